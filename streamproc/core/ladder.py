@@ -1,0 +1,35 @@
+"""The escalation ladder and its memory: observe, warn, halt; once for each loop and level.
+
+A run that is halted stays so (*latched*). A loop that began before the halt is part of the same episode, whichever
+detector sees it next; one that began after it is a new episode, and is told.
+"""
+
+from __future__ import annotations
+
+from streamproc.core.decision import Finding, Level
+from streamproc.core.run import EPISODES_MAX, TAG, RunState
+
+
+def admit(run: RunState, finding: Finding, index: int) -> bool:
+    """True where this finding is to be told, and then it is remembered."""
+    key = (finding.loop ^ hash_code(finding.code)) & TAG
+    known = run.episodes.get(key, 0)
+    if known >= finding.level:
+        return False
+    if 0 <= finding.onset <= run.halted:
+        return False
+    run.episodes.pop(key, None)
+    run.episodes[key] = int(finding.level)
+    if len(run.episodes) > EPISODES_MAX:
+        del run.episodes[next(iter(run.episodes))]
+    run.severity = max(run.severity, int(finding.level))
+    if finding.level == Level.HALT and run.halted < 0:
+        run.halt_code = finding.code
+    if finding.level == Level.HALT:
+        run.halted = index
+    return True
+
+
+def hash_code(code: str) -> int:
+    """A detector's code as a number: its letters' sum times its digits, apart for every code of the catalogue."""
+    return sum(code.encode()) * 0x9E3779B1 ^ int(code[-3:]) * 0x85EBCA6B

@@ -1,0 +1,118 @@
+"""Progress against the best so far: artifacts, failing tests, named metrics, errors.
+
+An *iteration* is a pass of the cycle that the node is in, or, outside cycles, each turn of the node that carries
+the evidence. Outside cycles a new (call, answer) between two such turns is work going on, so the streak starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamproc.core.run import RECENT_MAX, NodeState, RunState, Streak, TestTrack
+from streamproc.core.window import LEFT, Period, know, note_news, note_progress, push
+from streamproc.wire import Errors, Tests, Turn
+
+METRICS_MAX = 12  # named metrics of one run; the oldest goes
+
+
+def remember(values: list[int], value: int) -> None:
+    """Keep the last few hashes, as loop evidence."""
+    values.append(value)
+    if len(values) > RECENT_MAX:
+        del values[0]
+
+
+def extend(streak: Streak | None, value: int, index: int, stamp: int, since: int) -> Streak:
+    """Count `value` once an iteration (`stamp`); anything else, or news after the streak began, starts it again."""
+    if streak is None:
+        return Streak(value, 1, index, stamp)
+    if streak.value != value or since > streak.first:
+        streak.value, streak.count, streak.first = value, 1, index
+    elif streak.stamp != stamp:
+        streak.count += 1
+    streak.stamp = stamp
+    return streak
+
+
+def observe_artifact(
+    run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, stamp: int, since: int
+) -> Period | None:
+    """Take in what a turn left behind."""
+    artifact = turn.artifact
+    if artifact is None:
+        return None
+    node.artifact = extend(node.artifact, artifact.norm & 0xFFFFFFFF, index, stamp, since)
+    remember(run.artifacts, artifact.norm)
+    return push(run, LEFT, (artifact.norm ^ node_tag) & 0xFFFFFFFF, index)
+
+
+def observe_tests(
+    run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int
+) -> None:
+    """Take in a verifier's result. Progress is fewer failing, or more passing, than ever before in this suite."""
+    remember(run.failing, tests.failing_set)
+    remember(run.trend, tests.failing)
+    if know(run, node_tag ^ tests.failing_set ^ ((tests.passed or 0) << 7)):
+        note_news(run, index)
+    track = node.tests
+    total = -1 if tests.total is None else tests.total
+    passed = -1 if tests.passed is None else tests.passed
+    if tests.failing == 0 and (track is None or track.same.value != 0):
+        note_progress(run, index)  # the last failing test is fixed
+    if track is None or track.total != total or tests.failing == 0:
+        # Nothing to compare with: the first result, another suite, or all is well.
+        streaks = Streak(tests.failing_set, 1, index, stamp), Streak(tests.failing, 0, index, stamp)
+        node.tests = TestTrack(*streaks, tests.failing, passed, total, int(passed == 0))
+        return
+    better = tests.failing < track.best_failing or passed > track.best_passed
+    track.best_failing = min(track.best_failing, tests.failing)
+    track.best_passed = max(track.best_passed, passed)
+    if better:
+        note_progress(run, index)
+        since = index
+    extend(track.same, tests.failing_set, index, stamp, since)
+    _count_flat(track, tests, index, stamp, since, better=better)
+
+
+def _count_flat(track: TestTrack, tests: Tests, index: int, stamp: int, since: int, *, better: bool) -> None:
+    """Count the iterations since the failing count was last below its best, and those in which nothing passed."""
+    flat = track.flat
+    if better or since > flat.first:
+        flat.value, flat.count, flat.first = track.best_failing, 0, index
+    elif flat.stamp != stamp:
+        flat.count += 1
+    fresh = flat.stamp != stamp
+    flat.stamp = stamp
+    if tests.passed != 0:
+        track.unpassed = 0
+    elif fresh:
+        track.unpassed += 1
+
+
+def observe_metrics(
+    run: RunState, progress: dict[str, float], index: int, tag: Callable[[str], int], lower: frozenset[str]
+) -> None:
+    """A named metric that is better than ever is progress. Higher is better, but for the names in `lower`."""
+    for name, value in progress.items():
+        signed = -value if name in lower else value
+        key = tag(name)
+        best = run.metrics.get(key)
+        if best is None:
+            if len(run.metrics) >= METRICS_MAX:
+                del run.metrics[next(iter(run.metrics))]
+                run.evicted += 1
+            run.metrics[key] = signed
+        elif signed > best:
+            run.metrics[key] = signed
+            note_progress(run, index)
+
+
+def observe_errors(node: NodeState, errors: Errors, index: int, since: int) -> bool:
+    """Take in what failed. An empty list says that nothing did, and ends the streak; True where there is one."""
+    if errors.retryable:
+        return False
+    if errors.count == 0:
+        node.errors = None
+        return False
+    node.errors = extend(node.errors, errors.norm & 0xFFFFFFFF, index, index, since)
+    return True

@@ -1,0 +1,169 @@
+"""The bounded memory of one run, and how it is stored.
+
+Every collection has a cap beside its reason; past a cap the oldest entry goes and `evicted` counts it. Hashes that
+are only compared inside rings and sets are kept as 32-bit *tags*: an accidental match needs one chance in 4·10⁹ for
+each comparison, and a halt needs several in a row. What a call answered is kept in full.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+TAG: Final = 0xFFFFFFFF
+
+SEEN_MAX: Final = 96  # things known to this run; must hold three rounds of the longest period (16) of two streams
+CALLS_MAX: Final = 12  # calls remembered with their answers; LOOP003 looks back over ten
+IDS_MAX: Final = 24  # event ids; a producer repeats what was in flight, and that is a handful
+NODES_MAX: Final = 8  # nodes with full memory; teams of agents are mostly smaller
+COUNTS_MAX: Final = 32  # nodes with turn and time counters
+EDGES_MAX: Final = 24  # hand-overs remembered to find cycles
+CYCLES_MAX: Final = 6  # cycles followed at the same time
+MEMBERS_MAX: Final = 8  # members of a cycle known by tag; a larger cycle takes any hand-over to its anchor
+EPISODES_MAX: Final = 24  # loops already reported
+RECENT_MAX: Final = 5  # hashes shown as loop evidence
+OCCURRENCES_MAX: Final = 6  # of one call with one answer; the highest threshold by default is 5
+STATE_VERSION: Final = 1
+
+
+class Ring(msgspec.Struct, array_like=True):
+    """The last 16 tags of a stream, their turns, and for each period p that still holds: how many tags in a row
+    equalled the one p before (`active[p][0]`) and the turn where the loop began (`active[p][1]`)."""
+
+    tags: list[int] = []
+    turns: list[int] = []
+    active: dict[int, list[int]] = {}
+
+
+class CallMemory(msgspec.Struct, array_like=True):
+    """One call (tool and arguments) and what it answered lately. `steps` counts call turns, `turns` all turns."""
+
+    tool: str
+    exact: int
+    norm: int
+    exact_run: int = 1
+    steps: list[int] = []
+    turns: list[int] = []
+    live: bool = False
+    still: int = 1
+    still_since_ms: int = 0
+    longest_still: int = 0
+    longest_still_ms: int = 0
+
+
+class Streak(msgspec.Struct, array_like=True):
+    """The same value again and again: how often, since which turn, and in which iteration it was last counted."""
+
+    value: int
+    count: int = 1
+    first: int = 0
+    stamp: int = -1
+
+
+class TestTrack(msgspec.Struct, array_like=True):
+    """A node's test results: the same failing set in a row, and the best so far."""
+
+    same: Streak
+    flat: Streak
+    best_failing: int
+    best_passed: int
+    total: int
+    unpassed: int = 0
+
+
+class NodeState(msgspec.Struct, array_like=True):
+    """What one node did lately."""
+
+    last: int = 0
+    called: int = -1
+    call_news: int = -1
+    output: Streak | None = None
+    structured: Streak | None = None
+    artifact: Streak | None = None
+    tests: TestTrack | None = None
+    errors: Streak | None = None
+
+
+class Cycle(msgspec.Struct, array_like=True):
+    """A cycle of the graph. An iteration is one delivery to `anchor`, over `over` where that edge was declared."""
+
+    id: int
+    anchor: int
+    over: int
+    members: list[int]
+    many: bool = False
+    iterations: int = 0
+    since_ms: int = 0
+    spent_before: int = 0
+
+
+class Ledger(msgspec.Struct, array_like=True):
+    """Spend so far, in integers: tokens, micro-USD, ms. `unpriced` counts turns that had usage but no price."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    duration_ms: int = 0
+    unpriced: int = 0
+
+
+class RunState(msgspec.Struct, array_like=True):
+    """All that is kept of a run between two events."""
+
+    version: int = STATE_VERSION
+    partition: int = -1
+    offset: int = -1
+    turns: int = 0
+    steps: int = 0
+    started_ms: int = 0
+    at_ms: int = 0
+    finished: bool = False
+    halted: int = -1
+    halt_code: str = ""
+    severity: int = 0
+    workflow: str = ""
+    tenant: str = ""
+    user: str = ""
+    tier: str = ""
+    budgets: dict[str, int] = {}
+    ids: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    news: int = -1
+    progress: int = -1
+    previous: int = 0
+    pending: list[int] = []
+    calls: dict[int, CallMemory] = {}
+    rings: dict[int, Ring] = {}
+    counts: dict[int, list[int]] = {}
+    nodes: dict[int, NodeState] = {}
+    edges: dict[int, int] = {}
+    cycles: list[Cycle] = []
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    episodes: dict[int, int] = {}
+    outputs: list[int] = []
+    artifacts: list[int] = []
+    failing: list[int] = []
+    trend: list[int] = []
+    metrics: dict[int, float] = {}
+    duplicates: int = 0
+    late: int = 0
+    evicted: int = 0
+    noted: int = 0
+    own: dict[str, list[int]] = {}
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(RunState)
+
+
+def dump(state: RunState) -> bytes:
+    """The state as MessagePack, at most 4 KiB."""
+    return _encoder.encode(state)
+
+
+def load(raw: bytes) -> RunState:
+    """A stored state. Raises `msgspec.DecodeError` for anything that `dump` did not write."""
+    return _decoder.decode(raw)

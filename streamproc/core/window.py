@@ -1,0 +1,258 @@
+"""What a run has seen: news, repeated calls, and periods, each at a bounded cost an event.
+
+*News* is a (call, answer) pair, statement, artifact or test result that this run has not had before. A text
+between two calls of one node is *narration*: neither news nor a step. It is only known to be a message, and not
+narration, when another node takes the next turn; until then it is `pending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from streamproc.core.run import (
+    CALLS_MAX,
+    OCCURRENCES_MAX,
+    SEEN_MAX,
+    TAG,
+    CallMemory,
+    NodeState,
+    Ring,
+    RunState,
+)
+from streamproc.wire import FAILED_RETRYABLE, Call, Turn
+
+PERIOD_MAX: Final = 16
+
+STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
+SAID: Final = 2  # ring of what was said or left behind, whatever was called in between
+LEFT: Final = 3  # ring of artifacts; only measured progress breaks its periods
+
+
+class Period(NamedTuple):
+    """A stream repeats with this `length`; `matches` tags in a row equalled the one a period earlier."""
+
+    ring: Ring
+    stream: int
+    length: int
+    matches: int
+    onset: int
+
+
+def know(run: RunState, tag: int) -> bool:
+    """Remember a thing; True where it was new to this run."""
+    seen = run.seen
+    tag &= TAG
+    if tag in seen:
+        del seen[tag]  # to the young end: what keeps coming back is not forgotten
+        seen[tag] = 0
+        return False
+    seen[tag] = 0
+    if len(seen) > SEEN_MAX:
+        del seen[next(iter(seen))]
+    return True
+
+
+def note_news(run: RunState, index: int) -> None:
+    """Something new happened at this turn: no period that was running is a loop."""
+    run.news = index
+    for stream, ring in run.rings.items():
+        if ring.active and stream != LEFT:
+            ring.active.clear()
+
+
+def note_progress(run: RunState, index: int) -> None:
+    """Something measured got better than ever before in this run."""
+    run.progress = index
+    note_news(run, index)
+    left = run.rings.get(LEFT)
+    if left is not None:
+        left.active.clear()
+
+
+def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
+    """Add a tag to a stream; the shortest period above 1 that holds for two full rounds, if any."""
+    ring = run.rings.get(stream)
+    if ring is None:
+        ring = run.rings[stream] = Ring()
+    tags = ring.tags
+    found = None
+    if tag in tags:
+        found = _extend(ring, stream, tag, index)
+    elif ring.active:
+        ring.active.clear()
+    tags.append(tag)
+    ring.turns.append(index)
+    if len(tags) > PERIOD_MAX:
+        del tags[0], ring.turns[0]
+    return found
+
+
+def _extend(ring: Ring, stream: int, tag: int, index: int) -> Period | None:
+    """Lengthen every period that this tag continues, drop every other."""
+    tags, before = ring.tags, ring.active
+    active: dict[int, list[int]] = {}
+    found = None
+    for length in range(1, len(tags) + 1):
+        if tags[-length] != tag:
+            continue
+        held = before.get(length)
+        if held is None:
+            held = [0, ring.turns[-length]]
+        held[0] += 1
+        active[length] = held
+        if found is None and length > 1 and held[0] >= length and _varied(active, length):
+            found = Period(ring, stream, length, held[0], held[1])
+    ring.active = active
+    return found
+
+
+def _varied(active: dict[int, list[int]], length: int) -> bool:
+    """False where the period is the same tag over and over: that is a repeat, not an oscillation."""
+    constant = active.get(1)
+    return constant is None or constant[0] < length - 1
+
+
+def loop_tag(ring: Ring, length: int) -> int:
+    """The same number for the same loop, wherever in its round one starts to look."""
+    block = (ring.tags[1 - length :] + ring.tags[-length:])[-length:]
+    rotations = (tuple(block[i:] + block[:i]) for i in range(length))
+    value = 0
+    for tag in min(rotations):
+        value = (value * 0x9E3779B1 + tag) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def remember_call(run: RunState, call: Call, index: int, at_ms: int) -> CallMemory:
+    """Count a call against its earlier answers."""
+    memory = run.calls.pop(call.key, None)
+    if memory is None:
+        memory = CallMemory(call.name[:64], call.exact, call.norm, 1, [run.steps], [index], False, 1, at_ms)
+        if len(run.calls) >= CALLS_MAX:
+            _forget_a_call(run)
+    elif memory.norm != call.norm:
+        _changed_answer(run, memory, call, index, at_ms)
+    else:
+        _same_answer(run, memory, call, index)
+    run.calls[call.key] = memory
+    return memory
+
+
+def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> None:
+    memory.still += 1
+    memory.exact_run = memory.exact_run + 1 if memory.exact == call.exact else 1
+    memory.exact = call.exact
+    memory.steps.append(run.steps)
+    memory.turns.append(index)
+    if len(memory.steps) > OCCURRENCES_MAX:
+        del memory.steps[0], memory.turns[0]
+
+
+def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int, at_ms: int) -> None:
+    """A call whose answer changes while nothing else does is a poll: its thing moves by itself."""
+    if run.news <= memory.turns[-1]:
+        memory.live = True
+    memory.longest_still = max(memory.longest_still, memory.still)
+    memory.longest_still_ms = max(memory.longest_still_ms, run.at_ms - memory.still_since_ms)
+    memory.exact, memory.norm, memory.exact_run = call.exact, call.norm, 1
+    memory.still, memory.still_since_ms = 1, at_ms
+    memory.steps, memory.turns = [run.steps], [index]
+
+
+def _forget_a_call(run: RunState) -> None:
+    """Drop the call that was not made for the longest time; a live one only if all are live."""
+    for key, memory in run.calls.items():
+        if not memory.live:
+            del run.calls[key]
+            return
+    del run.calls[next(iter(run.calls))]
+
+
+class Observed(NamedTuple):
+    """What the memory says about one turn."""
+
+    repeated: tuple[tuple[Call, CallMemory], ...]
+    periods: tuple[Period, ...]
+
+
+NOTHING: Final = Observed((), ())
+StillPoll = Callable[[CallMemory], bool]
+"""Whether a live call's unchanged answer is no evidence yet."""
+
+
+def observe_calls(
+    run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, at_ms: int, still_poll: StillPoll
+) -> Observed:
+    """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
+    calls = turn.calls
+    if len(calls) > 1:
+        calls = tuple({call.key: call for call in calls}.values())
+    calls = tuple(call for call in calls if call.outcome != FAILED_RETRYABLE) if _any_retryable(calls) else calls
+    if not calls:
+        return NOTHING
+    run.steps += 1
+    node.called = index
+    new = polled = False
+    tag = node_tag
+    repeated = []
+    for call in calls:
+        memory = remember_call(run, call, index, at_ms)
+        pair = call.key ^ (call.norm >> 1) ^ call.outcome
+        tag ^= pair
+        if know(run, pair):
+            new = True
+        elif memory.live and still_poll(memory):
+            polled = True
+        elif memory.still > 1:
+            repeated.append((call, memory))
+    if new or polled:
+        note_news(run, index)
+        if turn.tests is None and turn.artifact is None:
+            node.call_news = index
+    period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
+    return Observed(tuple(repeated), (period,) if period else ())
+
+
+def _any_retryable(calls: tuple[Call, ...]) -> bool:
+    for call in calls:
+        if call.outcome == FAILED_RETRYABLE:
+            return True
+    return False
+
+
+def observe_said(run: RunState, node_tag: int, turn: Turn, index: int) -> tuple[Period, ...]:
+    """Take in what a turn said or left behind (not a text beside calls: that is narration)."""
+    tag = node_tag
+    if turn.output is not None and not turn.calls:
+        tag ^= turn.output.norm
+    if turn.structured is not None:
+        tag ^= turn.structured.norm >> 1
+    if turn.docs is not None:
+        tag ^= turn.docs.norm >> 2
+    if turn.artifact is not None:
+        tag ^= turn.artifact.norm >> 3
+    if tag == node_tag:
+        return ()
+    return state_said(run, node_tag, tag, index, step=not turn.calls)
+
+
+def state_said(run: RunState, node_tag: int, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
+    """A statement by a node: news or a repeat, and an element of the streams of what was said."""
+    if know(run, tag):
+        note_news(run, index)
+    tag &= TAG & ~1
+    found = []
+    if step and (period := push(run, STEPS, tag, index)):
+        found.append(period)
+    if period := push(run, SAID, tag, index):
+        found.append(period)
+    return tuple(found)
+
+
+def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
+    """A text that another node answers was a message; one that its own node follows up was narration."""
+    waiting_node, tag, index = run.pending
+    run.pending = []
+    if waiting_node == node_tag:
+        return ()
+    return state_said(run, waiting_node, tag, index, step=True)

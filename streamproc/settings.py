@@ -1,0 +1,85 @@
+"""Addresses and limits of the process, from ``STREAMPROC_*`` variables or a ``.env`` file; options win."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streamproc.errors import InvalidSettings
+
+
+class Settings(BaseSettings):
+    """Everything that a process must be told. Durations are `_ms` or `_s`, sizes `_bytes`."""
+
+    model_config = SettingsConfigDict(env_prefix="STREAMPROC_", env_file=".env", extra="ignore", frozen=True)
+
+    brokers: str = Field("localhost:9092", description="Kafka bootstrap servers, with commas between them")
+    redis: str = Field("redis://localhost:6379/0", description="Redis, for admission")
+    topic_prefix: str = Field("streamproc", pattern=r"^[A-Za-z0-9._-]{1,100}$", description="before every topic's name")
+    policy: str = Field("standard", description="a policy file, or the name of a preset")
+    group: str = Field("", description="consumer group of the workers; empty: the topic prefix and -worker")
+    partitions: int = Field(4, ge=1, le=10_000, description="of each topic, when `topics apply` creates it")
+    replication_factor: int = Field(1, ge=1, le=9, description="of each topic; 3 where there are three brokers")
+    timestamp_type: Literal["LogAppendTime", "CreateTime"] = Field(
+        "LogAppendTime", description="whose clock the turns topic keeps; CreateTime for imported logs"
+    )
+    datadir: str = Field(".streamproc", description="where a worker keeps local files")
+    instance: str = Field("", description="static group membership id of this worker; empty: none")
+    session_timeout_s: float = Field(10.0, ge=3, le=300, description="a dead worker's partitions stand still so long")
+    event_bytes_max: int = Field(1_048_576, ge=1024, description="a larger event is refused, or dead-lettered")
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
+    sasl_username: str = ""
+    sasl_password: SecretStr = SecretStr("")
+    ssl_cafile: str | None = Field(None, description="certificate authorities (PEM); empty: the system's")
+    ssl_certfile: str | None = Field(None, description="this client's certificate (PEM)")
+    ssl_keyfile: str | None = Field(None, description="this client's key (PEM)")
+    ssl_password: SecretStr = SecretStr("")
+
+    def topic(self, name: str) -> str:
+        """The full name of a topic, such as ``streamproc.turns``."""
+        return f"{self.topic_prefix}.{name}"
+
+    @property
+    def worker_group(self) -> str:
+        """The consumer group of the workers, also the name of the Faust app."""
+        return self.group or f"{self.topic_prefix}-worker"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """TLS for Kafka, where the security protocol asks for it. Host names are always checked."""
+        if "SSL" not in self.security_protocol:
+            return None
+        context = ssl.create_default_context(cafile=self.ssl_cafile)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.ssl_certfile:
+            context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password.get_secret_value() or None)
+        return context
+
+    def kafka(self) -> dict[str, Any]:
+        """Connection arguments of every aiokafka client."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": [server.strip() for server in self.brokers.split(",") if server.strip()],
+            "security_protocol": self.security_protocol,
+            "ssl_context": self.ssl_context(),
+        }
+        if "SASL" in self.security_protocol:
+            options["sasl_mechanism"] = self.sasl_mechanism
+            options["sasl_plain_username"] = self.sasl_username
+            options["sasl_plain_password"] = self.sasl_password.get_secret_value()
+        return options
+
+
+def load_settings(**options: Any) -> Settings:
+    """The settings of this process; options that are not None win. Raises `InvalidSettings`, naming variables."""
+    try:
+        return Settings(**{name: value for name, value in options.items() if value is not None})
+    except ValidationError as error:
+        lines = [
+            f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {item['msg']} (got {item['input']!r})"
+            for item in error.errors()
+        ]
+        raise InvalidSettings("\n".join(lines)) from None

@@ -1,0 +1,208 @@
+"""What crosses the wire on the turns topic, and what the core reads: fingerprinted events.
+
+A user hands us raw turns (`streamproc.events`); the publisher turns their content into the numbers below. One
+type serves the wire and the core, so that the worker decodes a record exactly once and converts nothing.
+
+Hashes are JSON integers here and not hex text: `int(text, 16)` costs about 110 ns, and a turn has four to eight
+of them. Everything meant for people (control events) shows them in hex. A reader in a language whose JSON numbers
+are floats must ask its parser for 64-bit integers.
+
+Positions of array-like types are part of the format: fields are only ever added at their end, with a default.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+
+WIRE_VERSION: Final = 1
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Scope = Annotated[str, msgspec.Meta(max_length=128)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Hash = Annotated[int, msgspec.Meta(ge=0)]
+
+NO_ANSWER: Final = 0
+ANSWERED: Final = 1
+FAILED: Final = 2
+FAILED_RETRYABLE: Final = 3
+
+
+class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A text as numbers: `exact` and `norm` are xxh3-64, `sim` a 64-bit SimHash (0: too short), `size` characters."""
+
+    exact: Hash
+    norm: Hash
+    sim: Hash = 0
+    size: Count = 0
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A tool call: `key` hashes name and canonical arguments, `exact` and `norm` its answer; `outcome` is
+    NO_ANSWER, ANSWERED, FAILED or FAILED_RETRYABLE (a 429, a 5xx, a time-out)."""
+
+    name: str
+    key: Hash
+    exact: Hash = 0
+    norm: Hash = 0
+    outcome: int = NO_ANSWER
+
+
+class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A verifier's result: hash of the sorted failing ids (0: none), how many fail, pass, exist; first three ids."""
+
+    failing_set: Hash
+    failing: Count
+    passed: Count | None = None
+    total: Count | None = None
+    sample: tuple[str, ...] = ()
+
+
+class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What failed: hash of the error signature, its normalised twin, how many, a redacted excerpt of the first,
+    its class, and whether every one of them is retryable infrastructure trouble."""
+
+    signature: Hash
+    norm: Hash
+    count: Count
+    excerpt: str = ""
+    error_class: str = ""
+    retryable: bool = False
+
+
+class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Measured spend of a turn: tokens, integer micro-USD (None: no price known), milliseconds."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_tokens: Count = 0
+    total_tokens: Count = 0
+    cost_usd_micro: Count | None = None
+    duration_ms: Count = 0
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Fields that every run-scoped event may carry. Scope is normally sent once, on ``run.started``."""
+
+    type: ClassVar[str] = ""
+
+    w: Annotated[int, msgspec.Meta(ge=1, le=WIRE_VERSION)]
+    run_id: Id
+    node: str = ""
+    event_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    at: int | None = None
+    seq: int | None = None
+    workflow: Scope = ""
+    tenant: Scope = ""
+    user: Scope = ""
+    tier: Scope = ""
+    agent: Scope = ""
+    task_id: Scope = ""
+    session_id: Scope = ""
+    parent_run_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    labels: dict[str, str] | None = None
+
+
+class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
+    """What one node of a workflow did."""
+
+    type: ClassVar[str] = "turn"
+
+    node: Id
+    from_: str = msgspec.field(default="", name="from")
+    output: Content | None = None
+    structured: Content | None = None
+    artifact: Content | None = None
+    docs: Content | None = None
+    query: Content | None = None
+    tests: Tests | None = None
+    progress: dict[str, float] | None = None
+    errors: Errors | None = None
+    calls: tuple[Call, ...] = ()
+    usage: Usage | None = None
+    next: str = ""
+    round: int | None = None
+    convergence: float | None = None
+    consensus: float | None = None
+    model: str = ""
+    provider: str = ""
+    content: dict[str, Any] | None = None
+
+
+class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
+    """A run begins: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope."""
+
+    type: ClassVar[str] = "run.started"
+
+    graph: dict[str, Any] | None = None
+    budgets: dict[str, int] | None = None
+
+
+class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
+    """A run ended by itself."""
+
+    type: ClassVar[str] = "run.finished"
+
+    status: str = ""
+
+
+class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
+    """A person spoke: streaks that assume that nobody did start again."""
+
+    type: ClassVar[str] = "user.message"
+
+
+class OperatorStop(Event, tag="operator.stop", kw_only=True, omit_defaults=True):
+    """A person orders this run to stop."""
+
+    type: ClassVar[str] = "operator.stop"
+
+    by: str = ""
+    reason: str = ""
+
+
+class Noted(Event, kw_only=True, omit_defaults=True):
+    """An event whose rules are not active: accepted and counted. `data` holds its own fields as they came."""
+
+    data: dict[str, Any] | None = None
+
+
+NOTED_TYPES: Final = (
+    "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
+    "halt.acknowledged", "operator.resume", "deadline",
+)  # fmt: skip
+
+_noted = tuple(
+    msgspec.defstruct(
+        "Noted_" + name.replace(".", "_"),
+        [],
+        bases=(Noted,),
+        tag=name,
+        tag_field="type",
+        kw_only=True,
+        omit_defaults=True,
+        namespace={"type": name},
+    )
+    for name in NOTED_TYPES
+)
+NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = dict(zip(NOTED_TYPES, _noted, strict=True))
+
+_Union = Turn | RunStarted | RunFinished | UserMessage | OperatorStop
+for _kind in _noted:
+    _Union = _Union | _kind  # type: ignore[assignment]
+
+EVENT_TYPES: Final = ("turn", "run.started", "run.finished", "user.message", "operator.stop", *NOTED_TYPES)
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
+_encoder = msgspec.json.Encoder()
+
+
+def decode(raw: bytes) -> Event:
+    """Read a fingerprinted event. Raises `msgspec.DecodeError` (or its `ValidationError`) for anything else."""
+    return _decoder.decode(raw)
+
+
+def encode(event: Event) -> bytes:
+    """Write a fingerprinted event as one line of JSON."""
+    return _encoder.encode(event)
