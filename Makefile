@@ -1,0 +1,57 @@
+# streamproc: what people and CI run. `make` alone lists it.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint bench kafka-start kafka-stop lock schemas clean
+
+PYTHON ?=
+BIN := .venv/bin
+READY := .venv/.ready
+WITH_KAFKA := $(BIN)/python deploy/local/with_kafka.py
+UV := .local/uv/bin/uv
+LOCK := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
+
+help:  ## list what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make .venv from the lock (done by itself where it is needed)
+
+$(READY): pyproject.toml requirements.lock
+	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python deploy/local/setup_venv.py
+	@touch $@
+
+demo: setup  ## see it work: real trajectories, some stuck, halted live (Python is all it needs)
+	@$(BIN)/streamproc demo
+
+test: setup  ## run every test, on a real Apache Kafka (Java 17 and Maven, or STREAMPROC_BROKERS)
+	@$(WITH_KAFKA) --without-kafka '$(BIN)/python -m pytest -m "not kafka"' -- $(BIN)/python -m pytest $(ARGS)
+
+check: lint test  ## what must hold before a commit: lint, types, tests
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict streamproc
+
+bench: setup  ## measure core, worker and latency on a real Apache Kafka
+	@$(WITH_KAFKA) -- $(BIN)/python -m benchmarks $(ARGS)
+
+kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
+	@$(BIN)/python deploy/local/kafka.py start
+
+kafka-stop: setup  ## stop it
+	@$(BIN)/python deploy/local/kafka.py stop
+
+schemas: setup  ## write schemas/ from the models
+	@$(BIN)/streamproc schema export
+
+lock: $(UV)  ## pin the newest packages that pyproject.toml allows
+	$(LOCK) --upgrade --extra dev --output-file requirements.lock
+	$(LOCK) --constraint requirements.lock --output-file requirements-runtime.lock
+
+$(UV):
+	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv
+	@.local/uv/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
+
+clean:  ## remove what these targets made: .venv, .local (stops its Kafka), caches
+	@if [ -d .local/kafka ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/kafka.py stop; fi
+	rm -rf .venv .local dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
