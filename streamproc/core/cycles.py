@@ -15,7 +15,7 @@ from streamproc.core.run import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, 
 def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     """A stable id: the hash of the sorted node ids and the sorted edge ids."""
     text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
-    return xxhash.xxh3_64_intdigest(text)
+    return xxhash.xxh3_64_intdigest(text.encode())
 
 
 def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> None:

@@ -1,0 +1,76 @@
+"""The names of all budgets, with their units: one table for ``run.started`` and for policies.
+
+Names are compared without case and underscores, so ``maxTurnsPerNode`` and ``max_turns_per_node`` are one. Money is
+given in USD, as decimal text or a number, and kept in integer micro-USD.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple
+
+USD_MICRO: Final = 1_000_000
+INTEGER_MAX: Final = 2**53
+
+
+class Budget(NamedTuple):
+    """One budget: its public name, its unit, other names it is known by, and what it limits."""
+
+    name: str
+    unit: str
+    aliases: tuple[str, ...]
+    limits: str
+
+
+BUDGETS: Final = (
+    Budget("maxTurnsPerNode", "turns", (), "turns of one node in a run"),
+    Budget("maxRuntimeMsPerNode", "ms", (), "measured runtime of one node in a run"),
+    Budget("maxCycleIterations", "iterations", (), "iterations of one cycle"),
+    Budget("maxCycleRuntimeMs", "ms", (), "log time since a cycle's first iteration"),
+    Budget("maxCycleCost", "micro_usd", ("maxCycleCostUsd",), "spend since a cycle's first iteration, in USD"),
+    Budget("maxSteps", "turns", ("steps", "recursionLimit"), "graph steps (turns) of a run"),
+    Budget("maxCostUsd", "micro_usd", ("maxCost", "costUsd"), "cost of a run, in USD"),
+    Budget("maxRounds", "rounds", (), "rounds of a deliberation; the ceiling is 15"),
+    Budget("turnTimeoutMs", "ms", (), "one turn"),
+    Budget("maxTokens", "tokens", (), "tokens of one turn"),
+    Budget("maxRuntimeMs", "ms", ("timeoutMs",), "wall clock of a run"),
+)  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_BY_NAME: Final = {_plain(known): budget for budget in BUDGETS for known in (budget.name, *budget.aliases)}
+
+
+def find_budget(name: str) -> Budget:
+    """The budget of this name. Raises `KeyError` with the names there are."""
+    try:
+        return _BY_NAME[_plain(name)]
+    except KeyError:
+        raise KeyError(f"no such budget; there are: {', '.join(budget.name for budget in BUDGETS)}") from None
+
+
+def usd_micro(value: Any) -> int:
+    """USD, as decimal text or a number, in integer micro-USD. Raises `ValueError` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
+        raise ValueError(f"expected USD as decimal text or a number, got {value!r}")
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        raise ValueError(f"expected USD as decimal text or a number, got {value!r}") from None
+    if not amount.is_finite() or amount < 0 or amount > 10**9:
+        raise ValueError(f"expected between 0 and 1 000 000 000 USD, got {value!r}")
+    return int((amount * USD_MICRO).to_integral_value())
+
+
+def budget_value(budget: Budget, value: Any) -> int:
+    """A budget's value as an integer in its unit. Raises `ValueError`."""
+    if budget.unit == "micro_usd":
+        return usd_micro(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value != int(value):
+        raise ValueError(f"expected a whole number of {budget.unit}, got {value!r}")
+    if not 0 < value <= INTEGER_MAX:
+        raise ValueError(f"expected more than 0 {budget.unit}, got {value!r}")
+    return int(value)

@@ -1,0 +1,22 @@
+"""Content to numbers: mask, hash, similarity. Content stays at home."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamproc import wire
+from streamproc.events import parse_line
+from streamproc.fingerprint.turn import fingerprint
+
+__all__ = ["fingerprint", "read_event"]
+
+
+def read_event(value: bytes) -> wire.Event:
+    """Read a record of the turns topic: a fingerprinted event, or a raw one that somebody published as it is.
+
+    Raises `InvalidEvent` for anything else.
+    """
+    try:
+        return wire.decode(value)
+    except msgspec.DecodeError:
+        return fingerprint(parse_line(value))

@@ -1,0 +1,86 @@
+"""From content to numbers: exact and normalised xxh3-64, canonical JSON, error signatures."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+import xxhash
+
+from streamproc.fingerprint.mask import mask, mask_ends
+from streamproc.fingerprint.similarity import simhash
+from streamproc.wire import Content
+
+SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
+SIGNATURE_CHARACTERS: Final = 50
+
+_CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+
+
+def h64(text: str | bytes) -> int:
+    """xxh3-64 of a text in UTF-8."""
+    if isinstance(text, str):
+        text = text.encode("utf-8", "surrogatepass")
+    return xxhash.xxh3_64_intdigest(text)
+
+
+def content(text: str) -> Content:
+    """Exact and normalised hash, SimHash and size of a text."""
+    head, middle, tail = mask_ends(text)
+    norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
+    return Content(h64(text), norm, simhash(head), len(text))
+
+
+def canonical(value: Any) -> str:
+    """Any JSON as text in which only meaning counts: sorted keys, no white space, JSON inside text is opened."""
+    if isinstance(value, str):
+        value = _opened(value)
+        if isinstance(value, str):
+            return value
+    try:
+        return orjson.dumps(value, option=_CANONICAL).decode()
+    except (TypeError, orjson.JSONEncodeError):
+        return repr(value)  # Python objects in one process: not JSON, still comparable
+
+
+def _opened(text: str) -> Any:
+    """Model APIs hand tool arguments over as JSON in a string."""
+    if not text[:1] in ("{", "["):
+        return text
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def markdown(text: str) -> Content:
+    """Markdown without its white space: what a reader sees is the same."""
+    plain = content("\n".join(line for line in map(str.strip, text.splitlines()) if line))
+    return Content(h64(text), plain.norm, plain.sim, len(text))
+
+
+_PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode ", "new mode ")
+
+
+def patch(text: str) -> Content:
+    """A patch or file. Of a unified diff, blob ids, time stamps after file names and hunk positions do not count."""
+    if not (text.startswith(("diff --git ", "--- ", "Index: ")) or "\n@@ " in text):
+        return content(text)
+    lines = []
+    for line in text.splitlines():
+        if line.startswith(_PATCH_NOISE):
+            continue
+        if line.startswith(("--- ", "+++ ")):
+            line = line.split("\t", 1)[0]
+        elif line.startswith("@@ "):
+            line = "@@"
+        lines.append(line.rstrip())
+    plain = content("\n".join(lines))
+    return Content(h64(text), plain.norm, plain.sim, len(text))
+
+
+def signature(messages: list[str]) -> tuple[int, int]:
+    """The error signature and its normalised twin."""
+    heads = [message[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
+    masked = [mask(message)[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
+    return h64("|".join(heads)), h64("|".join(masked))

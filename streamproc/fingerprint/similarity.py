@@ -1,0 +1,48 @@
+"""SimHash (Charikar 2002): 64 bits in which alike texts differ little. It only ever warns.
+
+The 64 bit counters are lanes of one big integer, so adding a feature is eight table look-ups and additions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import xxhash
+
+SIZE_MIN: Final = 200  # characters; shorter texts have too few features to be compared
+FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
+
+_WORD: Final = re.compile(r"\w+")
+_LANE: Final = 16  # bits a counter: room for 65 535 features
+_SPREAD: Final = tuple(
+    sum(1 << (_LANE * bit) for bit in range(8) if byte >> bit & 1) for byte in range(256)
+)  # fmt: skip
+
+
+def simhash(text: str) -> int:
+    """The SimHash of a text's word pairs; 0 where it is too short to say."""
+    if len(text) < SIZE_MIN:
+        return 0
+    words = _WORD.findall(text)
+    digest = xxhash.xxh3_64_intdigest
+    features = [
+        digest(f"{a} {b}".encode("utf-8", "surrogatepass")) for a, b in zip(words, words[1:], strict=False)
+    ]
+    if len(features) > FEATURES_MAX:
+        # Sampled by their own hash, not by place: a word more at the start must not change the whole sample.
+        rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1
+        features = [feature for feature in features if not feature >> 7 & rare]
+    if not features:
+        return 0
+    total = 0
+    for feature in features:
+        for lane, byte in enumerate(feature.to_bytes(8, "little")):
+            total += _SPREAD[byte] << (lane * 8 * _LANE)
+    half, mask = len(features) / 2, (1 << _LANE) - 1
+    return sum(1 << bit for bit in range(64) if (total >> (bit * _LANE) & mask) > half)
+
+
+def distance(first: int, second: int) -> int:
+    """In how many of 64 bits two SimHashes differ."""
+    return (first ^ second).bit_count()

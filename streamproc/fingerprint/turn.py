@@ -1,0 +1,159 @@
+"""Raw events to fingerprinted ones. After this, content has left the picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from streamproc.events import (
+    ErrorReport,
+    RawEvent,
+    RawOperatorStop,
+    RawRunFinished,
+    RawRunStarted,
+    RawTurn,
+    RawUserMessage,
+    TestReport,
+    ToolCall,
+    UsageReport,
+)
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
+from streamproc.fingerprint.mask import redact
+from streamproc.wire import (
+    ANSWERED,
+    FAILED,
+    FAILED_RETRYABLE,
+    NO_ANSWER,
+    NOTED_BY_TYPE,
+    WIRE_VERSION,
+    Call,
+    Content,
+    Errors,
+    Event,
+    OperatorStop,
+    RunFinished,
+    RunStarted,
+    Tests,
+    Turn,
+    Usage,
+    UserMessage,
+)
+
+TESTS_SHOWN: Final = 3
+
+_RETRYABLE: Final = re.compile(
+    r"(?i)\b(?:429|502|503|504|529)\b.{0,40}(?:error|too many|unavailable|gateway|overloaded|limit|time)"
+    r"|(?:error|status|code|http)\W{0,12}\b(?:429|500|502|503|504|529)\b"
+    r"|rate.?limit(?:ed|\s+(?:reached|exceeded))|too many requests|overloaded_error|service unavailable|bad gateway"
+    r"|gateway time-?out|temporarily unavailable"
+)
+_ERROR_HEAD: Final = 400  # characters of an error in which its kind is looked for
+
+
+def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
+    """The event as it crosses the wire. `include_content` sends the texts of a turn, too."""
+    shared = {name: getattr(raw, name) for name in _SHARED}
+    if isinstance(raw, RawTurn):
+        return Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content))
+    if isinstance(raw, RawRunStarted):
+        return RunStarted(w=WIRE_VERSION, **shared, graph=raw.graph, budgets=raw.budgets)
+    if isinstance(raw, RawRunFinished):
+        return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
+    if isinstance(raw, RawOperatorStop):
+        return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by, reason=raw.reason)
+    if isinstance(raw, RawUserMessage):
+        return UserMessage(w=WIRE_VERSION, **shared)
+    return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
+
+
+_SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
+
+
+def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "from_": raw.from_,
+        "output": _text(raw.output, content),
+        "structured": None if raw.structured_output is None else content(canonical(raw.structured_output)),
+        "artifact": _artifact(raw.artifact),
+        "docs": _text(raw.docs, markdown),
+        "query": _text(raw.query, content),
+        "tests": None if raw.tests is None else _tests(raw.tests),
+        "progress": raw.progress or None,
+        "errors": None if raw.errors is None else _errors(raw.errors),
+        "calls": tuple(map(_call, raw.tool_calls)),
+        "usage": None if raw.usage is None else _usage(raw.usage),
+        "next": raw.decision.next if raw.decision else "",
+        "round": raw.round,
+        "convergence": raw.convergence,
+        "consensus": raw.consensus,
+        "model": raw.model,
+        "provider": raw.provider,
+    }
+    if include_content:
+        fields["content"] = {name: value for name in _TEXTS if (value := getattr(raw, name)) is not None} | {
+            "tool_calls": [call.model_dump(exclude_none=True) for call in raw.tool_calls]
+        }
+    return fields
+
+
+_TEXTS: Final = ("output", "structured_output", "artifact", "docs", "query")
+
+
+def _text(value: str | None, how: Callable[[str], Content]) -> Content | None:
+    """Empty text is no evidence."""
+    return how(value) if value and not value.isspace() else None
+
+
+def _artifact(value: str | dict[str, str] | None) -> Content | None:
+    if isinstance(value, dict):
+        if not any(text.strip() for text in value.values()):
+            return None
+        parts = [(path, patch(text)) for path, text in sorted(value.items())]
+        exact = h64("|".join(f"{path}={part.exact}" for path, part in parts))
+        norm = h64("|".join(f"{path}={part.norm}" for path, part in parts))
+        return Content(exact, norm, 0, sum(part.size for _, part in parts))
+    return _text(value, patch)
+
+
+def _tests(report: TestReport) -> Tests:
+    failed = sorted({" ".join(name.split()) for name in report.failed})
+    failing_set = h64("\n".join(failed)) if failed else 0
+    return Tests(failing_set, len(failed), report.passed, report.total, tuple(name[:120] for name in failed[:TESTS_SHOWN]))
+
+
+def _errors(reports: list[ErrorReport]) -> Errors:
+    messages = [report.message for report in reports]
+    exact, norm = signature(messages)
+    retryable = bool(reports) and all(r.retryable or looks_retryable(r.message) for r in reports)
+    first = reports[0] if reports else None
+    return Errors(exact, norm, len(reports), redact(messages[0]) if messages else "", first.class_[:80] if first else "", retryable)
+
+
+def looks_retryable(text: str) -> bool:
+    """Whether an error reads as infrastructure trouble: 429, 5xx, rate limits, overload."""
+    return _RETRYABLE.search(text[:_ERROR_HEAD]) is not None
+
+
+def _call(call: ToolCall) -> Call:
+    key = h64(f"{call.name}\0{canonical(call.args)}")
+    if call.error is not None and call.error is not False:
+        text = canonical(call.result if call.error is True else call.error)
+        answer = content(text)
+        retryable = call.retryable or looks_retryable(text)
+        return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE if retryable else FAILED)
+    if call.result is None:
+        return Call(call.name, key, 0, 0, NO_ANSWER)
+    answer = content(canonical(call.result))
+    return Call(call.name, key, answer.exact, answer.norm, ANSWERED)
+
+
+def _usage(report: UsageReport) -> Usage:
+    return Usage(
+        report.input_tokens,
+        report.output_tokens,
+        report.cached_tokens,
+        report.total_tokens,
+        report.cost_usd,
+        report.duration_ms,
+    )
