@@ -46,7 +46,7 @@ schemas: setup  ## write schemas/ from the models
 
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
-	$(LOCK) --constraint requirements.lock --output-file requirements-runtime.lock
+	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
 
 $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv
