@@ -1,0 +1,57 @@
+"""What every test may ask for: a broker, names of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from deploy.local.kafka import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NEEDS_KAFKA = {"brokers", "own_broker"}
+
+# No deadlines: a loaded machine is not a bug. A failure prints what reproduces it.
+hypothesis.settings.register_profile("streamproc", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("streamproc")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a broker talks to Kafka, whether or not the author thought of the marker."""
+    for item in items:
+        if NEEDS_KAFKA.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+
+
+@pytest.fixture(scope="session")
+def brokers() -> str:
+    """Addresses of the real Kafka that the whole run shares. Tests keep apart by `topic_prefix`."""
+    addresses = os.environ.get("STREAMPROC_BROKERS")
+    if not addresses:
+        pytest.fail(
+            "This test talks to a real Kafka and STREAMPROC_BROKERS names none. `make test` starts one "
+            "(for a part: make test ARGS=tests/worker). Without such tests: pytest -m 'not kafka'."
+        )
+    return addresses
+
+
+@pytest.fixture
+def topic_prefix(request: pytest.FixtureRequest) -> str:
+    """A prefix for topics and groups that no other test, and no other run, uses."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    return f"{name[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A real Kafka for one test, to `kill()` and to `start(port)` again. Not started yet."""
+    broker = Broker(tmp_path / "kafka")
+    yield broker
+    broker.kill()

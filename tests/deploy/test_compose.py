@@ -1,0 +1,123 @@
+"""docker-compose.yml and the image, read by parsers: no Docker is at hand where tests run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.local.kafka import kafka_version
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+WORKERS = [service for name, service in SERVICES.items() if name.startswith("worker")]
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+
+
+def instructions(dockerfile: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) in order, with comments gone and continued lines joined."""
+    lines = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    split = (line.split(maxsplit=1) for line in joined.splitlines())
+    return [(word.upper(), arguments) for word, arguments in split]
+
+
+def final_stage() -> dict[str, str]:
+    """The last value of each instruction of the stage that becomes the image."""
+    stages: list[dict[str, str]] = []
+    for word, arguments in instructions(DOCKERFILE):
+        if word == "FROM":
+            stages.append({})
+        stages[-1][word] = arguments
+    return stages[-1]
+
+
+def depended_on(condition: str) -> set[str]:
+    waits = (wait for service in SERVICES.values() for wait in service.get("depends_on", {}).items())
+    return {name for name, wait in waits if wait["condition"] == condition}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_checked_or_runs_once(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    assert check.get("test") or (check["disable"] and name in depended_on("service_completed_successfully"))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_publishes_no_port_restarts_and_has_an_exact_image(name: str) -> None:
+    service = SERVICES[name]
+    assert "ports" not in service
+    assert service.get("network_mode") is None
+    assert service["restart"].startswith(("unless-stopped", "on-failure"))
+    assert re.search(r":\d+\.\d+", service["image"])
+
+
+def test_whoever_is_waited_for_is_there_and_whoever_must_be_healthy_is_checked() -> None:
+    assert depended_on("service_healthy") | depended_on("service_completed_successfully") <= SERVICES.keys()
+    assert all(SERVICES[name]["healthcheck"].get("test") for name in depended_on("service_healthy"))
+
+
+def test_volumes_are_named_declared_and_used_by_one_service_each() -> None:
+    mounts = [mount.split(":") for service in SERVICES.values() for mount in service.get("volumes", [])]
+    assert sorted(volume for volume, _ in mounts) == sorted(COMPOSE["volumes"])
+    assert all(path.startswith("/") for _, path in mounts)
+
+
+def test_kafka_is_the_version_that_the_tests_run_on_and_makes_no_topics_by_itself() -> None:
+    kafka = SERVICES["kafka"]
+    assert kafka["image"] == f"apache/kafka:{kafka_version()}"
+    assert kafka["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+    assert kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"].endswith("://kafka:9092")
+    assert kafka["environment"]["KAFKA_LOG_DIRS"] in {mount.split(":")[1] for mount in kafka["volumes"]}
+
+
+def test_two_workers_share_one_group_and_differ_in_name_and_data() -> None:
+    assert len(WORKERS) == 2
+    environments = [worker["environment"] for worker in WORKERS]
+    assert len({environment["STREAMPROC_GROUP"] for environment in environments}) == 1
+    assert len({environment["STREAMPROC_INSTANCE"] for environment in environments}) == 2
+    assert len({str(worker["volumes"]) for worker in WORKERS}) == 2
+    assert all(worker["command"] == ["worker"] for worker in WORKERS)
+
+
+def test_ours_find_kafka_and_redis_by_their_names_in_the_network() -> None:
+    for service in [*WORKERS, SERVICES["topics"]]:
+        assert service["environment"]["STREAMPROC_BROKERS"] == "kafka:9092"
+        assert service["environment"]["STREAMPROC_REDIS"] == "redis://redis:6379/0"
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+
+
+def test_every_stage_starts_from_a_base_pinned_to_a_minor_version() -> None:
+    bases = [arguments.split()[0] for word, arguments in instructions(DOCKERFILE) if word == "FROM"]
+    assert len(bases) == 2
+    assert all(re.fullmatch(r"python:3\.\d+-slim-\w+", base) for base in bases)
+
+
+def test_the_image_runs_as_nobody_in_particular_and_stops_on_sigterm() -> None:
+    stage = final_stage()
+    user = stage["USER"].split(":")[0]
+    assert user.isdigit()  # a number, so that an orchestrator can see that it is not root
+    assert int(user) > 0
+    assert stage["STOPSIGNAL"] == "SIGTERM"
+    assert stage["ENTRYPOINT"] == '["streamproc"]'  # no shell between the signal and the worker
+    assert '"doctor"' in stage["HEALTHCHECK"]
+
+
+def test_the_image_installs_by_hash_and_resolves_nothing() -> None:
+    installs = [
+        arguments for word, arguments in instructions(DOCKERFILE) if word == "RUN" and "pip install" in arguments
+    ]
+    assert "--require-hashes" in installs[0]
+    assert all("--no-deps" in install for install in installs)
+
+
+def test_what_the_image_copies_is_there_and_is_sent_to_the_builder() -> None:
+    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copies = [arguments.split() for word, arguments in instructions(DOCKERFILE) if word == "COPY"]
+    sources = {source for copy in copies if not copy[0].startswith("--from") for source in copy[:-1]}
+    assert sources == let_through
+    assert all((ROOT / source).exists() for source in sources)

@@ -1,0 +1,158 @@
+"""deploy/local: the Kafka that tests, benchmarks and laptops run on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from deploy.local import kafka
+from tests.waiting import until
+
+SCRIPTS = Path(kafka.__file__).parent
+GONE = 2**22 + 1  # above the highest process number that Linux gives out
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def with_kafka(tmp_path: Path) -> list[str]:
+    """with_kafka.py in a checkout of its own, where no broker stands."""
+    scripts = tmp_path / "checkout" / "deploy" / "local"
+    shutil.copytree(SCRIPTS, scripts)
+    return [sys.executable, str(scripts / "with_kafka.py")]
+
+
+def test_a_free_port_can_be_listened_on() -> None:
+    with socket.socket() as listener:
+        listener.bind((kafka.HOST, kafka.free_port()))
+
+
+@pytest.mark.parametrize("leftover", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": GONE, "port": 1})])
+def test_an_unusable_or_leftover_state_is_no_running_broker(tmp_path: Path, leftover: str) -> None:
+    (tmp_path / "state.json").write_text(leftover)
+    assert kafka.Broker(tmp_path).running() is None
+
+
+def test_a_recycled_process_number_is_neither_taken_for_a_broker_nor_ended(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "port": 9}))
+    broker = kafka.Broker(tmp_path)
+    assert broker.running() is None
+    assert broker.kill() is False  # and this test is still there to say so
+    assert not (tmp_path / "state.json").exists()
+
+
+def test_a_port_where_nobody_listens_does_not_answer() -> None:
+    assert not kafka.answers(kafka.free_port())
+
+
+@pytest.mark.usefixtures("no_java")
+def test_where_there_is_no_java_the_message_says_how_to_get_it() -> None:
+    with pytest.raises(kafka.KafkaUnavailableError, match=r"no Java.*\n.*apt-get install openjdk-17"):
+        kafka.find_java()
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(kafka.KafkaUnavailableError, match=r"too old.*11\.0\.2.*needs 17"):
+        kafka.find_java()
+
+
+@pytest.mark.usefixtures("no_java")
+def test_where_there_is_no_maven_nothing_half_fetched_stays(tmp_path: Path) -> None:
+    with pytest.raises(kafka.KafkaUnavailableError, match="no Maven"):
+        kafka.fetch_jars(tmp_path / "home")
+    assert not list((tmp_path / "home").glob("jars-*"))
+
+
+def test_the_pom_pins_exact_versions_and_names_no_host() -> None:
+    pom = kafka.POM.read_text()
+    versions = re.findall(r"<dependency>.*?<version>(.*?)</version>", pom, re.DOTALL)
+    assert versions
+    assert all(re.fullmatch(r"\d+(\.\d+)+", version) for version in versions)
+    assert "repositor" not in pom.lower()
+
+
+def test_with_kafka_uses_the_broker_it_is_given_and_exits_as_its_command(with_kafka: list[str]) -> None:
+    command = "import os, sys; print(os.environ['STREAMPROC_BROKERS']); sys.exit(7)"
+    done = subprocess.run(
+        [*with_kafka, "--", sys.executable, "-c", command],
+        env=os.environ | {"STREAMPROC_BROKERS": "elsewhere:9092"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("elsewhere:9092\n", 7)
+
+
+def test_with_kafka_passes_a_termination_on_to_its_command(with_kafka: list[str]) -> None:
+    command = "import signal, sys; signal.signal(15, lambda *_: sys.exit(5)); print(1, flush=True); signal.pause()"
+    with subprocess.Popen(
+        [*with_kafka, "--", sys.executable, "-c", command],
+        env=os.environ | {"STREAMPROC_BROKERS": "elsewhere:9092"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 5
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_kafka_the_rest_runs_and_the_whole_fails_loudly(with_kafka: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "STREAMPROC_BROKERS"}
+    done = subprocess.run(
+        [*with_kafka, "--without-kafka", f"{sys.executable} -c 'print(1)'", "--", "never-run"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("1\n", 3)
+    assert done.stderr.count("NO REAL KAFKA") == 2
+    assert "not run: never-run" in done.stderr
+    assert "apt-get install" in done.stderr
+
+
+async def test_a_killed_broker_comes_back_on_its_port_with_what_it_had(own_broker: kafka.Broker) -> None:
+    port = own_broker.start().port
+    address = f"{kafka.HOST}:{port}"
+    async with AIOKafkaProducer(bootstrap_servers=address, max_request_size=11 << 20) as producer:
+        admin = AIOKafkaAdminClient(bootstrap_servers=address)
+        await admin.start()
+        await admin.create_topics([NewTopic("kept", 1, 1)])
+        await admin.close()
+        await producer.send_and_wait("kept", bytes(10 << 20))
+
+    assert own_broker.start().port == port  # the one that runs, not a second
+    assert own_broker.kill()
+    assert own_broker.running() is None
+    assert not kafka.answers(port)
+
+    assert own_broker.start(port).port == port
+    consumer = AIOKafkaConsumer("kept", bootstrap_servers=address, auto_offset_reset="earliest")
+    async with consumer:
+        batch = await until(lambda: consumer.getmany(timeout_ms=500), what="the record from before the kill")
+    [[record]] = batch.values()
+    assert len(record.value) == 10 << 20
+
+    assert own_broker.stop()
+    assert not own_broker.stop()

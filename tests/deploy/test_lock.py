@@ -1,0 +1,44 @@
+"""The lock files: complete, hashed, and free of any host."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+LOCKS = {
+    "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
+    "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"]],
+}
+
+
+def pins(lock: str) -> dict[str, str]:
+    text = (ROOT / lock).read_text()
+    return {canonicalize_name(name): pin for name, pin in re.findall(r"^(\S+?)==(\S+)", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_lock_satisfies_pyproject(lock: str) -> None:
+    pinned = pins(lock)
+    wanted = [Requirement(line) for line in LOCKS[lock] if not line.startswith("streamproc[")]
+    stale = [str(one) for one in wanted if pinned.get(canonicalize_name(one.name), "") not in one.specifier]
+    assert not stale, f"make lock: {stale}"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_has_hashes_and_none_has_an_address(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    entries = re.split(r"\n(?=\S)", text.strip())
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert not re.search(r"://|--(extra-)?index-url|--find-links", text)
+
+
+def test_the_image_gets_the_versions_that_were_tested() -> None:
+    assert pins("requirements-runtime.lock").items() <= pins("requirements.lock").items()

@@ -1,0 +1,160 @@
+"""The rules of the house that no linter knows: which way imports go, how long a file may be, what it is called."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "streamproc"
+
+# Each may import from its own line and those above, never from those below.
+LAYERS = (
+    {"errors", "events", "wire", "controls", "settings", "budgets"},
+    {"fingerprint"},
+    {"policy", "core"},
+    {"detectors"},
+    {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples"},
+    {"web", "cli", "demo", "schemas", "__main__"},
+)
+LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
+
+# No clock, no randomness, no I/O, no logging, no async: what `core` and `detectors` must not import.
+# fmt: off
+IMPURE = {
+    "asyncio", "concurrent", "threading", "multiprocessing", "subprocess", "selectors", "signal", "time", "random",
+    "secrets", "uuid", "os", "io", "pathlib", "shutil", "tempfile", "socket", "ssl", "http", "urllib", "logging",
+    "warnings", "sqlite3", "aiokafka", "confluent_kafka", "faust", "mode", "redis", "uvloop", "aiohttp", "typer",
+    "click", "rich",
+}
+# fmt: on
+UNTHEMATIC = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "base"}
+NAMED_BY_THE_ARCHITECTURE = {"detectors/base.py"}
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+
+class Import(NamedTuple):
+    module: str
+    line: int
+    for_types_only: bool
+
+
+def imports(tree: ast.AST, *, for_types_only: bool = False) -> Iterator[Import]:
+    """Every import of a file, at its top or inside a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno, for_types_only) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
+            yield from (Import(f"{PACKAGE}.{alias.name}", node.lineno, for_types_only) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield Import("." * node.level + (node.module or ""), node.lineno, for_types_only)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from imports(ast.Module(node.body, []), for_types_only=True)
+            yield from imports(ast.Module(node.orelse, []), for_types_only=for_types_only)
+        else:
+            yield from imports(node, for_types_only=for_types_only)
+
+
+def import_faults(path: str, source: str) -> Iterator[str]:
+    """What is wrong with the imports of ``path``, relative to the package."""
+    room = Path(path).parts[0].removesuffix(".py")
+    if path == "__init__.py":
+        return  # the public names: from everywhere
+    if room not in LAYER:
+        yield f"{path}: {room} has no place in LAYERS (tests/test_house.py)"
+        return
+    for module, line, for_types_only in imports(ast.parse(source)):
+        top, _, rest = module.partition(".")
+        target = rest.partition(".")[0]
+        where = f"{path}:{line}: {room} imports {module}"
+        if top == PACKAGE:
+            if LAYER.get(target, len(LAYERS)) > LAYER[room]:
+                yield f"{where}, which is above it or has no place in LAYERS"
+            if room == "core" and target == "policy" and not for_types_only:
+                yield f"{where} at run time; it is handed its policy"
+            if (room, target) == ("client", "worker"):
+                yield f"{where}; an orchestrator must not need Faust"
+        if top in {"faust", "mode"} and room != "worker":
+            yield f"{where}; only worker/ may"
+        if room in {"core", "detectors"} and (top in IMPURE or (room == "core" and top == "pydantic")):
+            yield f"{where}; the engine is pure"
+
+
+def size_faults(path: str, source: str) -> Iterator[str]:
+    lines = source.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield f"{path}: {lines} lines, {FILE_LINES_MAX} at most"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: {node.name} has {lines} lines, {FUNCTION_LINES_MAX} at most"
+
+
+def name_faults(path: str, source: str) -> Iterator[str]:
+    names = {part.removesuffix(".py") for part in Path(path).parts}
+    if path in NAMED_BY_THE_ARCHITECTURE:
+        return
+    for name in sorted(names & UNTHEMATIC):
+        yield f"{path}: {name} says nothing about what is in it"
+    for name in sorted(names & sys.stdlib_module_names):
+        yield f"{path}: {name} shadows the standard library"
+
+
+RULES = (import_faults, size_faults, name_faults)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_package_keeps_to_the_rule(rule) -> None:
+    files = sorted((ROOT / PACKAGE).rglob("*.py"))
+    assert files
+    faults = [fault for file in files for fault in rule(str(file.relative_to(ROOT / PACKAGE)), file.read_text())]
+    assert not faults, "\n" + "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("core/run.py", "from streamproc.detectors import ALL", "above it"),
+        ("core/run.py", "def f():\n    from streamproc import worker", "above it"),
+        ("core/run.py", "if TYPE_CHECKING:\n    from streamproc.cli import main", "above it"),
+        ("core/run.py", "from streamproc.policy import Policy", "handed its policy"),
+        ("core/run.py", "import time", "the engine is pure"),
+        ("core/run.py", "from pydantic import BaseModel", "the engine is pure"),
+        ("detectors/loop.py", "import redis.asyncio", "the engine is pure"),
+        ("client/guard.py", "from streamproc.worker.app import app", "must not need Faust"),
+        ("replay/source.py", "import faust", "only worker/ may"),
+        ("nowhere.py", "", "has no place in LAYERS"),
+        ("events.py", "from streamproc.nowhere import x", "has no place in LAYERS"),
+        ("core/long.py", "\n" * 401, "401 lines, 400 at most"),
+        ("core/long.py", "def f():\n" + "    x = 1\n" * 70, "f has 71 lines, 70 at most"),
+        ("client/base.py", "", "says nothing"),
+        ("worker/utils/chunks.py", "", "says nothing"),
+        ("core/queue.py", "", "shadows the standard library"),
+    ],
+)
+def test_a_breach_is_seen(path: str, source: str, fault: str) -> None:
+    [seen] = [seen for rule in RULES for seen in rule(path, source)]
+    assert fault in seen
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("core/run.py", "if TYPE_CHECKING:\n    from streamproc.policy import Policy"),
+        ("detectors/base.py", "from streamproc.core.run import RunState\nimport math"),
+        ("worker/app.py", "import faust\nfrom streamproc import events"),
+        ("__init__.py", "from streamproc.client import guard"),
+    ],
+)
+def test_what_is_allowed_is_not_a_breach(path: str, source: str) -> None:
+    assert not [seen for rule in RULES for seen in rule(path, source)]

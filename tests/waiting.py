@@ -1,0 +1,34 @@
+"""Waiting for a condition instead of for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+async def until(
+    condition: Callable[[], T | Awaitable[T]], timeout_s: float = 30, what: str = "", every_s: float = 0.02
+) -> T:
+    """The first true value of ``condition``, a function or coroutine function.
+
+    Fails the test after ``timeout_s``, a bound for a hung machine and no measure of speed, with ``what``
+    it waited for and the last value it saw.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            waited_for = what or getattr(condition, "__qualname__", repr(condition))
+            raise AssertionError(f"waited {timeout_s:g} s for {waited_for}; the last value was {value!r}")
+        await asyncio.sleep(every_s)
