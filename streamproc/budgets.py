@@ -14,12 +14,13 @@ INTEGER_MAX: Final = 2**53
 
 
 class Budget(NamedTuple):
-    """One budget: its public name, its unit, other names it is known by, and what it limits."""
+    """One budget: its public name, its unit, other names it is known by, what it limits, and its hard ceiling."""
 
     name: str
     unit: str
     aliases: tuple[str, ...]
     limits: str
+    ceiling: int | None = None
 
 
 BUDGETS: Final = (
@@ -30,7 +31,7 @@ BUDGETS: Final = (
     Budget("maxCycleCost", "micro_usd", ("maxCycleCostUsd",), "spend since a cycle's first iteration, in USD"),
     Budget("maxSteps", "turns", ("steps", "recursionLimit"), "graph steps (turns) of a run"),
     Budget("maxCostUsd", "micro_usd", ("maxCost", "costUsd"), "cost of a run, in USD"),
-    Budget("maxRounds", "rounds", (), "rounds of a deliberation; the ceiling is 15"),
+    Budget("maxRounds", "rounds", (), "rounds of a deliberation", 15),
     Budget("turnTimeoutMs", "ms", (), "one turn"),
     Budget("maxTokens", "tokens", (), "tokens of one turn"),
     Budget("maxRuntimeMs", "ms", ("timeoutMs",), "wall clock of a run"),

@@ -60,7 +60,8 @@ def _budgets(value: Any) -> dict[str, int]:
             continue
         try:
             budget = find_budget(str(name))
-            found[budget.name] = budget_value(budget, amount)
+            number = budget_value(budget, amount)
+            found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
         except (KeyError, ValueError) as error:
             raise ValueError(f"{name}: {error.args[0]}") from None
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamproc.core.run import RECENT_MAX, NodeState, RunState, Streak, TestTrack
+from streamproc.core.run import RECENT_MAX, TAG, NodeState, RunState, Streak, TestTrack
 from streamproc.core.window import LEFT, Period, know, note_news, note_progress, push
 from streamproc.wire import Errors, Tests, Turn
 
@@ -34,6 +34,18 @@ def extend(streak: Streak | None, value: int, index: int, stamp: int, since: int
     return streak
 
 
+def said_again(streak: Streak | None, norm: int, index: int, since: int) -> Streak:
+    """Count the same text in a row; news after the first of them, or another text, starts again."""
+    value = norm & TAG
+    if streak is None:
+        return Streak(value, 1, index)
+    if streak.value != value or since > streak.first:
+        streak.value, streak.count, streak.first = value, 1, index
+    else:
+        streak.count += 1
+    return streak
+
+
 def observe_artifact(
     run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, stamp: int, since: int
 ) -> Period | None:
@@ -41,9 +53,9 @@ def observe_artifact(
     artifact = turn.artifact
     if artifact is None:
         return None
-    node.artifact = extend(node.artifact, artifact.norm & 0xFFFFFFFF, index, stamp, since)
+    node.artifact = extend(node.artifact, artifact.norm & TAG, index, stamp, since)
     remember(run.artifacts, artifact.norm)
-    return push(run, LEFT, (artifact.norm ^ node_tag) & 0xFFFFFFFF, index)
+    return push(run, LEFT, (artifact.norm ^ node_tag) & TAG, index)
 
 
 def observe_tests(
@@ -114,5 +126,5 @@ def observe_errors(node: NodeState, errors: Errors, index: int, since: int) -> b
     if errors.count == 0:
         node.errors = None
         return False
-    node.errors = extend(node.errors, errors.norm & 0xFFFFFFFF, index, index, since)
+    node.errors = extend(node.errors, errors.norm & TAG, index, index, since)
     return True

@@ -23,7 +23,7 @@ CYCLES_MAX: Final = 6  # cycles followed at the same time
 MEMBERS_MAX: Final = 8  # members of a cycle known by tag; a larger cycle takes any hand-over to its anchor
 EPISODES_MAX: Final = 24  # loops already reported
 RECENT_MAX: Final = 5  # hashes shown as loop evidence
-OCCURRENCES_MAX: Final = 6  # of one call with one answer; the highest threshold by default is 5
+OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STATE_VERSION: Final = 1
 
 

@@ -176,8 +176,8 @@ class Observed(NamedTuple):
 
 
 NOTHING: Final = Observed((), ())
-StillPoll = Callable[[CallMemory], bool]
-"""Whether a live call's unchanged answer is no evidence yet."""
+StillPoll = Callable[[CallMemory, int], bool]
+"""Whether a live call's unchanged answer, at this log time, is no evidence yet."""
 
 
 def observe_calls(
@@ -201,13 +201,13 @@ def observe_calls(
         tag ^= pair
         if know(run, pair):
             new = True
-        elif memory.live and still_poll(memory):
+        elif memory.live and still_poll(memory, at_ms):
             polled = True
         elif memory.still > 1:
             repeated.append((call, memory))
     if new or polled:
         note_news(run, index)
-        if turn.tests is None and turn.artifact is None:
+        if turn.tests is None and turn.artifact is None and turn.errors is None:
             node.call_news = index
     period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
     return Observed(tuple(repeated), (period,) if period else ())

@@ -1,0 +1,50 @@
+"""streamproc: a circuit breaker for fleets of AI agents."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamproc.client import BlockingHaltListener, BlockingTurnPublisher, HaltListener, TurnPublisher
+    from streamproc.controls import ControlEvent
+    from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, StreamprocError
+    from streamproc.monitor import Monitor
+    from streamproc.policy import load_policy
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BlockingHaltListener": "client",
+    "BlockingTurnPublisher": "client",
+    "ControlEvent": "controls",
+    "HaltListener": "client",
+    "Halted": "errors",
+    "InvalidEvent": "errors",
+    "InvalidPolicy": "errors",
+    "Monitor": "monitor",
+    "StreamprocError": "errors",
+    "TurnPublisher": "client",
+    "load_policy": "policy",
+}
+
+__all__ = [
+    "BlockingHaltListener",
+    "BlockingTurnPublisher",
+    "ControlEvent",
+    "HaltListener",
+    "Halted",
+    "InvalidEvent",
+    "InvalidPolicy",
+    "Monitor",
+    "StreamprocError",
+    "TurnPublisher",
+    "load_policy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: `Monitor` needs no Kafka client, a publisher no detectors."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'streamproc' has no attribute {name!r}")
+    return getattr(import_module(f"streamproc.{_HOMES[name]}"), name)

@@ -1,0 +1,11 @@
+"""Log time for people. The core has no clock: time comes with the events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def rfc3339(at_ms: int) -> str:
+    """Epoch milliseconds as people and contracts write them, in UTC."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,83 @@
+"""A policy as the engine uses it: resolved for one scope, validated, frozen, fast to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from streamproc.core.decision import Finding, Level, PolicyRef
+from streamproc.core.run import CallMemory
+from streamproc.core.view import Kind, View
+
+
+class Detector(Protocol):
+    """A detector, as the engine sees it. `limits` are its parameters under the policy in force."""
+
+    code: str
+    name: str
+    kinds: Kind
+
+    def check(self, view: View, limits: Any) -> Finding | None: ...
+
+
+class Rules:
+    """Detectors with their limits, budgets and actions for one (workflow, tenant, tier)."""
+
+    def __init__(
+        self,
+        policy: PolicyRef,
+        detectors: Sequence[tuple[Detector, Any]],
+        budgets: Mapping[str, int],
+        *,
+        on_stall: str,
+        actions: Mapping[str, str],
+        lower_is_better: frozenset[str],
+        live_repeats_min: int,
+        live_standstills: int,
+    ) -> None:
+        self.policy = policy
+        self.budgets = dict(budgets)
+        self.lower_is_better = lower_is_better
+        self._detectors = tuple(detectors)
+        self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
+        self._on_stall = on_stall
+        self._actions = dict(actions)
+        self._live_repeats_min = live_repeats_min
+        self._live_standstills = live_standstills
+
+    def detectors(self, kinds: int) -> tuple[tuple[Detector, Any], ...]:
+        """Those that have something to look at in a turn with these kinds of evidence."""
+        chosen = self._by_kinds.get(kinds)
+        if chosen is None:
+            chosen = tuple(pair for pair in self._detectors if pair[0].kinds & kinds)
+            self._by_kinds[kinds] = chosen
+        return chosen
+
+    def still_poll(self, memory: CallMemory, at_ms: int) -> bool:
+        """Whether a live call's unchanged answer is no evidence yet: it stood still as long before, or almost."""
+        longest = self._live_standstills * memory.longest_still
+        if memory.still < max(self._live_repeats_min, longest):
+            return True
+        return at_ms - memory.still_since_ms < self._live_standstills * memory.longest_still_ms
+
+    def actions(self, finding: Finding) -> tuple[str, list[str]]:
+        """What policy decides on a finding, and the alternatives, best first."""
+        if finding.level == Level.WARN:
+            return "warn", []
+        alternatives = _ALTERNATIVES[finding.reason]
+        if finding.code in self._actions:
+            action = self._actions[finding.code]
+        elif finding.reason in ("stalled", "oscillating", "repeated_error"):
+            action = self._on_stall
+        else:
+            action = alternatives[0]
+        return action, [action, *(other for other in alternatives if other != action)]
+
+
+_ALTERNATIVES = {
+    "stalled": ["switch_to_interactive", "spawn_reviewer", "ask_human", "retry_with_new_provider", "done_partial"],
+    "oscillating": ["switch_to_interactive", "spawn_reviewer", "ask_human", "done_partial"],
+    "repeated_error": ["switch_to_interactive", "retry_with_new_provider", "ask_human", "done_partial"],
+    "budget_exceeded": ["force_synthesis", "done_partial", "ask_human", "halt"],
+    "user_stop": ["halt"],
+}

@@ -1,0 +1,59 @@
+"""The whole latest status of a run, for the compacted `runs` topic and for dashboards."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamproc.core.clock import rfc3339
+from streamproc.core.decision import Decision
+from streamproc.core.run import RunState
+
+_SEVERITIES = ("info", "warn", "halt")
+
+
+class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """See `streamproc.controls.RunStatus`."""
+
+    run_id: str
+    status: str
+    severity: str
+    workflow: str | None = None
+    tenant: str | None = None
+    user: str | None = None
+    halt: Decision | None = None
+    turns: int = 0
+    badge: str | None = None
+    failing_trend: list[int] = []
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    at: str | None = None
+
+
+def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> Status:
+    """The status of a run; `halt` is the decision that halted it, where this is the moment to tell."""
+    return Status(
+        run_id=run_id,
+        status="halted" if run.halted >= 0 else "finished" if run.finished else "running",
+        severity=_SEVERITIES[run.severity],
+        workflow=run.workflow or None,
+        tenant=run.tenant or None,
+        user=run.user or None,
+        halt=halt,
+        turns=run.turns,
+        badge=_badge(run, iterations_max),
+        failing_trend=list(run.trend),
+        total_tokens=run.ledger.total_tokens,
+        cost_usd_micro=run.ledger.cost_usd_micro,
+        at=rfc3339(run.at_ms) if run.at_ms else None,
+    )
+
+
+def _badge(run: RunState, iterations_max: int | None) -> str | None:
+    """`Loop 3/8`, or `Loop 3` where no budget was declared; nothing outside cycles."""
+    iterations = max((cycle.iterations for cycle in run.cycles), default=0)
+    if not iterations:
+        return None
+    return f"Loop {iterations}/{iterations_max}" if iterations_max else f"Loop {iterations}"
+
+
+encode_status = msgspec.json.Encoder().encode

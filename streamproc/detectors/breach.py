@@ -1,0 +1,43 @@
+"""What the budget detectors share: used up is a warning, exceeded is a halt."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.detectors.base import dollars
+
+
+class Coded(Protocol):
+    """Whose budget it is."""
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def breach(
+    detector: Coded, used: int, limit: int | None, unit: str, who: str, loop: int, iteration: int | None = None
+) -> Finding | None:
+    """A finding where `used` has reached (warn) or exceeded (halt) `limit`; both in `unit`."""
+    if limit is None or used < limit:
+        return None
+    over = used > limit
+    word = "has exceeded" if over else "has used up"
+    return Finding(
+        code=detector.code,
+        level=Level.HALT if over else Level.WARN,
+        loop=loop,
+        message=f"{who} {word} its budget: {_amount(used, unit)} of {_amount(limit, unit)}.",
+        evidence=Evidence(
+            kind=f"{detector.name}_budget", used=used, limit=limit, unit=unit, iteration=iteration
+        ),
+        reason=BUDGET_EXCEEDED,
+        status="budget_exceeded",
+    )
+
+
+def _amount(value: int, unit: str) -> str:
+    return dollars(value) if unit == "micro_usd" else f"{value} {unit}"

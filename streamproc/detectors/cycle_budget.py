@@ -1,0 +1,73 @@
+"""BUDGET003 cycle: a cycle has gone round too often, for too long, or has cost too much.
+
+Sees: iterations of a cycle (passes of its anchor edge) against `maxCycleIterations`, log time since its first
+iteration against `maxCycleRuntimeMs`, and spend since then against `maxCycleCost`. Cycles are those of the declared
+graph, else those found from the hand-overs seen.
+
+Why: a loop that should converge in three rounds and has gone eight needs a person, even if each round was new.
+
+False alarms: none if the numbers are right; nothing is limited unless the run or the policy says so. A `from` that is
+missing is guessed from the order of the turns.
+
+Tuning: declare `maxCycleIterations`, `maxCycleRuntimeMs`, `maxCycleCost` on `run.started` or in the policy.
+
+Reference: loop-safety requirement "per-cycle budget".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said
+from streamproc.detectors.breach import breach
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The numbers are budgets: declared on the run, or in the policy under `budgets`."""
+
+
+class CycleBudget:
+    """BUDGET003."""
+
+    code = "BUDGET003"
+    name = "cycle"
+    kinds = Kind.BUDGET
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        cycle, run = view.cycle, view.run
+        if cycle is None or not cycle.iterations:
+            return None
+        who, loop, count = f"The cycle through {view.turn.node}", cycle.anchor, cycle.iterations
+        spent = run.ledger.cost_usd_micro - cycle.spent_before
+        return (
+            (view.iterated and breach(self, count, view.budget("maxCycleIterations"), "iterations", who, loop, count))
+            or breach(self, run.at_ms - cycle.since_ms, view.budget("maxCycleRuntimeMs"), "ms", who, loop + 1, count)
+            or breach(self, spent, view.budget("maxCycleCost"), "micro_usd", who, loop + 2, count)
+        )
+
+
+DETECTOR = CycleBudget()
+
+_BUDGET = {
+    "type": "run.started",
+    "graph": {"edges": [["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]},
+    "budgets": {"maxCycleIterations": 2},
+}
+
+
+def _rounds(count: int) -> list[dict[str, object]]:
+    return [said(node, f"{node} {n}") for n in range(count) for node in ("coder", "verifier")]
+
+
+HEALTHY = [
+    Example("nobody set a limit", _rounds(40)),
+    Example("within its budget", [_BUDGET, *_rounds(2)]),
+]
+STUCK = [
+    Example("a third iteration where two are allowed", [_BUDGET, *_rounds(4)], "halt", 6),
+    Example("without a declared graph", [{"type": "run.started", "budgets": {"maxCycleIterations": 2}}, *_rounds(4)],
+            "halt", 6),
+]  # fmt: skip

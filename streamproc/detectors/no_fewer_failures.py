@@ -1,0 +1,91 @@
+"""STALL003 no_fewer_failures: the number of failing tests has not come down for a while.
+
+Sees: iterations in which the failing count is not below the best so far, even when other tests fail each time. Where
+nothing passes at all, it warns earlier.
+
+Why: moving the failure from test to test looks busy and converges nowhere.
+
+False alarms: one step back is not a stall: the count is against the best so far, and `halt` iterations are given to
+beat it. More passing tests than ever count as progress, too. A plateau longer than that before a breakthrough is
+halted; raise `halt` where your work is like that. Outside cycles a new tool answer in between starts the count again.
+
+Tuning: `halt` counts iterations after the best one; `nothing_passes_warn` iterations in which no test passed.
+
+Reference: loop-safety requirement "failing count does not decrease for K iterations".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said, tested
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Iterations without fewer failing tests than ever."""
+
+    halt: int = 3
+    nothing_passes_warn: int = 2  # 0 of N passing: something more basic is broken
+
+
+class NoFewerFailures:
+    """STALL003."""
+
+    code = "STALL003"
+    name = "no_fewer_failures"
+    kinds = Kind.TESTS
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        track, tests = view.node.tests, view.turn.tests
+        if track is None or tests is None or tests.failing == 0:
+            return None
+        if 0 < limits.halt <= track.flat.count:
+            reached, count = Level.HALT, track.flat.count
+            message = f"No fewer than {track.best_failing} failing tests for {count} iterations."
+        elif 0 < limits.nothing_passes_warn <= track.unpassed:
+            reached, count = Level.WARN, track.unpassed
+            message = f"None of the tests passed in {count} iterations."
+        else:
+            return None
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=view.node_tag ^ track.best_failing,
+            onset=track.flat.first,
+            message=message,
+            evidence=Evidence(
+                kind=self.name,
+                count=count,
+                iteration=view.cycle.iterations if view.cycle is not None else None,
+                failing=tests.failing,
+                failing_tests=list(tests.sample),
+                failing_trend=list(view.run.trend),
+                best=track.best_failing,
+            ),
+            reason=STALLED,
+            status="stalled",
+        )
+
+
+DETECTOR = NoFewerFailures()
+
+HEALTHY = [
+    Example("7, 4, 2, 0", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
+    Example("one step back", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (4, 5, 3, 2, 1, 0)]),
+    Example("a short plateau that breaks", [
+        tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["a"], [])
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("other tests fail each time", [
+        tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"])
+    ], "halt", 3),
+    Example("with a coder in between", [
+        turn for n, names in enumerate((["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"]))
+        for turn in (said("coder", f"patch {n}"), tested("verifier", names))
+    ], "halt", 7),
+    Example("nothing passes", [tested("verifier", ["a", "b"], 2), tested("verifier", ["b", "a"], 2)], "warn", 1),
+]  # fmt: skip

@@ -1,0 +1,111 @@
+"""LOOP002 oscillation: a run goes round in a circle of two to sixteen steps.
+
+Sees: the stream of what nodes say or leave behind, or of calls with their answers, repeating with a period p from 2
+to 16: A/B/A/B, A/B/C/A/B/C. For every p at once, at a bounded cost a turn and without looking back: the length of
+the match with the element p before grows by one, or falls to nothing.
+
+Why: two agents that hand the same two texts back and forth will do so until the money is gone.
+
+False alarms: going twice over the same fifteen files is honest, so *calls* with the same answers are warned of at
+two rounds and halted at three. Anything new in between (an answer, a finding, a test result, a person) ends the
+round, so a poll that moves, or a circle that gets somewhere, is never an oscillation.
+
+Tuning: `said_halt`, `calls_warn`, `calls_halt` are full rounds; 0 turns a level off.
+
+Reference: loop-safety requirement "oscillation: output alternates between two states".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level
+from streamproc.core.view import Kind, View
+from streamproc.core.window import STEPS, Period, loop_tag
+from streamproc.detectors.base import Example, call, said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Full rounds."""
+
+    said_halt: int = 2  # words and artifacts do not come back by chance
+    calls_warn: int = 2  # going twice over the same files is honest
+    calls_halt: int = 3
+
+
+class Oscillation:
+    """LOOP002."""
+
+    code = "LOOP002"
+    name = "oscillation"
+    kinds = Kind.PERIOD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        found = None
+        for period in view.periods:
+            reached = self._level(period, limits)
+            if reached is not None and (found is None or reached > found[1]):
+                found = period, reached
+        return None if found is None else self._finding(view, *found)
+
+    def _level(self, period: Period, limits: Limits) -> Level | None:
+        rounds, rest = divmod(period.matches + period.length, period.length)
+        if rest:
+            return None
+        if period.stream == STEPS and any(tag & 1 for tag in period.ring.tags[-period.length :]):
+            if rounds == limits.calls_halt:
+                return Level.HALT
+            return Level.WARN if rounds == limits.calls_warn else None
+        return Level.HALT if rounds == limits.said_halt else None
+
+    def _finding(self, view: View, period: Period, reached: Level) -> Finding:
+        rounds = (period.matches + period.length) // period.length
+        tags = period.ring.tags[-period.length :]
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=loop_tag(period.ring, period.length),
+            onset=period.onset,
+            message=f"The run goes round in a circle of {period.length} steps, for the {_nth(rounds)} time.",
+            evidence=Evidence(
+                kind=self.name,
+                period=period.length,
+                count=rounds,
+                turns=list(period.ring.turns[-period.length :]),
+                hashes=[f"{tag:08x}" for tag in tags],
+                match="normalised",
+            ),
+            reason=OSCILLATING,
+            status="aborted_stuck",
+        )
+
+
+def _nth(rounds: int) -> str:
+    return {2: "second", 3: "third"}.get(rounds, f"{rounds}th")
+
+
+DETECTOR = Oscillation()
+
+_FILES = [call("read", {"path": f"src/{n}.py"}, f"contents of file {n}") for n in range(15)]
+
+HEALTHY = [
+    Example("one step back", [said("coder", "use a list"), said("coder", "use a set"), said("coder", "use a list"),
+                              said("coder", "use a dict")]),
+    Example("a circle that brings something new each time", [
+        said("planner", "next?"), said("worker", "found whales"), said("planner", "next?"), said("worker", "found ships"),
+        said("planner", "next?"), said("worker", "found storms"),
+    ]),
+    Example("two polls, both moving", [
+        call("poll", {"job": 1}, "1%"), call("poll", {"job": 2}, "5%"), call("poll", {"job": 1}, "2%"),
+        call("poll", {"job": 2}, "6%"), call("poll", {"job": 1}, "3%"), call("poll", {"job": 2}, "7%"),
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("A/B/A/B", [said("coder", "use a list"), said("coder", "use a set")] * 2, "halt", 3),
+    Example("a ring of three nodes", [said("a", "x"), said("b", "y"), said("c", "z")] * 2, "halt", 5),
+    Example("three calls in a circle", [
+        call("ls", {}, "a b"), call("cat", {"f": "a"}, "1"), call("cat", {"f": "b"}, "2"),
+    ] * 3, "halt", 8),
+    Example("twice over the same fifteen files is only warned of", _FILES * 2, "warn", 29),
+]  # fmt: skip

@@ -1,0 +1,93 @@
+"""ERROR001 repeated_error: after a repair attempt, the same error as before.
+
+Sees: the error signature (the first 50 characters of each of the first three messages, joined with a bar; masked) of
+a node's `errors` equal to the one before it.
+
+Why: if a repair cannot fix an error, the error stays the same. Stopping after the first futile repair needs no
+classification of errors, and turned 27 attempts into 2 where this rule comes from.
+
+False alarms: retryable infrastructure errors (429, 5xx, declared `retryable`) are not counted. An empty `errors` list
+says that nothing failed and ends the streak, as does measured progress, or a new tool answer of the same node in
+between: a lone agent that investigates is not in a futile repair loop.
+
+Tuning: `halt` counts attempts with the same error; 2 stops after the first futile repair.
+
+Reference: repair-loop requirement "compare error signatures before and after repair attempts".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, hex16
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call, level, said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Attempts in a row that end in the same error."""
+
+    warn: int = 0  # the first repeat already halts
+    halt: int = 2
+
+
+class RepeatedError:
+    """ERROR001."""
+
+    code = "ERROR001"
+    name = "repeated_error"
+    kinds = Kind.ERRORS
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        streak, errors = view.node.errors, view.turn.errors
+        if streak is None or errors is None:
+            return None
+        reached = level(streak.count, limits.warn, limits.halt)
+        if reached is None:
+            return None
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=view.node_tag ^ streak.value,
+            onset=streak.first,
+            message=f"The same error after {streak.count} attempts: {errors.excerpt}",
+            evidence=Evidence(
+                kind=self.name,
+                count=streak.count,
+                first_error=errors.excerpt,
+                hashes=[hex16(errors.signature)],
+                match="normalised",
+            ),
+            reason=REPEATED_ERROR,
+            status="aborted_stuck",
+        )
+
+
+DETECTOR = RepeatedError()
+
+
+def _failed(message: str, node: str = "executor") -> dict[str, object]:
+    return {"node": node, "errors": [{"message": message}]}
+
+
+HEALTHY = [
+    Example("the repair gets further", [
+        _failed("Template ${foo.bar} not found"), said("repair", "use foo.baz"), _failed("Command failed with exit code 1"),
+    ]),
+    Example("rate limits", [_failed("HTTP 429 Too Many Requests")] * 5),
+    Example("a success in between", [_failed("boom"), {"node": "executor", "errors": []}, _failed("boom")]),
+    Example("a lone agent that investigates", [
+        _failed("boom", "agent"), call("read", {"f": 1}, "one"), _failed("boom", "agent"),
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("a futile repair", [
+        _failed("API error: channel_not_found"), said("repair", "join the channel first"),
+        _failed("API error: channel_not_found"),
+    ], "halt", 2),
+    Example("the same but for an id", [
+        _failed("Request 550e8400-e29b-41d4-a716-446655440000 refused"),
+        _failed("Request 6ba7b810-9dad-11d1-80b4-00c04fd430c8 refused"),
+    ], "halt", 1),
+]  # fmt: skip

@@ -1,0 +1,89 @@
+"""STALL002 same_failures: the same tests fail, iteration after iteration.
+
+Sees: the set of failing test ids of a verifier equal from one iteration to the next.
+
+Why: whatever is being changed, it is not what these tests are about.
+
+False alarms: fewer failing, or more passing, than ever before is progress and starts the count again; so does another
+suite (another total). Outside cycles a new tool answer of the same node in between is work going on: a lone agent
+that edits and tests by itself is not halted here. A verifier that reports several times within one pass of a cycle
+is counted once.
+
+Tuning: `warn` and `halt` count iterations with the same failing set.
+
+Reference: loop-safety requirement "unchanged failures: 2-3 iterations".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call, level, said, tested
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Iterations in a row with the same failing set."""
+
+    warn: int = 2
+    halt: int = 3
+
+
+class SameFailures:
+    """STALL002."""
+
+    code = "STALL002"
+    name = "same_failures"
+    kinds = Kind.TESTS
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        track, tests = view.node.tests, view.turn.tests
+        if track is None or tests is None or tests.failing == 0:
+            return None
+        streak = track.same
+        reached = level(streak.count, limits.warn, limits.halt)
+        if reached is None:
+            return None
+        what = "test fails" if tests.failing == 1 else f"{tests.failing} tests fail"
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=view.node_tag ^ streak.value,
+            onset=streak.first,
+            message=f"The same {what} for {streak.count} iterations.",
+            evidence=Evidence(
+                kind=self.name,
+                count=streak.count,
+                iteration=view.cycle.iterations if view.cycle is not None else None,
+                failing=tests.failing,
+                failing_tests=list(tests.sample),
+                best=track.best_failing,
+                hashes=[hex16(tests.failing_set)],
+            ),
+            reason=STALLED,
+            status="stalled",
+        )
+
+
+DETECTOR = SameFailures()
+
+HEALTHY = [
+    Example("fewer fail each time", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
+    Example("one test after another", [tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", [])]),
+    Example("the last failing test is fixed in time", [
+        tested("verifier", ["t1", "t2"]), tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", []),
+    ]),
+    Example("a lone agent that tries other edits", [
+        call("edit", {"line": 1}, "ok"), tested("agent", ["t1"]), call("edit", {"line": 2}, "ok"),
+        tested("agent", ["t1"]), call("edit", {"line": 3}, "ok"), tested("agent", ["t1"]),
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("the same two tests", [tested("verifier", ["t1", "t2"])] * 3, "halt", 2),
+    Example("coder and verifier", [
+        said("coder", "patch 1"), tested("verifier", ["t1"]), said("coder", "patch 2"), tested("verifier", ["t1"]),
+        said("coder", "patch 3"), tested("verifier", ["t1"]),
+    ], "halt", 5),
+]  # fmt: skip

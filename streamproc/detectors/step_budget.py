@@ -1,0 +1,65 @@
+"""BUDGET004 steps: a run has taken too many steps (the recursion limit).
+
+Sees: turns of a run against `maxSteps`. Where only `maxRounds` was declared, the limit is 3 × rounds + 10: three
+nodes a round, and ten steps around them.
+
+Why: a run that hits this limit has something fundamentally wrong, whatever it says.
+
+False alarms: none if the number is right; nothing is limited unless the run or the policy says so.
+
+Tuning: declare `maxSteps` (also `recursionLimit`) on `run.started` or in the policy.
+
+Reference: deliberation requirement, layer 1: 55 steps = 15 rounds × 3 nodes + 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said
+from streamproc.detectors.breach import breach
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How the limit follows from the rounds, where only those were declared."""
+
+    steps_per_round: int = 3  # persona, convergence check, facilitator
+    steps_around: int = 10  # decompose, select, vote, synthesise
+
+
+class StepBudget:
+    """BUDGET004."""
+
+    code = "BUDGET004"
+    name = "steps"
+    kinds = Kind.BUDGET
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        limit = view.budget("maxSteps")
+        if limit is None:
+            rounds = view.run.budgets.get("maxRounds")
+            if rounds is None:
+                return None
+            limit = limits.steps_per_round * rounds + limits.steps_around
+        return breach(self, view.index + 1, limit, "turns", "The run", 0)
+
+
+DETECTOR = StepBudget()
+
+HEALTHY = [
+    Example("nobody set a limit", [said("agent", f"step {n}") for n in range(120)]),
+    Example("within its budget", [
+        {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(3)),
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("a step too many", [
+        {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(5)),
+    ], "halt", 4),
+    Example("from the rounds", [
+        {"type": "run.started", "budgets": {"maxRounds": 1}}, *(said("agent", f"step {n}") for n in range(14)),
+    ], "halt", 13),
+]  # fmt: skip

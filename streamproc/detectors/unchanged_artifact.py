@@ -1,0 +1,94 @@
+"""STALL001 unchanged_artifact: iteration after iteration leaves the same artifact behind.
+
+Sees: the fingerprint of `artifact` (a patch, file content; ids, time stamps and hunk positions do not count) equal
+across iterations. In a cycle an iteration is one pass; outside cycles, each turn of a node that leaves an artifact.
+
+Why: a coder who hands over the same patch after a rejection has nothing more to offer.
+
+False alarms: a node may rightly leave its artifact as it is while something measured improves (tests, a metric):
+then the count starts again. Outside cycles a new tool answer in between does the same. An empty artifact is no
+evidence: committed work leaves an empty diff.
+
+Tuning: `warn` and `halt` count iterations *without a change*: with 2, the artifact is seen for the third time.
+
+Reference: loop-safety requirement "unchanged diff: 2 times".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call, level, said, tested
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Iterations in a row that did not change the artifact."""
+
+    warn: int = 1
+    halt: int = 2  # "unchanged diff: 2 times"
+
+
+class UnchangedArtifact:
+    """STALL001."""
+
+    code = "STALL001"
+    name = "unchanged_artifact"
+    kinds = Kind.ARTIFACT
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        streak = view.node.artifact
+        if streak is None or streak.count < 2:
+            return None
+        unchanged = streak.count - 1
+        reached = level(unchanged, limits.warn, limits.halt)
+        if reached is None:
+            return None
+        times = "iteration" if unchanged == 1 else f"{unchanged} iterations"
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=view.node_tag ^ streak.value,
+            onset=streak.first,
+            message=f"{view.turn.node} left its artifact unchanged for the last {times}.",
+            evidence=Evidence(
+                kind=self.name,
+                count=streak.count,
+                iteration=view.cycle.iterations if view.cycle is not None else None,
+                hashes=[hex16(value) for value in view.run.artifacts[-streak.count :]],
+                match="normalised",
+            ),
+            reason=STALLED,
+            status="stalled",
+        )
+
+
+DETECTOR = UnchangedArtifact()
+
+
+def _patched(text: str, **more: object) -> dict[str, object]:
+    return {"node": "coder", "artifact": text, **more}
+
+
+HEALTHY = [
+    Example("the patch grows", [_patched(f"+line {n}\n" * n) for n in range(1, 6)]),
+    Example("the same patch while tests get better", [
+        tested("verifier", ["t1", "t2", "t3"]), _patched("+a"), tested("verifier", ["t1", "t2"]), _patched("+a"),
+        tested("verifier", ["t1"]), _patched("+a"), tested("verifier", []), _patched("+a"),
+    ]),
+    Example("reading between two reports of the same diff", [
+        _patched("+a"), call("read", {"f": 1}, "one", node="coder"), _patched("+a"),
+        call("read", {"f": 2}, "two", node="coder"), _patched("+a"),
+    ]),
+    Example("a clean tree after each commit", [_patched(" ")] * 5),
+]  # fmt: skip
+STUCK = [
+    Example("the same patch three times", [_patched("+a")] * 3, "halt", 2),
+    Example("the same patch, whatever the reviewer says", [
+        _patched("+a"), said("reviewer", "rename it"), _patched("+a"), said("reviewer", "please rename it"),
+        _patched("+a"),
+    ], "halt", 4),
+    Example("the same patch twice", [_patched("+a"), said("reviewer", "rename it"), _patched("+a")], "warn", 2),
+]  # fmt: skip

@@ -1,0 +1,56 @@
+"""The engine in one process: no broker, no thread, no clock but the log's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from streamproc.controls import ControlEvent, RunStatus, public
+from streamproc.core.run import RunState
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.policy import Policy, load_policy
+
+RUNS_MAX: Final = 100_000  # runs kept; past it, the one that was silent for the longest time goes
+
+
+class Monitor:
+    """Feed it raw turns, and it answers with control events.
+
+    >>> monitor = Monitor()
+    >>> for _ in range(3):
+    ...     for control in monitor.feed(run_id="r1", node="coder", output="I will try again."):
+    ...         print(control.severity, control.code)
+    warn LOOP001
+    halt LOOP001
+    """
+
+    def __init__(self, policy: Policy | str | Path | None = None, *, runs_max: int = RUNS_MAX) -> None:
+        self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
+        self.evicted = 0
+        self._engine = self.policy.engine()
+        self._runs: dict[str, RunState] = {}
+        self._runs_max = runs_max
+
+    def feed(self, turn: Mapping[str, Any] | None = None, /, **fields: Any) -> list[ControlEvent]:
+        """Take in one raw turn (or another input of the contract), as a mapping or as keyword arguments.
+
+        `from_` stands for the field ``from``, which Python does not allow as an argument. Raises `InvalidEvent`.
+        """
+        if "from_" in fields:
+            fields["from"] = fields.pop("from_")
+        raw = parse_raw({**(turn or {}), **fields})
+        state = self._runs.pop(raw.run_id, None) or RunState()
+        self._runs[raw.run_id] = state
+        if len(self._runs) > self._runs_max:
+            del self._runs[next(iter(self._runs))]
+            self.evicted += 1
+        return [public(decision) for decision in self._engine.step(state, fingerprint(raw), raw.at)]
+
+    def status(self, run_id: str) -> RunStatus | None:
+        """What is known of a run."""
+        state = self._runs.get(run_id)
+        return None if state is None else RunStatus.model_validate(msgspec.to_builtins(self._engine.status(state, run_id)))

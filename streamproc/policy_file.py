@@ -1,0 +1,191 @@
+"""Policy files: YAML, read with the line of every value, so that each mistake is told with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from streamproc.budgets import budget_value, find_budget
+from streamproc.controls import Action
+from streamproc.detectors import BY_CODE
+from streamproc.errors import InvalidPolicy, Problem
+
+ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
+LIMIT_MAX: Final = 1_000_000
+
+Lines = dict[tuple[str | int, ...], int]
+
+
+class Overlay(BaseModel):
+    """What one layer of a policy says; all of it optional."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    detectors: dict[str, bool | dict[str, Any]] = {}
+    budgets: dict[str, Any] = {}
+    actions: dict[str, Action] = {}
+    on_stall: str | None = None
+    lower_is_better: list[str] | None = None
+
+
+class Layer(Overlay):
+    """A whole policy file, or a preset."""
+
+    name: str = Field("policy", min_length=1, max_length=100)
+    version: str | int | float = "1"
+    presets: list[str] = []
+    workflows: dict[str, Overlay] = {}
+    tenants: dict[str, Overlay] = {}
+    tiers: dict[str, Overlay] = {}
+
+    def overlays(self) -> Iterator[tuple[tuple[str, ...], Overlay]]:
+        """Everything that is said in this layer, with where it stands."""
+        yield (), self
+        for section in ("workflows", "tenants", "tiers"):
+            for name, overlay in getattr(self, section).items():
+                yield (section, name), overlay
+
+
+def preset_names() -> list[str]:
+    """The presets that are shipped."""
+    folder = resources.files("streamproc") / "presets"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def read_preset(name: str) -> Layer:
+    """A shipped preset. Raises `InvalidPolicy` where there is none of that name."""
+    if name not in preset_names():
+        problem = Problem("presets", f"no preset {name!r}", f"there are: {', '.join(preset_names())}")
+        raise InvalidPolicy([problem])
+    text = (resources.files("streamproc") / "presets" / f"{name}.yaml").read_text("utf-8")
+    return read_layer(text, f"preset {name}")
+
+
+def read_layer(text: str, place: str) -> Layer:
+    """A policy file's text. Raises `InvalidPolicy` with every mistake and its line."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{place}:{mark.line + 1}" if mark else place
+        raise InvalidPolicy([Problem("policy", f"not YAML: {getattr(error, 'problem', error)}", place=where)]) from None
+    if not isinstance(data, dict):
+        raise InvalidPolicy([Problem("policy", "expected a mapping of settings", "see a preset", place=place)])
+    lines: Lines = {}
+    _note_lines(node, (), lines)
+    problems: list[Problem] = []
+    layer = None
+    try:
+        layer = Layer.model_validate(data)
+    except ValidationError as error:
+        problems += [_problem(item, lines, place) for item in error.errors(include_url=False)]
+    problems += _check_meaning(layer if layer is not None else _salvage(data), lines, place)
+    if problems or layer is None:
+        raise InvalidPolicy(sorted(problems, key=lambda problem: _line_of(problem.place)))
+    return layer
+
+
+def _line_of(place: str) -> int:
+    number = place.rpartition(":")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _salvage(data: dict[str, Any]) -> Layer:
+    """What can still be checked of a file with mistakes, so that all of them are told at once."""
+    kept = {name: data[name] for name in ("detectors", "budgets", "on_stall", "presets") if name in data}
+    for name in list(kept):
+        try:
+            Layer.model_validate({name: kept[name]})
+        except ValidationError:
+            del kept[name]
+    return Layer.model_validate(kept)
+
+
+def _note_lines(node: Any, path: tuple[str | int, ...], lines: Lines) -> None:
+    if node is None:
+        return
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            lines[(*path, key.value)] = key.start_mark.line + 1
+            _note_lines(value, (*path, key.value), lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _note_lines(value, (*path, index), lines)
+
+
+def _at(path: tuple[str | int, ...], lines: Lines, place: str) -> str:
+    while path and path not in lines:
+        path = path[:-1]
+    return f"{place}:{lines.get(path, 1)}"
+
+
+def _problem(item: Any, lines: Lines, place: str) -> Problem:
+    path = tuple(part for part in item["loc"] if part not in ("bool", "dict[str,any]"))
+    if item["type"] == "extra_forbidden":
+        known = [name for name in Layer.model_fields if len(path) == 1 or name in Overlay.model_fields]
+        return Problem(_dotted(path), "unknown setting", f"there are: {', '.join(known)}", _at(path, lines, place))
+    return Problem(_dotted(path), f"{item['msg']}, got {item['input']!r}", place=_at(path, lines, place))
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, path)) or "policy"
+
+
+def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
+    """What types cannot say: codes, limits, budgets and presets that exist, values within bounds."""
+    found: list[tuple[tuple[str | int, ...], str, str]] = []
+    known = preset_names()
+    for index, name in enumerate(layer.presets):
+        if name not in known:
+            found.append((("presets", index), f"no preset {name!r}", f"there are: {', '.join(known)}"))
+    for path, overlay in layer.overlays():
+        found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
+    return [Problem(_dotted(path), what, remedy, _at(path, lines, place)) for path, what, remedy in found]
+
+
+def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    if overlay.on_stall is not None and overlay.on_stall not in ON_STALL:
+        yield ("on_stall",), f"{overlay.on_stall!r} is not a choice", f"use one of {', '.join(ON_STALL)}"
+    for name, value in overlay.budgets.items():
+        try:
+            budget = find_budget(name)
+            if budget.ceiling is not None and budget_value(budget, value) > budget.ceiling:
+                yield ("budgets", name), f"{value} is above the ceiling {budget.ceiling}", "no policy can lift it"
+        except (KeyError, ValueError) as error:
+            yield ("budgets", name), str(error.args[0]), ""
+    for code in overlay.actions:
+        if code not in BY_CODE:
+            yield ("actions", code), "no such detector", f"there are: {', '.join(BY_CODE)}"
+    for code, setting in overlay.detectors.items():
+        if code not in BY_CODE:
+            yield ("detectors", code), "no such detector", f"there are: {', '.join(BY_CODE)}"
+        elif isinstance(setting, dict):
+            yield from _check_limits(code, setting)
+
+
+def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    known = [field.name for field in fields(BY_CODE[code].Limits)]
+    for name, value in setting.items():
+        path = ("detectors", code, name)
+        if name not in known:
+            yield path, "unknown limit", f"{code} has: {', '.join(known) or 'no limits of its own'}"
+        elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMIT_MAX:
+            yield path, f"expected a whole number from 0 (off) to {LIMIT_MAX}, got {value!r}", ""
+
+
+def read_policy_file(path: Path) -> Layer:
+    """A policy file from disk. Raises `InvalidPolicy`."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = f"give a file, or one of the presets {', '.join(preset_names())}"
+        raise InvalidPolicy([Problem("policy", f"cannot be read: {error}", remedy, str(path))]) from None
+    return read_layer(text, str(path))

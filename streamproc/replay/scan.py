@@ -1,0 +1,36 @@
+"""The engine over files, with no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from streamproc.core.decision import Decision
+from streamproc.core.run import RunState
+from streamproc.fingerprint import fingerprint
+from streamproc.policy import Policy
+from streamproc.replay.source import Source
+
+Progress = Callable[[int], None]
+"""Told the number of lines read so far, now and then."""
+
+
+class Scan:
+    """A scan of files under a policy. Runs are independent; a run that goes on in a later file is the same run."""
+
+    def __init__(self, sources: Iterable[Source], policy: Policy) -> None:
+        self.sources = list(sources)
+        self.runs: dict[str, RunState] = {}
+        self.turns = 0
+        self._engine = policy.engine()
+
+    def __iter__(self) -> Iterator[Decision]:
+        """Decisions in log order. Raises what `Source` raises."""
+        step, runs = self._engine.step, self.runs
+        for source in self.sources:
+            for line in source:
+                raw = line.raw
+                state = runs.get(raw.run_id)
+                if state is None:
+                    state = runs[raw.run_id] = RunState()
+                self.turns += raw.type == "turn"
+                yield from step(state, fingerprint(raw), raw.at)

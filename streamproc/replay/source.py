@@ -1,0 +1,92 @@
+"""Raw events from JSONL: files, `.gz` files, standard input."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import xxhash
+
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.events import RawEvent, parse_line
+
+STDIN = "-"
+
+
+class Line(NamedTuple):
+    """One event of a file, and the number of its line (from 1)."""
+
+    number: int
+    raw: RawEvent
+
+
+class Source:
+    """The events of one file, in its order. After reading, `bad` counts the lines that were skipped.
+
+    An event without an id gets one that follows from its run and its place in the run, so that scanning a file and
+    publishing it tell of the same events, and publishing it twice is recognised.
+    """
+
+    def __init__(self, path: str | Path, *, lenient: bool = False) -> None:
+        self.path = str(path)
+        self.lenient = lenient
+        self.lines = self.bad = self.unknown_fields = 0
+        self._ordinals: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Line]:
+        """Raises `InvalidEvent` with file and line at the first bad line, unless lenient; `OSError` for the file."""
+        with _opened(self.path) as stream:
+            for number, line in enumerate(stream, start=1):
+                self.lines = number
+                if line.isspace():
+                    continue
+                try:
+                    raw = parse_line(line)
+                except InvalidEvent as error:
+                    if not self.lenient:
+                        raise self._placed(error, number) from None
+                    self.bad += 1
+                    continue
+                yield Line(number, self._named(raw))
+
+    def _named(self, raw: RawEvent) -> RawEvent:
+        self.unknown_fields += raw.unknown
+        ordinal = self._ordinals[raw.run_id]
+        self._ordinals[raw.run_id] += 1
+        if raw.event_id:
+            return raw
+        return raw.model_copy(update={"event_id": line_event_id(raw.run_id, ordinal)})
+
+    def _placed(self, error: InvalidEvent, number: int) -> InvalidEvent:
+        place = f"{'standard input' if self.path == STDIN else self.path}:{number}"
+        return InvalidEvent([replace(problem, place=place) for problem in error.problems])
+
+
+def line_event_id(run_id: str, ordinal: int) -> str:
+    """The id of the event at this place (from 0) of a run in a file."""
+    return xxhash.xxh3_128_hexdigest(f"{run_id}\0{ordinal}".encode("utf-8", "surrogatepass"))
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if path == STDIN:
+        yield sys.stdin.buffer
+        return
+    with open(path, "rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+        stream.seek(0)
+        if not packed:
+            yield stream
+            return
+        with gzip.open(stream, "rb") as unpacked:
+            try:
+                yield unpacked  # type: ignore[misc]
+            except (EOFError, gzip.BadGzipFile) as error:
+                problem = Problem("file", f"damaged gzip: {error}", "copy the file again", path)
+                raise InvalidEvent([problem]) from None

@@ -1,0 +1,100 @@
+"""JSON Schemas of everything that goes in and comes out, made from the models, and the samples that must stay readable.
+
+`schemas/NAME.schema.json` is written; `schemas/samples/NAME.*.json` is only ever added to: what was once a good
+record must decode for ever.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from streamproc import events, wire
+from streamproc.controls import ControlEvent, RunStatus
+from streamproc.errors import InvalidEvent
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Kind(NamedTuple):
+    """One kind of record: its name, its schema's version, how to make the schema, and how its readers decode it."""
+
+    name: str
+    version: int
+    make: Callable[[], dict[str, Any]]
+    decode: Callable[[bytes], object]
+
+
+def _model(model: type[BaseModel]) -> Callable[[], dict[str, Any]]:
+    return lambda: model.model_json_schema(by_alias=True)
+
+
+def _raw(name: str, model: type[events.RawEvent]) -> Kind:
+    return Kind(name, 1, _model(model), events.parse_line)
+
+
+def _fingerprinted() -> dict[str, Any]:
+    kinds = (wire.Turn, wire.RunStarted, wire.RunFinished, wire.UserMessage, wire.OperatorStop)
+    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*kinds, *wire.NOTED_BY_TYPE.values())))
+    return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
+
+
+KINDS: Final = (
+    _raw("turn", events.RawTurn),
+    _raw("run.started", events.RawRunStarted),
+    _raw("run.finished", events.RawRunFinished),
+    _raw("user.message", events.RawUserMessage),
+    _raw("operator.stop", events.RawOperatorStop),
+    _raw("noted", events.RawNoted),
+    Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
+    Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
+    Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
+)
+
+
+def schema_text(kind: Kind) -> str:
+    """The schema file's content."""
+    head = {"$schema": DIALECT, "$id": f"urn:streamproc:{kind.name}:{kind.version}"}
+    body = orjson.dumps(head | kind.make(), option=orjson.OPT_INDENT_2)
+    return body.decode() + "\n"
+
+
+def export(directory: Path) -> list[Path]:
+    """Write every schema; the files that changed. Raises `OSError`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    changed = []
+    for kind in KINDS:
+        path, text = _path(directory, kind), schema_text(kind)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def check(directory: Path) -> Iterator[str]:
+    """What differs from the models, and which samples no longer decode."""
+    for kind in KINDS:
+        path = _path(directory, kind)
+        if not path.exists():
+            yield f"{path} is missing"
+        elif path.read_text(encoding="utf-8") != schema_text(kind):
+            yield f"{path} differs from the model"
+        samples = sorted((directory / "samples").glob(f"{kind.name}.*json"))
+        if not samples:
+            yield f"{directory / 'samples'} has no sample of {kind.name}"
+        for sample in samples:
+            try:
+                kind.decode(sample.read_bytes())
+            except (InvalidEvent, ValidationError, msgspec.DecodeError) as error:
+                yield f"{sample} no longer decodes: {error}"
+
+
+def _path(directory: Path, kind: Kind) -> Path:
+    return directory / f"{kind.name}.schema.json"
