@@ -19,7 +19,7 @@ PACKAGE = "streamproc"
 LAYERS = (
     {"errors", "events", "wire", "controls", "settings", "budgets"},
     {"fingerprint"},
-    {"policy", "core"},
+    {"policy", "policy_file", "core"},
     {"detectors"},
     {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples"},
     {"web", "cli", "demo", "schemas", "__main__"},
