@@ -27,7 +27,7 @@ test: setup  ## run every test, on a real Apache Kafka (Java 17 and Maven, or ST
 
 check: lint test  ## what must hold before a commit: lint, types, tests
 
-lint: setup
+lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict streamproc
