@@ -1,7 +1,8 @@
 """The escalation ladder and its memory: observe, warn, halt; once for each loop and level.
 
 A run that is halted stays so (*latched*). A loop that began before the halt is part of the same episode, whichever
-detector sees it next; one that began after it is a new episode, and is told.
+detector sees it next, and so is one that runs beside the halted loop (`echo`: when that was last seen). A loop that
+began later is a new episode, and is told.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
     key = (finding.loop ^ hash_code(finding.code)) & TAG
     known = run.episodes.get(key, 0)
     if known >= finding.level:
+        if known == Level.HALT:
+            run.echo = index
         return False
-    if 0 <= finding.onset <= run.halted:
+    if 0 <= finding.onset <= max(run.halted, run.echo):
         return False
     run.episodes.pop(key, None)
     run.episodes[key] = int(finding.level)

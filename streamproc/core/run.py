@@ -122,6 +122,7 @@ class RunState(msgspec.Struct, array_like=True):
     at_ms: int = 0
     finished: bool = False
     halted: int = -1
+    echo: int = -1
     halt_code: str = ""
     severity: int = 0
     workflow: str = ""
