@@ -1,0 +1,69 @@
+"""From keyword arguments to bytes: check, fingerprint, identify, encode, and refuse what is too large."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from streamproc import wire
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from streamproc.events import RawEvent
+
+SPLIT: Final = "split the turn, or report fewer of them"
+REMEDIES: Final = {
+    "content": "publish without include_content, or shorten the text",
+    "calls": SPLIT,
+    "labels": "send fewer and shorter labels",
+    "graph": "declare a smaller graph",
+    "progress": "report fewer metrics",
+    "data": "send fewer fields",
+}
+
+
+class Encoded(NamedTuple):
+    """An event ready for the wire."""
+
+    event_id: str
+    key: bytes
+    value: bytes
+    at_ms: int | None
+    lasting: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key) + len(self.value)
+
+
+def encode(raw: RawEvent, *, include_content: bool, bytes_max: int) -> Encoded:
+    """The event as a Kafka record. Gives it a UUID where it has no id.
+
+    Raises `InvalidEvent`, naming the largest field, where the record would be larger than `bytes_max`.
+    """
+    event = fingerprint(raw, include_content=include_content)
+    event.event_id = event.event_id or str(uuid4())
+    value = wire.encode(event)
+    if len(value) > bytes_max:
+        raise InvalidEvent([_too_large(event, len(value), bytes_max)])
+    return Encoded(event.event_id, event.run_id.encode(), value, event.at, lasting=not isinstance(event, wire.Turn))
+
+
+def _too_large(event: wire.Event, size: int, bytes_max: int) -> Problem:
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    name = max(fields, key=lambda field: _size(fields[field]))
+    remedy = REMEDIES.get(name, "shorten it")
+    place, value = name, fields[name]
+    if isinstance(value, dict) and value:
+        inner = max(value, key=lambda field: _size(value[field]))
+        place, value = f"{name}.{inner}", value[inner]
+    what = f"{_size(value)} bytes, which makes the event {size} bytes; at most {bytes_max} are taken"
+    return Problem(place, what, f"{remedy}, or raise STREAMPROC_EVENT_BYTES_MAX")
+
+
+def _size(value: Any) -> int:
+    return len(msgspec.json.encode(value))

@@ -1,0 +1,209 @@
+"""The listener's ear: reads the `runs` topic from its beginning to its end, then `runs` and `control` live.
+
+There is no consumer group: every listener reads every partition and commits nothing. After a broken connection it
+goes on where it stopped; where that place is gone, it reads `runs` from the beginning again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from streamproc.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, Backoff, partitions_of
+from streamproc.client.halts import ControlNews, StatusNews, read_control_news, read_status_news
+from streamproc.errors import Unavailable
+from streamproc.topics import unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aiokafka import ConsumerRecord
+
+    from streamproc.settings import Settings
+
+log = logging.getLogger(__name__)
+
+RECORDS_MAX: Final = 2_000  # taken at once, so that the event loop is held for a few ms at most
+PROBE_EVERY_S: Final = 5.0  # a consumer never says that its broker is gone: ask
+PROBE_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 2.0
+SKIPPED_SHOWN_EVERY: Final = 1000
+
+
+class Hearer(Protocol):
+    """What is told. All calls come on the event loop."""
+
+    def snapshot(self, statuses: Iterable[StatusNews]) -> None:
+        """The latest statuses of halted runs, and of those that are not halted any more. The feed goes live now."""
+
+    def status(self, news: StatusNews) -> None:
+        """A record of the `runs` topic."""
+
+    def control(self, news: ControlNews, value: bytes) -> None:
+        """A record of the `control` topic, and its JSON."""
+
+    def is_halted(self, run_id: str) -> bool:
+        """Whether this run is known to be halted."""
+
+
+class Feed:
+    """Reads for as long as `run` runs."""
+
+    def __init__(self, settings: Settings, hearer: Hearer) -> None:
+        self._settings = settings
+        self._runs = settings.topic("runs")
+        self._control = settings.topic("control")
+        self._hearer = hearer
+        self._positions: dict[TopicPartition, int] = {}
+        self.connected = False
+        self.skipped = 0
+        """Records that could not be read."""
+        self.trouble: Exception | None = None
+        """Why nothing is heard; None while the connection is well."""
+
+    async def run(self) -> None:
+        """Connect, read, connect again: until cancelled."""
+        backoff = Backoff()
+        task = asyncio.current_task()
+        assert task is not None
+        while not task.cancelling():  # a cancellation that meets an error is swallowed by the TaskGroup
+            try:
+                await self._session(backoff)
+            except* OffsetOutOfRangeError as group:
+                self._positions.clear()
+                self._report(group)
+            except* Exception as group:  # noqa: BLE001  # whatever it is: a breaker must not go deaf
+                self._report(group)
+            await asyncio.sleep(backoff.next_s())
+
+    async def _session(self, backoff: Backoff) -> None:
+        consumer = AIOKafkaConsumer(
+            **self._settings.kafka(),
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            max_poll_records=RECORDS_MAX,
+        )
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await consumer.start()
+                found = await partitions_of(consumer._client, self._settings, "runs", "control")
+                partitions = [TopicPartition(topic, number) for topic in found for number in found[topic]]
+                consumer.assign(partitions)
+                ends = await consumer.end_offsets(partitions)
+            if set(self._positions) == set(partitions):
+                for partition, position in self._positions.items():
+                    consumer.seek(partition, position)
+            else:
+                await self._bootstrap(consumer, ends)
+            backoff.reset()
+            self._well()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._probe(consumer, partitions))
+                group.create_task(self._listen(consumer))
+        finally:
+            self.connected = False
+            await _close(consumer)
+
+    async def _bootstrap(self, consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> None:
+        """Read `runs` up to the ends seen before; `control` will be read from its end seen before."""
+        runs = [partition for partition in ends if partition.topic == self._runs]
+        control = [partition for partition in ends if partition.topic == self._control]
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            positions = ends | await consumer.beginning_offsets(runs)
+        for partition, position in positions.items():
+            consumer.seek(partition, position)
+        consumer.pause(*control)
+        latest: dict[str, StatusNews] = {}
+        while left := [partition for partition in runs if positions[partition] < ends[partition]]:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                batches = await consumer.getmany(*left, timeout_ms=1_000)
+            for records in batches.values():
+                for record in records:
+                    self._gather(latest, record)
+            for partition in left:
+                positions[partition] = await consumer.position(partition)
+            await asyncio.sleep(0)
+        consumer.resume(*control)
+        self._positions = positions
+        self._hearer.snapshot(latest.values())
+
+    def _gather(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
+        with self._readable(record):
+            news = read_status_news(record.key, record.value, record.timestamp)
+            if news.halt is not None or self._hearer.is_halted(news.run_id):
+                latest[news.run_id] = news
+            else:
+                latest.pop(news.run_id, None)
+
+    async def _listen(self, consumer: AIOKafkaConsumer) -> None:
+        while True:
+            batches = await consumer.getmany(timeout_ms=60_000)
+            # Decisions first: a guard waits for them.
+            for partition in sorted(batches, key=lambda partition: partition.topic != self._control):
+                records = batches[partition]
+                hear = self._hear_control if partition.topic == self._control else self._hear_status
+                for record in records:
+                    with self._readable(record):
+                        hear(record)
+                self._positions[partition] = records[-1].offset + 1
+            await asyncio.sleep(0)  # getmany does not wait where much is at hand
+
+    def _hear_control(self, record: ConsumerRecord[bytes, bytes]) -> None:
+        if record.value is not None:
+            self._hearer.control(read_control_news(record.value, record.timestamp), record.value)
+
+    def _hear_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
+        self._hearer.status(read_status_news(record.key, record.value, record.timestamp))
+
+    @contextlib.contextmanager
+    def _readable(self, record: ConsumerRecord[bytes, bytes]) -> Any:
+        try:
+            yield
+        except ValueError as error:
+            self.skipped += 1
+            if self.skipped % SKIPPED_SHOWN_EVERY == 1:
+                place = f"{record.topic} partition {record.partition} offset {record.offset}"
+                log.warning("skipped an unreadable record at %s (%d so far): %s", place, self.skipped, error)
+
+    async def _probe(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
+        """Raise where the broker is gone, or where reading stands still although there is something to read."""
+        behind: dict[TopicPartition, int] = {}
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                ends = await consumer.end_offsets(partitions)
+            positions = {partition: await consumer.position(partition) for partition in partitions}
+            stuck = [partition for partition, position in behind.items() if positions[partition] == position]
+            if stuck:
+                raise Unavailable(f"reading stands still at {', '.join(map(str, stuck))}")
+            behind = {partition: at for partition, at in positions.items() if at < ends[partition]}
+
+    def _report(self, group: BaseExceptionGroup[Any]) -> None:
+        error: Any = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        expected = isinstance(error, (KafkaError, OSError, TimeoutError, Unavailable))
+        if not expected:
+            log.error("unexpected while listening for halts; trying again", exc_info=error)
+        problem = error if isinstance(error, Unavailable) else unavailable(self._settings, error)
+        if self.trouble is None:
+            log.warning("no halt is heard for now (runs known to be halted stay so): %s", problem)
+        self.trouble = problem
+
+    def _well(self) -> None:
+        self.connected = True
+        if self.trouble is not None:
+            log.warning("halts are heard again")
+            self.trouble = None
+
+
+async def _close(consumer: AIOKafkaConsumer) -> None:
+    with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await consumer.stop()

@@ -1,0 +1,198 @@
+"""Which runs are halted: what the listener knows, and how news changes it. Pure: no I/O, no clock.
+
+Two topics tell of a run: `control` each decision, as soon as it falls; `runs` its whole latest status, a little
+later, and for ever. Both keep the order of one run, but nothing orders one topic against the other. So each run
+remembers the broker's time of the newest record that was used for it, and an older record changes nothing: a
+status "running" that was written before the halt does not lift it, and a halt from before a resume does not come back.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from streamproc.controls import ControlEvent, read_control
+from streamproc.errors import Halted
+
+HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 150 MB; the `runs` topic forgets finished ones earlier
+DETAILED_MAX: Final = 20_000  # of these, how many with their whole control event: about 1.5 KB each
+RELEASED_MAX: Final = 100_000  # runs that are not halted, with the time of their newest record
+IDS_MAX: Final = 100_000  # control ids; a worker that crashed repeats what it sent in its last second
+
+
+class Halt(NamedTuple):
+    """Why a run is halted: its control event as JSON (empty: forgotten, see DETAILED_MAX), the detector's code, and
+    the broker's time of the record that said so."""
+
+    control: bytes
+    code: str
+    at_ms: int
+
+
+class StatusNews(NamedTuple):
+    """A record of the `runs` topic, as far as it matters here. `halt` is None where the run is not halted."""
+
+    run_id: str
+    at_ms: int
+    halt: Halt | None
+
+
+class ControlNews(NamedTuple):
+    """A record of the `control` topic, as far as it matters here."""
+
+    run_id: str
+    at_ms: int
+    id: str
+    halt: Halt | None
+    resumes: bool
+
+
+class _Status(msgspec.Struct):
+    run_id: str
+    status: str
+    halt: msgspec.Raw | None = None
+
+
+class _Control(msgspec.Struct):
+    id: str
+    type: str
+    run_id: str
+    severity: str
+    code: str = ""
+
+
+class _Code(msgspec.Struct):
+    code: str = ""
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+_control_decoder = msgspec.json.Decoder(_Control)
+_code_decoder = msgspec.json.Decoder(_Code)
+
+
+def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> StatusNews:
+    """Read a record of the `runs` topic; a tombstone says that the run is over and forgotten.
+
+    A run that was halted and then finished is still halted: whoever asks for it must not start it again by accident.
+    Raises `ValueError` (msgspec's errors are of it) for anything that is no status.
+    """
+    if value is None:
+        return StatusNews((key or b"").decode(), at_ms, None)
+    status = _status_decoder.decode(value)
+    if status.status == "running" or (status.status == "finished" and _absent(status.halt)):
+        return StatusNews(status.run_id, at_ms, None)
+    if _absent(status.halt):
+        return StatusNews(status.run_id, at_ms, Halt(b"", "", at_ms))
+    control = bytes(status.halt or b"")
+    return StatusNews(status.run_id, at_ms, Halt(control, _code_decoder.decode(control).code, at_ms))
+
+
+def read_control_news(value: bytes, at_ms: int) -> ControlNews:
+    """Read a record of the `control` topic. Raises `ValueError` for anything that is no control event."""
+    control = _control_decoder.decode(value)
+    halt = Halt(value, control.code, at_ms) if control.severity == "halt" else None
+    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")
+
+
+def _absent(halt: msgspec.Raw | None) -> bool:
+    return halt is None or bytes(halt) == b"null"
+
+
+class Halts:
+    """The halted runs. `runs` may be read from any thread; only one thread may change it."""
+
+    def __init__(
+        self, halted_max: int = HALTED_MAX, detailed_max: int = DETAILED_MAX, released_max: int = RELEASED_MAX
+    ) -> None:
+        self.runs: dict[str, Halt] = {}
+        self.forgotten = 0
+        """Halted runs that had to go because `halted_max` others were halted after them."""
+        self._halted_max = halted_max
+        self._detailed_max = detailed_max
+        self._released_max = released_max
+        self._detailed: dict[str, None] = {}
+        self._released: dict[str, int] = {}
+        self._ids: dict[str, None] = {}
+
+    def status(self, news: StatusNews) -> bool:
+        """Take in a status. Whether it halts a run that was running."""
+        as_of = self._as_of(news.run_id)
+        if news.halt is not None:
+            return news.at_ms >= as_of and self._halt(news.run_id, news.halt)
+        # Of the same millisecond: a halt is newer than the status before it, and a later status will follow.
+        if news.at_ms > as_of or news.run_id not in self.runs:
+            self._release(news.run_id, news.at_ms)
+        return False
+
+    def control(self, news: ControlNews) -> bool:
+        """Take in a control event that `is_new`. Whether it halts a run that was running."""
+        if news.at_ms < self._as_of(news.run_id):
+            return False
+        if news.halt is not None:
+            return self._halt(news.run_id, news.halt)
+        if news.resumes:
+            self._release(news.run_id, news.at_ms)
+        return False
+
+    def is_new(self, control_id: str) -> bool:
+        """Whether this control event comes for the first time. At-least-once delivery repeats some."""
+        if control_id in self._ids:
+            return False
+        self._ids[control_id] = None
+        _shrink(self._ids, IDS_MAX)
+        return True
+
+    def _as_of(self, run_id: str) -> int:
+        halt = self.runs.get(run_id)
+        return self._released.get(run_id, -1) if halt is None else halt.at_ms
+
+    def _halt(self, run_id: str, halt: Halt) -> bool:
+        was_running = run_id not in self.runs
+        self._released.pop(run_id, None)
+        self.runs[run_id] = halt
+        self.forgotten += len(_shrink(self.runs, self._halted_max))
+        if halt.control:
+            self._detailed[run_id] = None
+            for oldest in _shrink(self._detailed, self._detailed_max):
+                if oldest in self.runs:
+                    self.runs[oldest] = self.runs[oldest]._replace(control=b"")
+        return was_running
+
+    def _release(self, run_id: str, at_ms: int) -> None:
+        self.runs.pop(run_id, None)
+        self._detailed.pop(run_id, None)
+        self._released.pop(run_id, None)  # and in again, as the newest
+        self._released[run_id] = at_ms
+        _shrink(self._released, self._released_max)
+
+
+def halted_error(run_id: str, halt: Halt | None) -> Halted:
+    """`Halted`, with the control event where it is still known."""
+    control = control_of(halt)
+    if control is not None:
+        return Halted(run_id, control)
+    by = f" by {halt.code}" if halt is not None and halt.code else ""
+    return Halted(run_id, None, f"it was halted earlier{by}; `streamproc replay --run {run_id}` tells why")
+
+
+def control_of(halt: Halt | None) -> ControlEvent | None:
+    """The control event of a halt, where it is still known and readable."""
+    if halt is None or not halt.control:
+        return None
+    try:
+        return read_control(halt.control)
+    except ValueError:  # of a newer version, with a value that we do not know: halted all the same
+        return None
+
+
+def _shrink(known: dict[str, Any], most: int) -> list[str]:
+    """Forget the oldest hundredth of what is too much: a dict whose first key goes each time searches for it longer
+    and longer."""
+    if len(known) <= most:
+        return []
+    oldest = list(islice(known, len(known) - most + most // 100))
+    for key in oldest:
+        del known[key]
+    return oldest

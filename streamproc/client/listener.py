@@ -1,0 +1,190 @@
+"""`HaltListener`: knows which runs are halted, and cancels their work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from streamproc.client.connection import settings_of
+from streamproc.client.feed import Feed
+from streamproc.client.guard import Guard, Register
+from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
+from streamproc.client.subscription import Subscription
+from streamproc.controls import read_control
+from streamproc.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamproc.client.halts import ControlNews, StatusNews
+    from streamproc.controls import ControlEvent
+    from streamproc.errors import Halted
+    from streamproc.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SUBSCRIPTION_MAX = 10_000  # control events that wait for a slow reader: about 20 MB
+
+
+class HaltListener:
+    """Hears of halted runs. Use it as ``async with HaltListener() as halts:``.
+
+    Opening reads the compacted `runs` topic to its end, so runs that were halted earlier are known; that takes up to
+    `start_timeout_s`, then `Unavailable` is raised. With ``wait=False`` opening returns at once and reading goes on
+    in the background: until `caught_up` is set, **no halt is known and no run is stopped** (it fails open).
+
+    When the broker leaves later, what is known to be halted stays so, one warning is logged, `connected` is False,
+    and the connection is tried again until it is back.
+    """
+
+    def __init__(
+        self,
+        brokers: str | None = None,
+        *,
+        settings: Settings | None = None,
+        wait: bool = True,
+        start_timeout_s: float = 10.0,
+        halted_max: int = HALTED_MAX,
+    ) -> None:
+        self.settings = settings_of(brokers, settings)
+        self.caught_up = asyncio.Event()
+        """Set once every earlier halt is known."""
+        self._wait = wait
+        self._start_timeout_s = start_timeout_s
+        self._halts = Halts(halted_max)
+        self._runs = self._halts.runs
+        self.register = Register()
+        """Who guards which run; the blocking twin's guards are in it, too."""
+        self._subscriptions: set[Subscription] = set()
+        hearing = _Hearing(self._halts, self.register, self.caught_up, self._subscriptions)
+        self._feed = Feed(self.settings, hearing)
+        self._task: asyncio.Task[None] | None = None
+
+    # Asking.
+
+    def check(self, run_id: str) -> None:
+        """Raise `Halted` if the run is halted. No I/O; well under a microsecond. From any thread."""
+        if run_id in self._runs:
+            raise halted_error(run_id, self._runs.get(run_id))
+
+    def halted(self, run_id: str) -> ControlEvent | None:
+        """The decision that halted the run; None where it is not halted (or was halted so long ago, and so many
+        after it, that only the fact is kept: `check` still raises)."""
+        return control_of(self._runs.get(run_id))
+
+    def guard(self, run_id: str) -> Guard:
+        """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
+
+        A run that is halted already raises before the body begins. Threads that the body started are not stopped.
+        """
+        return Guard(run_id, self.register, self._error)
+
+    def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX) -> Subscription:
+        """Every control event from now on, warnings too: ``async for control in halts.subscribe():``."""
+        subscription = Subscription(buffer_max, self._subscriptions.discard)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    @property
+    def connected(self) -> bool:
+        """Whether halts are being heard."""
+        return self._feed.connected
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Why nothing is being heard; None while all is well."""
+        return self._feed.trouble
+
+    @property
+    def halted_runs(self) -> int:
+        """How many runs are known to be halted."""
+        return len(self._runs)
+
+    @property
+    def forgotten(self) -> int:
+        """Halted runs that were forgotten because `halted_max` others were halted after them."""
+        return self._halts.forgotten
+
+    @property
+    def skipped(self) -> int:
+        """Records that could not be read."""
+        return self._feed.skipped
+
+    # Opening and closing.
+
+    async def start(self) -> None:
+        """Begin to listen. Raises `Unavailable` (unless ``wait=False``) where the broker or its topics are away."""
+        if self._task is not None:
+            raise RuntimeError("a HaltListener is started once: make a new one")
+        self._task = asyncio.create_task(self._feed.run(), name="streamproc halts")
+        if not self._wait:
+            return
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                await self.caught_up.wait()
+        except TimeoutError:
+            await self.close()
+            why = f": {self.trouble}" if self.trouble else ""
+            raise Unavailable(f"halts could not be read within {self._start_timeout_s:g} s{why}") from self.trouble
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop listening. What is known to be halted can still be asked for."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        for subscription in tuple(self._subscriptions):
+            subscription.close()
+        if len(self.register):
+            log.warning(
+                "the listener was closed under %d guarded run(s): their guards are deaf now", len(self.register)
+            )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _error(self, run_id: str) -> Halted | None:
+        return halted_error(run_id, self._runs.get(run_id)) if run_id in self._runs else None
+
+
+class _Hearing:
+    """What is done with what the feed hears."""
+
+    def __init__(self, halts: Halts, register: Register, caught_up: asyncio.Event, told: set[Subscription]) -> None:
+        self._halts = halts
+        self._register = register
+        self._caught_up = caught_up
+        self._told = told
+
+    def snapshot(self, statuses: Iterable[StatusNews]) -> None:
+        for news in statuses:
+            self.status(news)
+        self._caught_up.set()
+
+    def status(self, news: StatusNews) -> None:
+        if self._halts.status(news):
+            self._register.fire(news.run_id)
+
+    def control(self, news: ControlNews, value: bytes) -> None:
+        if not self._halts.is_new(news.id):
+            return
+        if self._halts.control(news):
+            self._register.fire(news.run_id)
+        if self._told:
+            control = read_control(value)
+            for subscription in tuple(self._told):
+                subscription.offer(control)
+
+    def is_halted(self, run_id: str) -> bool:
+        return run_id in self._halts.runs
