@@ -130,7 +130,9 @@ class RoutingDecision(_Model):
 def _error_list(value: Any) -> Any:
     if isinstance(value, (str, Mapping)):
         value = [value]
-    return [{"message": item} if isinstance(item, str) else item for item in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return [{"message": item} if isinstance(item, str) else item for item in value]
 
 
 class RawEvent(_Model):
@@ -139,7 +141,9 @@ class RawEvent(_Model):
     type: str
     run_id: Key = Field(description="one execution of a workflow; the Kafka key")
     node: Annotated[str, _bytes_max(256)] = ""
-    event_id: Annotated[str, AfterValidator(_utf8), _bytes_max(256)] = Field("", description="the same id twice is one event")
+    event_id: Annotated[str, AfterValidator(_utf8), _bytes_max(256)] = Field(
+        "", description="the same id twice is one event"
+    )
     at: TimeMs | None = Field(None, description="when it happened: RFC 3339, or epoch milliseconds")
     seq: Whole | None = Field(None, description="the publisher's own ordinal, for evidence only")
     workflow: ScopeName = ""
@@ -249,7 +253,9 @@ class _Place:
 def parse_raw(data: Any) -> RawEvent:
     """Check a raw input. Raises `InvalidEvent` that names every field at fault."""
     if not isinstance(data, Mapping):
-        raise InvalidEvent([Problem("event", f"expected a JSON object, got {type(data).__name__}", "send one object a line")])
+        raise InvalidEvent(
+            [Problem("event", f"expected a JSON object, got {type(data).__name__}", "send one object a line")]
+        )
     kind = data.get("type", "turn")
     model = _KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -273,7 +279,9 @@ def parse_line(line: bytes | str) -> RawEvent:
 def _problem(item: Any) -> Problem:
     got = item["input"]
     shown = "" if item["type"] == "missing" else f", got {_shorten(got)}"
-    return Problem(_Place.of(item["loc"]), f"{item['msg'].removeprefix('Value error, ')}{shown}", _REMEDIES.get(item["type"], ""))
+    return Problem(
+        _Place.of(item["loc"]), f"{item['msg'].removeprefix('Value error, ')}{shown}", _REMEDIES.get(item["type"], "")
+    )
 
 
 def _shorten(value: Any) -> str:

@@ -53,4 +53,6 @@ class Monitor:
     def status(self, run_id: str) -> RunStatus | None:
         """What is known of a run."""
         state = self._runs.get(run_id)
-        return None if state is None else RunStatus.model_validate(msgspec.to_builtins(self._engine.status(state, run_id)))
+        if state is None:
+            return None
+        return RunStatus.model_validate(msgspec.to_builtins(self._engine.status(state, run_id)))

@@ -52,7 +52,8 @@ class Policy:
         detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
         actions: dict[str, str] = {}
-        on_stall, lower = "switch_to_interactive", []
+        on_stall = "switch_to_interactive"
+        lower: list[str] = []
         for overlay in overlays:
             for code, setting in overlay.detectors.items():
                 own = detectors[code] or {}
@@ -64,9 +65,7 @@ class Policy:
             on_stall = overlay.on_stall or on_stall
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
-            "detectors": {
-                code: None if own is None else _limits(code, own) for code, own in detectors.items()
-            },
+            "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
             "budgets": budgets,
             "actions": actions,
             "on_stall": on_stall,

@@ -12,7 +12,7 @@ Positions of array-like types are part of the format: fields are only ever added
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Union, cast
 
 import msgspec
 
@@ -173,24 +173,18 @@ NOTED_TYPES: Final = (
     "halt.acknowledged", "operator.resume", "deadline",
 )  # fmt: skip
 
-_noted = tuple(
-    msgspec.defstruct(
-        "Noted_" + name.replace(".", "_"),
-        [],
-        bases=(Noted,),
-        tag=name,
-        tag_field="type",
-        kw_only=True,
-        omit_defaults=True,
-        namespace={"type": name},
-    )
-    for name in NOTED_TYPES
-)
-NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = dict(zip(NOTED_TYPES, _noted, strict=True))
 
-_Union = Turn | RunStarted | RunFinished | UserMessage | OperatorStop
-for _kind in _noted:
-    _Union = _Union | _kind  # type: ignore[assignment]
+def _noted(name: str) -> type[Noted]:
+    made = msgspec.defstruct(
+        "Noted_" + name.replace(".", "_"), [], bases=(Noted,), tag=name, tag_field="type", kw_only=True,
+        omit_defaults=True, namespace={"type": name},
+    )  # fmt: skip
+    return cast("type[Noted]", made)
+
+
+NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
+
+_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, *NOTED_BY_TYPE.values()]
 
 EVENT_TYPES: Final = ("turn", "run.started", "run.finished", "user.message", "operator.stop", *NOTED_TYPES)
 

@@ -71,7 +71,7 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
     pairs = [(edge >> 32, edge & TAG) for edge in run.edges]
     if source != target and not _leads_to(pairs, target, source):
         return
-    graph = nx.DiGraph(pairs)
+    graph: nx.DiGraph[int] = nx.DiGraph(pairs)
     members = next(found for found in components(graph) if source in found)
     edges = [(u, v) for u, v in pairs if u in members and v in members]
     merged = [cycle for cycle in run.cycles if members & set(cycle.members)]

@@ -12,10 +12,17 @@ import xxhash
 
 from streamproc.core.clock import rfc3339
 from streamproc.core.cycles import cycle_of, declare, hand_over
-from streamproc.core.decision import Decision, Evidence, Finding, Level, PolicyRef, Trigger, hex16
+from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
 from streamproc.core.ladder import admit
 from streamproc.core.ledger import count_turn, spend
-from streamproc.core.progress import observe_artifact, observe_errors, observe_metrics, observe_tests, remember, said_again
+from streamproc.core.progress import (
+    observe_artifact,
+    observe_errors,
+    observe_metrics,
+    observe_tests,
+    remember,
+    said_again,
+)
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState
 from streamproc.core.status import Status, status_of
@@ -160,14 +167,14 @@ class Engine:
 
     def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
-        run, index, output = view.run, view.index, turn.output
-        text = output is not None and not turn.calls
-        results = turn.structured or turn.artifact or turn.docs or turn.tests
-        if text and node.called >= 0 and results is None:
+        run, index = view.run, view.index
+        output = turn.output if not turn.calls else None  # a text beside calls is narration
+        left = turn.structured or turn.artifact or turn.docs
+        if output is not None and node.called >= 0 and left is None and turn.tests is None:
             run.pending = [tag, tag ^ output.norm, index]
-        elif text or turn.structured or turn.artifact or turn.docs:
+        elif output is not None or left is not None:
             view.periods += observe_said(run, tag, turn, index)
-        if text:
+        if output is not None:
             remember(run.outputs, output.norm)
             streak = node.output = said_again(node.output, output.norm, index, max(run.news, node.called))
             if streak.count > 1:

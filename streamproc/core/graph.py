@@ -7,11 +7,16 @@ linear in nodes and edges, never an enumeration of all simple cycles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import networkx as nx
 
 from streamproc.errors import InvalidGraph, UnsafeCycle
+
+if TYPE_CHECKING:
+    Graph = nx.DiGraph[str]
+
+Node = TypeVar("Node", int, str)
 
 ENDS = frozenset({"__end__", "END", "end"})  # how LangGraph and people call the node where a run ends
 
@@ -26,12 +31,12 @@ class CycleShape(NamedTuple):
     over: str | None
 
 
-def read_graph(data: Mapping[str, Any]) -> nx.DiGraph:
+def read_graph(data: Mapping[str, Any]) -> Graph:
     """Read ``{"nodes": [id | {"id", "terminal"}], "edges": [[from, to] | {"from", "to", "anchor"}]}``.
 
     Nodes named only by edges are added. Raises `InvalidGraph` with the place of the first mistake.
     """
-    graph = nx.DiGraph()
+    graph: Graph = nx.DiGraph()
     for place, node in enumerate(data.get("nodes") or ()):
         if isinstance(node, str) and node:
             graph.add_node(node)
@@ -60,21 +65,21 @@ def _read_edge(edge: Any, place: int) -> tuple[str, str, bool]:
     return source, target, anchor
 
 
-def components(graph: nx.DiGraph) -> Iterator[set[str]]:
+def components(graph: nx.DiGraph[Node]) -> Iterator[set[Node]]:
     """The node sets of all cycles."""
     for members in nx.strongly_connected_components(graph):
         if len(members) > 1 or graph.has_edge(*(tuple(members) * 2)):
             yield members
 
 
-def cycles_of(graph: nx.DiGraph) -> list[CycleShape]:
+def cycles_of(graph: Graph) -> list[CycleShape]:
     """The cycles in the order of their first node in the declaration."""
     order = {name: place for place, name in enumerate(graph.nodes)}
     found = [_shape(graph, members, order) for members in components(graph)]
     return sorted(found, key=lambda shape: min(order[name] for name in shape.nodes))
 
 
-def _shape(graph: nx.DiGraph, members: set[str], order: Mapping[str, int]) -> CycleShape:
+def _shape(graph: Graph, members: set[str], order: Mapping[str, int]) -> CycleShape:
     edges = tuple(sorted((u, v) for u in members for v in graph.successors(u) if v in members))
     declared = [(u, v) for u, v in edges if graph.edges[u, v]["anchor"]]
     if declared:
@@ -85,7 +90,7 @@ def _shape(graph: nx.DiGraph, members: set[str], order: Mapping[str, int]) -> Cy
     return CycleShape(tuple(sorted(members)), edges, anchor, None)
 
 
-def unsafe_cycles(graph: nx.DiGraph) -> list[list[str]]:
+def unsafe_cycles(graph: Graph) -> list[list[str]]:
     """Every cycle from which no terminal node can be reached, or that has no edge out.
 
     Terminal nodes are those marked so, those named like an end, and, where there are neither, nodes without an
@@ -96,7 +101,7 @@ def unsafe_cycles(graph: nx.DiGraph) -> list[list[str]]:
     return sorted(sorted(members) for members in components(graph) if not members & safe)
 
 
-def _reaching(graph: nx.DiGraph, ends: list[str]) -> set[str]:
+def _reaching(graph: Graph, ends: list[str]) -> set[str]:
     """The ends, and all nodes from which one can be reached, in one pass."""
     found, queue = set(ends), list(ends)
     while queue:

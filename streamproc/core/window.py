@@ -78,7 +78,7 @@ def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
     tags = ring.tags
     found = None
     if tag in tags:
-        found = _extend(ring, stream, tag, index)
+        found = _extend(ring, stream, tag)
     elif ring.active:
         ring.active.clear()
     tags.append(tag)
@@ -88,7 +88,7 @@ def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
     return found
 
 
-def _extend(ring: Ring, stream: int, tag: int, index: int) -> Period | None:
+def _extend(ring: Ring, stream: int, tag: int) -> Period | None:
     """Lengthen every period that this tag continues, drop every other."""
     tags, before = ring.tags, ring.active
     active: dict[int, list[int]] = {}
@@ -187,7 +187,8 @@ def observe_calls(
     calls = turn.calls
     if len(calls) > 1:
         calls = tuple({call.key: call for call in calls}.values())
-    calls = tuple(call for call in calls if call.outcome != FAILED_RETRYABLE) if _any_retryable(calls) else calls
+    if any([call.outcome == FAILED_RETRYABLE for call in calls]):  # noqa: C419 - a list is faster than a generator
+        calls = tuple(call for call in calls if call.outcome != FAILED_RETRYABLE)
     if not calls:
         return NOTHING
     run.steps += 1
@@ -213,13 +214,6 @@ def observe_calls(
     return Observed(tuple(repeated), (period,) if period else ())
 
 
-def _any_retryable(calls: tuple[Call, ...]) -> bool:
-    for call in calls:
-        if call.outcome == FAILED_RETRYABLE:
-            return True
-    return False
-
-
 def observe_said(run: RunState, node_tag: int, turn: Turn, index: int) -> tuple[Period, ...]:
     """Take in what a turn said or left behind (not a text beside calls: that is narration)."""
     tag = node_tag
@@ -233,10 +227,10 @@ def observe_said(run: RunState, node_tag: int, turn: Turn, index: int) -> tuple[
         tag ^= turn.artifact.norm >> 3
     if tag == node_tag:
         return ()
-    return state_said(run, node_tag, tag, index, step=not turn.calls)
+    return state_said(run, tag, index, step=not turn.calls)
 
 
-def state_said(run: RunState, node_tag: int, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
+def state_said(run: RunState, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
     """A statement by a node: news or a repeat, and an element of the streams of what was said."""
     if know(run, tag):
         note_news(run, index)
@@ -255,4 +249,4 @@ def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
     run.pending = []
     if waiting_node == node_tag:
         return ()
-    return state_said(run, waiting_node, tag, index, step=True)
+    return state_said(run, tag, index, step=True)

@@ -31,9 +31,7 @@ def breach(
         level=Level.HALT if over else Level.WARN,
         loop=loop,
         message=f"{who} {word} its budget: {_amount(used, unit)} of {_amount(limit, unit)}.",
-        evidence=Evidence(
-            kind=f"{detector.name}_budget", used=used, limit=limit, unit=unit, iteration=iteration
-        ),
+        evidence=Evidence(kind=f"{detector.name}_budget", used=used, limit=limit, unit=unit, iteration=iteration),
         reason=BUDGET_EXCEEDED,
         status="budget_exceeded",
     )

@@ -59,9 +59,7 @@ DETECTOR = CostBudget()
 
 
 def _spent(*amounts: str) -> list[dict[str, object]]:
-    return [
-        {"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)
-    ]
+    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
 
 
 _FREE = {"type": "run.started", "tier": "free"}

@@ -93,7 +93,8 @@ HEALTHY = [
     Example("one step back", [said("coder", "use a list"), said("coder", "use a set"), said("coder", "use a list"),
                               said("coder", "use a dict")]),
     Example("a circle that brings something new each time", [
-        said("planner", "next?"), said("worker", "found whales"), said("planner", "next?"), said("worker", "found ships"),
+        said("planner", "next?"), said("worker", "found whales"),
+        said("planner", "next?"), said("worker", "found ships"),
         said("planner", "next?"), said("worker", "found storms"),
     ]),
     Example("two polls, both moving", [

@@ -63,13 +63,14 @@ class RepeatedCall:
         exact = memory.exact_run >= count
         turns = memory.turns[-count:]
         answered = "without an answer" if made.outcome == NO_ANSWER else "with the same answer"
-        more = f" {count} times" if count > len(turns) else ""
+        times = f" {count} times" if count > len(turns) else ""
+        tool = made.name or "A tool"
         return Finding(
             code=self.code,
             level=reached,
             loop=made.key ^ memory.norm,
             onset=turns[0],
-            message=f"{made.name or 'A tool'} was called{more} {answered} at {listed(turns)}, and nothing new happened.",
+            message=f"{tool} was called{times} {answered} at {listed(turns)}, and nothing new happened.",
             evidence=Evidence(
                 kind=self.name,
                 tool=made.name,

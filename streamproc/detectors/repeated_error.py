@@ -73,7 +73,8 @@ def _failed(message: str, node: str = "executor") -> dict[str, object]:
 
 HEALTHY = [
     Example("the repair gets further", [
-        _failed("Template ${foo.bar} not found"), said("repair", "use foo.baz"), _failed("Command failed with exit code 1"),
+        _failed("Template ${foo.bar} not found"), said("repair", "use foo.baz"),
+        _failed("Command failed with exit code 1"),
     ]),
     Example("rate limits", [_failed("HTTP 429 Too Many Requests")] * 5),
     Example("a success in between", [_failed("boom"), {"node": "executor", "errors": []}, _failed("boom")]),

@@ -80,7 +80,8 @@ HEALTHY = [
 STUCK = [
     Example("the same answer three times", [said("agent", "I will try again.")] * 3, "halt", 2),
     Example("the same answer but for the time", [
-        said("agent", "Retrying at 10:00:01."), said("agent", "Retrying at 10:00:07."), said("agent", "Retrying at 10:00:13."),
+        said("agent", "Retrying at 10:00:01."), said("agent", "Retrying at 10:00:07."),
+        said("agent", "Retrying at 10:00:13."),
     ], "halt", 2),
     Example("the same answer twice", [said("agent", "I will try again.")] * 2, "warn", 1),
 ]  # fmt: skip

@@ -73,7 +73,8 @@ HEALTHY = [
     Example("fewer fail each time", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("one test after another", [tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", [])]),
     Example("the last failing test is fixed in time", [
-        tested("verifier", ["t1", "t2"]), tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", []),
+        tested("verifier", ["t1", "t2"]), tested("verifier", ["t1"]), tested("verifier", ["t2"]),
+        tested("verifier", []),
     ]),
     Example("a lone agent that tries other edits", [
         call("edit", {"line": 1}, "ok"), tested("agent", ["t1"]), call("edit", {"line": 2}, "ok"),

@@ -1,6 +1,6 @@
 """BUDGET004 steps: a run has taken too many steps (the recursion limit).
 
-Sees: turns of a run against `maxSteps`. Where only `maxRounds` was declared, the limit is 3 × rounds + 10: three
+Sees: turns of a run against `maxSteps`. Where only `maxRounds` was declared, the limit is 3 x rounds + 10: three
 nodes a round, and ten steps around them.
 
 Why: a run that hits this limit has something fundamentally wrong, whatever it says.
@@ -9,7 +9,7 @@ False alarms: none if the number is right; nothing is limited unless the run or 
 
 Tuning: declare `maxSteps` (also `recursionLimit`) on `run.started` or in the policy.
 
-Reference: deliberation requirement, layer 1: 55 steps = 15 rounds × 3 nodes + 10.
+Reference: deliberation requirement, layer 1: 55 steps = 15 rounds x 3 nodes + 10.
 """
 
 from __future__ import annotations

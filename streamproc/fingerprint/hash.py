@@ -45,7 +45,7 @@ def canonical(value: Any) -> str:
 
 def _opened(text: str) -> Any:
     """Model APIs hand tool arguments over as JSON in a string."""
-    if not text[:1] in ("{", "["):
+    if text[:1] not in ("{", "["):
         return text
     try:
         return orjson.loads(text)

@@ -6,6 +6,7 @@ The 64 bit counters are lanes of one big integer, so adding a feature is eight t
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 import xxhash
@@ -26,9 +27,7 @@ def simhash(text: str) -> int:
         return 0
     words = _WORD.findall(text)
     digest = xxhash.xxh3_64_intdigest
-    features = [
-        digest(f"{a} {b}".encode("utf-8", "surrogatepass")) for a, b in zip(words, words[1:], strict=False)
-    ]
+    features = [digest(f"{a} {b}".encode("utf-8", "surrogatepass")) for a, b in pairwise(words)]
     if len(features) > FEATURES_MAX:
         # Sampled by their own hash, not by place: a word more at the start must not change the whole sample.
         rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1

@@ -119,7 +119,9 @@ def _artifact(value: str | dict[str, str] | None) -> Content | None:
 def _tests(report: TestReport) -> Tests:
     failed = sorted({" ".join(name.split()) for name in report.failed})
     failing_set = h64("\n".join(failed)) if failed else 0
-    return Tests(failing_set, len(failed), report.passed, report.total, tuple(name[:120] for name in failed[:TESTS_SHOWN]))
+    return Tests(
+        failing_set, len(failed), report.passed, report.total, tuple(name[:120] for name in failed[:TESTS_SHOWN])
+    )
 
 
 def _errors(reports: list[ErrorReport]) -> Errors:
@@ -127,7 +129,14 @@ def _errors(reports: list[ErrorReport]) -> Errors:
     exact, norm = signature(messages)
     retryable = bool(reports) and all(r.retryable or looks_retryable(r.message) for r in reports)
     first = reports[0] if reports else None
-    return Errors(exact, norm, len(reports), redact(messages[0]) if messages else "", first.class_[:80] if first else "", retryable)
+    return Errors(
+        exact,
+        norm,
+        len(reports),
+        redact(messages[0]) if messages else "",
+        first.class_[:80] if first else "",
+        retryable,
+    )
 
 
 def looks_retryable(text: str) -> bool:

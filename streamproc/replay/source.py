@@ -78,7 +78,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
         yield sys.stdin.buffer
         return
-    with open(path, "rb") as stream:
+    with Path(path).open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
         stream.seek(0)
         if not packed:
