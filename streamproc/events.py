@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from streamproc.budgets import budget_value, find_budget, usd_micro
 from streamproc.errors import InvalidEvent, Problem
@@ -77,7 +77,16 @@ Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_
 
 
 class _Model(BaseModel):
+    """A null is a missing field."""
+
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and None in data.values():
+            return {name: value for name, value in data.items() if value is not None}
+        return data
 
 
 class ToolCall(_Model):
@@ -256,13 +265,13 @@ def parse_raw(data: Any) -> RawEvent:
         raise InvalidEvent(
             [Problem("event", f"expected a JSON object, got {type(data).__name__}", "send one object a line")]
         )
-    kind = data.get("type", "turn")
+    kind = data.get("type") or "turn"
     model = _KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
         known = ", ".join(_KINDS)
         raise InvalidEvent([Problem("type", f"{kind!r} is not a known type", f"use one of {known}")])
     try:
-        return model.model_validate({name: value for name, value in data.items() if value is not None})
+        return model.model_validate(data)
     except ValidationError as error:
         raise InvalidEvent([_problem(item) for item in error.errors(include_url=False)]) from None
 

@@ -24,7 +24,7 @@ from streamproc.core.progress import (
     said_again,
 )
 from streamproc.core.rules import Rules
-from streamproc.core.run import IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState
+from streamproc.core.run import IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
 from streamproc.core.window import note_news, observe_calls, observe_said, settle_pending
@@ -212,6 +212,8 @@ class Engine:
         return []
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
+        if run.finished:
+            begin_again(run)  # a run id that is used again must not stay unguarded
         _take_scope(run, event)
         if event.budgets:
             run.budgets = run.budgets | event.budgets

@@ -156,6 +156,13 @@ class RunState(msgspec.Struct, array_like=True):
     own: dict[str, list[int]] = {}
 
 
+def begin_again(run: RunState) -> None:
+    """Forget the run that had this id before; what was applied of the log stays known."""
+    fresh = RunState(partition=run.partition, offset=run.offset, ids=run.ids)
+    for name in RunState.__struct_fields__:
+        setattr(run, name, getattr(fresh, name))
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(RunState)
 

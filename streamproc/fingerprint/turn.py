@@ -146,7 +146,7 @@ def looks_retryable(text: str) -> bool:
 
 def _call(call: ToolCall) -> Call:
     key = h64(f"{call.name}\0{canonical(call.args)}")
-    if call.error is not None and call.error is not False:
+    if call.error not in (None, False, ""):
         text = canonical(call.result if call.error is True else call.error)
         answer = content(text)
         retryable = call.retryable or looks_retryable(text)
