@@ -1,0 +1,1 @@
+"""The log again: from files or from Kafka, through the same engine."""
