@@ -33,7 +33,7 @@ COMMANDS = (scan, demo, worker, publish, replay, watch, topics, policy, graph, e
 
 
 class Commands(TyperGroup):
-    """Every error that streamproc knows becomes one message and exit code 2; anything else is a bug and shows itself."""
+    """Every error that streamproc knows becomes one message and exit code 2; anything else is a bug, and shows."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""

@@ -36,7 +36,7 @@ def check(
         cycles = check_graph(data)
     except UnsafeCycle as error:
         for nodes in error.cycles:
-            line(f"GRAPH001 unsafe_cycle: {_path(nodes)}")
+            line(f"GRAPH001 unsafe_cycle: {_names(nodes)}")
         complain(
             f"{file}: nothing can leave {len(error.cycles)} cycle(s). "
             "Add an edge from each to a node that ends the run, or mark a node of it as terminal"
@@ -45,16 +45,18 @@ def check(
     except InvalidGraph as error:
         raise fail(f"{file}: {error}") from None
     for cycle in cycles:
-        line(f"cycle {_path(cycle.nodes)}; an iteration ends {_anchor(cycle)}")
+        line(f"cycle {_names(cycle.nodes)}; an iteration ends {_anchor(cycle)}")
     line(f"{file}: {len(cycles)} cycle(s), each with a way out")
 
 
 def _read(file: Path) -> dict[str, Any]:
+    import orjson
     import yaml
 
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = file.read_text(encoding="utf-8")
+        data = orjson.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise fail(f"{file}: cannot be read: {error}. Give a file with {FORM}") from None
     if isinstance(data, dict) and isinstance(data.get("graph"), dict):
         data = data["graph"]
@@ -63,9 +65,9 @@ def _read(file: Path) -> dict[str, Any]:
     return data
 
 
-def _path(nodes: tuple[str, ...] | list[str]) -> str:
-    shown = " → ".join(nodes[:NODES_SHOWN])
-    return shown if len(nodes) <= NODES_SHOWN else f"{shown} → … ({len(nodes)} nodes)"
+def _names(nodes: tuple[str, ...]) -> str:
+    shown = ", ".join(nodes[:NODES_SHOWN])
+    return shown if len(nodes) <= NODES_SHOWN else f"{shown}, … ({len(nodes)} nodes)"
 
 
 def _anchor(cycle: CycleShape) -> str:

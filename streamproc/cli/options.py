@@ -8,11 +8,15 @@ import typer
 
 Brokers = Annotated[
     str | None,
-    typer.Option(help="Kafka bootstrap servers. By default STREAMPROC_BROKERS, else localhost:9092.", show_default=False),
+    typer.Option(
+        help="Kafka bootstrap servers. By default STREAMPROC_BROKERS, else localhost:9092.", show_default=False
+    ),
 ]
 TopicPrefix = Annotated[
     str | None,
-    typer.Option(help="Before every topic's name. By default STREAMPROC_TOPIC_PREFIX, else streamproc.", show_default=False),
+    typer.Option(
+        help="Before every topic's name. By default STREAMPROC_TOPIC_PREFIX, else streamproc.", show_default=False
+    ),
 ]
 Policy = Annotated[
     str | None,

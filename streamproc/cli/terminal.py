@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bars, TaskID
 
 UNUSABLE = 2  # exit code: the command or its input could not be used
 PLAIN_WIDTH = 120  # columns of a table that goes to a file or a pipe
@@ -44,8 +47,18 @@ def watched() -> bool:
 
 
 def line(text: str) -> None:
-    """Print one line of results as it is: no colour, no wrapping."""
+    """Print one line of results: no wrapping, and no colour where nobody sees it."""
     typer.echo(text)
+
+
+def paint(text: str, colour: str, *, bold: bool = False) -> str:
+    """Text in a colour, unless `NO_COLOR` is set; colours do not reach files and pipes."""
+    return text if os.environ.get("NO_COLOR") else typer.style(text, fg=colour, bold=bold)
+
+
+def clean(text: str) -> str:
+    """Text of strangers (run ids, nodes, messages) without what could steer a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def note(text: str) -> None:
@@ -55,8 +68,12 @@ def note(text: str) -> None:
 
 def complain(text: str) -> None:
     """Say what went wrong on standard error."""
-    typer.secho("error: ", err=True, fg="red", nl=False)
-    typer.echo(text, err=True)
+    typer.echo(f"{paint('error:', 'red')} {text}", err=True)
+
+
+def quiet_kafka() -> None:
+    """Kafka clients log each failed connection; a command says it once, in words."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 def fail(text: str, code: int = UNUSABLE) -> typer.Exit:
@@ -68,22 +85,22 @@ def fail(text: str, code: int = UNUSABLE) -> typer.Exit:
 class Progress(Protocol):
     """How far some work is, in its own unit."""
 
-    def to(self, done: int) -> None:
-        """So much is done."""
+    def advance(self, more: int) -> None:
+        """So much more is done."""
         ...
 
 
 class _Silent:
-    def to(self, done: int) -> None:
+    def advance(self, more: int) -> None:
         """Nobody watches."""
 
 
 class _Bar:
-    def __init__(self, bar: object, task: object) -> None:
-        self._bar, self._task = bar, task
+    def __init__(self, bars: Bars, task: TaskID) -> None:
+        self._bars, self._task = bars, task
 
-    def to(self, done: int) -> None:
-        self._bar.update(self._task, completed=done)  # type: ignore[attr-defined]
+    def advance(self, more: int) -> None:
+        self._bars.advance(self._task, more)
 
 
 @contextmanager

@@ -1,0 +1,148 @@
+"""What ``streamproc doctor`` looks at: each check gives lines that are ok, a warning or a failure with its remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from streamproc.cli.terminal import quiet_kafka
+from streamproc.errors import StreamprocError
+
+if TYPE_CHECKING:
+    from streamproc.settings import Settings
+
+PYTHON_MIN: Final = (3, 11)
+ANSWER_TIMEOUT_S: Final = 5.0  # a broker or store that takes longer to say hello will not do
+
+
+class Finding(NamedTuple):
+    """One line of the doctor's report."""
+
+    status: Literal["ok", "warn", "fail"]
+    what: str
+    remedy: str = ""
+
+
+def python_version() -> Finding:
+    """Whether this Python is new enough."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < PYTHON_MIN:
+        return Finding("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
+    return Finding("ok", f"Python {found}")
+
+
+def packages() -> Iterator[Finding]:
+    """Whether the packages that streamproc needs are there, and those that it pins in the version it pins."""
+    try:
+        needed = requires("streamproc") or []
+    except PackageNotFoundError:
+        yield Finding("warn", "streamproc is not installed, only importable", "pip install streamproc")
+        return
+    missing, other, count = [], [], 0
+    for requirement in needed:
+        name, pin = _read_requirement(requirement)
+        if name is None:
+            continue
+        count += 1
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            missing.append(name)
+            continue
+        if pin and found != pin:
+            other.append(f"{name} {found} instead of {pin}")
+    if missing:
+        yield Finding("fail", f"packages missing: {', '.join(missing)}", "pip install streamproc")
+    if other:
+        yield Finding("fail", f"packages of another version: {', '.join(other)}", "pip install streamproc")
+    if not missing and not other:
+        yield Finding("ok", f"{count} packages, as pinned")
+
+
+def _read_requirement(text: str) -> tuple[str | None, str]:
+    """Name and exact pin of a requirement of this platform; no name for an extra's."""
+    head, _, marker = text.partition(";")
+    if "extra" in marker or ("win32" in marker and sys.platform == "win32"):
+        return None, ""
+    name = re.match(r"[A-Za-z0-9._-]+", head.strip())
+    pin = re.search(r"==\s*([A-Za-z0-9.]+)", head)
+    return (name[0] if name else None), (pin[1] if pin else "")
+
+
+def demo_broker() -> Finding:
+    """Whether the demo can run."""
+    try:
+        return Finding("ok", f"embedded broker for the demo: confluent-kafka {version('confluent-kafka')}")
+    except PackageNotFoundError:
+        return Finding("warn", "no embedded broker, so no demo", "pip install 'streamproc[demo]'")
+
+
+def policy(settings: Settings) -> Iterator[Finding]:
+    """Whether the policy loads."""
+    from streamproc.policy import load_policy
+
+    try:
+        loaded = load_policy(settings.policy)
+    except StreamprocError as error:
+        for line in str(error).splitlines():
+            yield Finding("fail", f"policy {settings.policy}: {line}", "streamproc policy check")
+        return
+    yield Finding("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
+
+
+async def services(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether Kafka and Redis answer, and the topics are as they should be."""
+    quiet_kafka()
+    reached = await _broker(settings)
+    yield reached
+    if reached.status == "ok":
+        async for finding in _topics(settings):
+            yield finding
+    yield await _redis(settings)
+
+
+async def _broker(settings: Settings) -> Finding:
+    from streamproc.replay.kafka import connected
+
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S), connected(settings) as consumer:
+            topics = await consumer.topics()
+    except (StreamprocError, OSError, ValueError) as error:
+        remedy = "start Kafka, or name it with STREAMPROC_BROKERS (`streamproc demo` needs none)"
+        return Finding("fail", f"Kafka at {settings.brokers}: {str(error) or 'no answer'}", remedy)
+    return Finding("ok", f"Kafka at {settings.brokers} answers ({len(topics)} topics)")
+
+
+async def _topics(settings: Settings) -> AsyncIterator[Finding]:
+    from streamproc import topics
+
+    try:
+        report = await topics.check(settings)
+    except StreamprocError as error:
+        yield Finding("fail", f"topics: {error}", "give this user Describe on the cluster and the topics")
+        return
+    if report.ok:
+        yield Finding("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")
+    if report.missing:
+        yield Finding("fail", f"topics missing: {', '.join(report.missing)}", "streamproc topics apply")
+    for drift in report.drift:
+        yield Finding("warn", f"topic differs: {drift}", "set it with your Kafka tools")
+
+
+async def _redis(settings: Settings) -> Finding:
+    from redis.asyncio import Redis
+    from redis.exceptions import RedisError
+
+    from streamproc.cli.config import without_password
+
+    shown = without_password(settings.redis)
+    try:
+        async with Redis.from_url(settings.redis, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=2) as client:
+            await client.ping()
+    except (RedisError, OSError, ValueError):
+        return Finding("warn", f"Redis at {shown} does not answer", "only admission needs it; see STREAMPROC_REDIS")
+    return Finding("ok", f"Redis at {shown} answers")

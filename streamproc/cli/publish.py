@@ -1,0 +1,112 @@
+"""``streamproc publish``: raw turns from a file through the publisher onto the turns topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from streamproc.cli.inputs import Files, Lenient, opened
+from streamproc.cli.options import Brokers, TopicPrefix
+from streamproc.cli.terminal import complain, examples, line, quiet_kafka
+
+if TYPE_CHECKING:
+    from streamproc.client import TurnPublisher
+    from streamproc.replay.pace import Pace
+    from streamproc.replay.source import Source
+    from streamproc.settings import Settings
+
+app = typer.Typer()
+
+PATIENCE_S = 60.0  # a file can wait: so long for a broker that is away, before its events count as lost
+SLEEP_S_MIN = 0.005  # shorter waits are saved up: a timer is not finer
+
+Speed = Annotated[
+    str, typer.Option(help="max, events a second (200), realtime, or a factor of the events' own times (10x).")
+]
+WithContent = Annotated[
+    bool, typer.Option("--include-content", help="Send the texts, too, and not their fingerprints alone.")
+]
+
+
+class Sent(NamedTuple):
+    """What became of the events of all files."""
+
+    events: int
+    delivered: int
+    lost: int
+    seconds: float
+
+
+@app.command(
+    epilog=examples(
+        "streamproc publish trajectories.jsonl.gz",
+        "streamproc publish trajectories.jsonl.gz --speed 10x --brokers kafka-1:9092",
+    )
+)
+def publish(
+    files: Files,
+    speed: Speed = "max",
+    lenient: Lenient = False,
+    include_content: WithContent = False,
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Send recorded runs to the turns topic. Exit 0: the broker has all of them; 1: not all; 2: unusable."""
+    from streamproc.replay.pace import read_pace
+    from streamproc.settings import load_settings
+
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+    pace = read_pace(speed)
+    quiet_kafka()
+    with opened(files, lenient, "publishing") as sources:
+        sent = asyncio.run(_publish(sources, pace, settings, include_content))
+    rate = sent.events / sent.seconds if sent.seconds else 0.0
+    line(f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {sent.delivered} delivered, {sent.lost} lost")
+    if sent.lost:
+        complain(f"{sent.lost} events were not delivered to {settings.brokers}; `streamproc doctor` looks closer")
+        raise typer.Exit(1)
+
+
+async def _publish(sources: list[Source], pace: Pace, settings: Settings, include_content: bool) -> Sent:
+    from streamproc.client import TurnPublisher
+    from streamproc.replay.kafka import partitions_of
+
+    await partitions_of(settings, "turns")  # what is missing is said at once, and not after a minute of patience
+    began = time.monotonic()
+    publisher = TurnPublisher(
+        settings=settings,
+        include_content=include_content,
+        block_ms_max=int(PATIENCE_S * 1000),
+        close_timeout_s=PATIENCE_S,
+    )
+    events = 0
+    async with publisher:
+        for source in sources:
+            events += await _send_all(source, pace, publisher)
+    return Sent(events, publisher.delivered, publisher.dropped, time.monotonic() - began)
+
+
+async def _send_all(source: Source, pace: Pace, publisher: TurnPublisher) -> int:
+    from streamproc.errors import InvalidEvent
+    from streamproc.replay.pace import timed
+
+    began = time.monotonic()
+    events = 0
+    for due_s, found in timed(source, pace):
+        ahead_s = due_s - (time.monotonic() - began)
+        if ahead_s > SLEEP_S_MIN:
+            await asyncio.sleep(ahead_s)
+        try:
+            await publisher.send(found.raw)
+        except InvalidEvent as error:  # larger than Kafka takes
+            if not source.lenient:
+                place = f"{source.path}:{found.number}"
+                raise InvalidEvent([replace(problem, place=place) for problem in error.problems]) from None
+            source.bad += 1
+            continue
+        events += 1
+    return events

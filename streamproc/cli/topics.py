@@ -1,0 +1,84 @@
+"""``streamproc topics``: the topics on Kafka, made and checked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamproc.cli.options import Brokers, TopicPrefix
+from streamproc.cli.terminal import complain, examples, line, quiet_kafka
+
+if TYPE_CHECKING:
+    from streamproc.settings import Settings
+    from streamproc.topics import Report
+
+app = typer.Typer(name="topics", no_args_is_help=True, help="Make and check the topics on Kafka.")
+
+Partitions = Annotated[
+    int | None, typer.Option(help="Of each topic. By default STREAMPROC_PARTITIONS, else 4.", show_default=False)
+]
+Replicas = Annotated[
+    int | None,
+    typer.Option(
+        "--replication-factor",
+        help="Of each topic. By default STREAMPROC_REPLICATION_FACTOR, else 1.",
+        show_default=False,
+    ),
+]
+
+
+@app.command(
+    epilog=examples("streamproc topics apply", "streamproc topics apply --partitions 48 --replication-factor 3")
+)
+def apply(
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+    partitions: Partitions = None,
+    replication_factor: Replicas = None,
+) -> None:
+    """Make the topics that are missing. What exists is never changed; exit 1 where it differs from what is right."""
+    from streamproc import topics
+
+    settings = _settings(brokers, topic_prefix, partitions, replication_factor)
+    report = asyncio.run(topics.apply(settings))
+    _show(report)
+
+
+@app.command(epilog=examples("streamproc topics check"))
+def check(
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+    partitions: Partitions = None,
+    replication_factor: Replicas = None,
+) -> None:
+    """Say which topics are missing or differ. Exit 0: all as they should be; 1: not so."""
+    from streamproc import topics
+
+    settings = _settings(brokers, topic_prefix, partitions, replication_factor)
+    _show(asyncio.run(topics.check(settings)))
+
+
+def _settings(brokers: str | None, topic_prefix: str | None, partitions: int | None, replicas: int | None) -> Settings:
+    from streamproc.settings import load_settings
+
+    quiet_kafka()
+    return load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=partitions, replication_factor=replicas)
+
+
+def _show(report: Report) -> None:
+    for name in report.created:
+        line(f"created  {name}")
+    for name in report.present:
+        line(f"present  {name}")
+    for name in report.missing:
+        line(f"missing  {name}")
+    for drift in report.drift:
+        line(f"differs  {drift}")
+    if report.missing:
+        complain("topics are missing: make them with `streamproc topics apply`")
+    if report.drift:
+        complain("topics differ and are not changed here: use your Kafka tools, or another --topic-prefix")
+    if not report.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,155 @@
+"""``streamproc watch``: control events as they fall."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from streamproc.cli.options import Brokers, TopicPrefix
+from streamproc.cli.terminal import clean, examples, fail, line, note, paint, quiet_kafka
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+
+    from rich.table import Table
+
+    from streamproc.controls import ControlEvent
+    from streamproc.settings import Settings
+
+app = typer.Typer()
+
+ROWS = 20  # of the table; older ones scroll out
+COLOURS = {"halt": "red", "warn": "yellow", "info": "cyan"}
+UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+Format = Annotated[Literal["text", "jsonl"], typer.Option("--format", help="For people, or one JSON object a line.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="Begin with what was told since: beginning, or so long ago (90s, 15m, 2h, 1d).", show_default=False
+    ),
+]
+Count = Annotated[int | None, typer.Option(min=1, help="End after so many.", show_default=False)]
+
+
+@app.command(
+    epilog=examples("streamproc watch", "streamproc watch --since 15m", "streamproc watch --format jsonl --count 1")
+)
+def watch(
+    format_: Format = "text",
+    since: Since = None,
+    count: Count = None,
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show control events as they fall: a table in a terminal, lines elsewhere. Ends with Ctrl-C."""
+    from streamproc.settings import load_settings
+
+    since_ms = _since_ms(since)
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+    quiet_kafka()
+    with contextlib.ExitStack() as stack:
+        if format_ == "jsonl":
+            show: Callable[[ControlEvent], None] = _show_json
+        elif sys.stdout.isatty():
+            show = stack.enter_context(_live_table())
+        else:
+            show = _show_line
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_watch(settings, since_ms, count, show))
+
+
+async def _watch(
+    settings: Settings, since_ms: int | None, count: int | None, show: Callable[[ControlEvent], None]
+) -> None:
+    shown = 0
+    async with contextlib.aclosing(_controls(settings, since_ms)) as controls:
+        async for control in controls:
+            show(control)
+            shown += 1
+            if count is not None and shown >= count:
+                return
+
+
+async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
+    """Earlier ones, where they are asked for, then those that fall from now on; each once."""
+    from streamproc.client import HaltListener
+    from streamproc.controls import read_control
+    from streamproc.replay.kafka import open_topic
+
+    async with HaltListener(settings=settings) as listener:
+        live = listener.subscribe()
+        note(f"watching {settings.topic('control')} on {settings.brokers}; Ctrl-C ends it")
+        earlier: set[str] = set()
+        if since_ms is not None:
+            async with open_topic(settings, "control") as reader:
+                async for chunk in reader.chunks():
+                    for record in chunk:
+                        if record.timestamp >= since_ms:
+                            control = read_control(record.value or b"")
+                            if control.id not in earlier:
+                                earlier.add(control.id)
+                                yield control
+        async for control in live:
+            if control.id not in earlier:
+                yield control
+
+
+def _since_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text == "beginning":
+        return 0
+    found = re.fullmatch(r"(\d+)([smhd])", text)
+    if found is None:
+        raise fail(f"--since {text}: use beginning, or a time such as 90s, 15m, 2h, 1d")
+    return int((time.time() - int(found[1]) * UNITS_S[found[2]]) * 1000)
+
+
+def _show_json(control: ControlEvent) -> None:
+    line(control.model_dump_json(exclude_none=True))
+
+
+def _show_line(control: ControlEvent) -> None:
+    severity = paint(f"{control.severity:<4}", COLOURS[control.severity])
+    line(f"{severity}  {clean(control.run_id)}  turn {_turn(control)}  {control.code}  {clean(control.message)}")
+
+
+def _turn(control: ControlEvent) -> str:
+    turn = control.trigger.turn if control.trigger is not None else None
+    return "" if turn is None else str(turn)
+
+
+@contextlib.contextmanager
+def _live_table() -> Iterator[Callable[[ControlEvent], None]]:
+    from rich.live import Live
+
+    from streamproc.cli.terminal import out
+
+    rows: deque[ControlEvent] = deque(maxlen=ROWS)
+    with Live(_table(rows), console=out(), auto_refresh=False) as live:
+
+        def show(control: ControlEvent) -> None:
+            rows.append(control)
+            live.update(_table(rows), refresh=True)
+
+        yield show
+
+
+def _table(rows: deque[ControlEvent]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("at", "severity", "run", "turn", "code", "message", box=None, header_style="bold", expand=True)
+    for control in rows:
+        severity = Text(control.severity, style=COLOURS[control.severity])
+        told = (control.at or "", severity, control.run_id, _turn(control), control.code, control.message)
+        table.add_row(*(Text(clean(cell)) if isinstance(cell, str) else cell for cell in told))
+    return table
