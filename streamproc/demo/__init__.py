@@ -1,0 +1,1 @@
+"""``streamproc demo``: the whole path on one machine with nothing installed but Python packages."""

@@ -1,0 +1,61 @@
+"""The recorded runs that the demo plays, and what a scan says of them: the demo has to come to the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from streamproc.events import RawEvent, RawTurn
+from streamproc.policy import load_policy
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source
+from streamproc.samples import outcomes, trajectory_file
+
+
+class Trajectory(NamedTuple):
+    """A recorded run: its turns, whether it solved its task, and at which turn a scan halts it, if it does."""
+
+    run_id: str
+    turns: tuple[RawEvent, ...]
+    solved: bool
+    halt_at: int | None
+
+
+def load_trajectories(now_ms: int) -> list[Trajectory]:
+    """The sample runs as if each had ended just now: their times are moved, the gaps between them stay."""
+    solved = {run_id: outcome.solved for run_id, outcome in outcomes().items()}
+    with trajectory_file() as path:
+        halts: dict[str, int] = {}
+        for decision in Scan([Source(path)], load_policy()):
+            if decision.severity == "halt" and decision.trigger is not None and decision.trigger.turn is not None:
+                halts.setdefault(decision.run_id, decision.trigger.turn)
+        runs: dict[str, list[RawEvent]] = {}
+        for line in Source(path):
+            runs.setdefault(line.raw.run_id, []).append(line.raw)
+    return [
+        Trajectory(run_id, _moved(turns, now_ms), solved[run_id], halts.get(run_id)) for run_id, turns in runs.items()
+    ]
+
+
+def _moved(turns: list[RawEvent], now_ms: int) -> tuple[RawEvent, ...]:
+    times = [turn.at for turn in turns if turn.at is not None]
+    if not times:
+        return tuple(turns)
+    shift_ms = now_ms - max(times)
+    return tuple(turn if turn.at is None else turn.model_copy(update={"at": turn.at + shift_ms}) for turn in turns)
+
+
+class Spared(NamedTuple):
+    """What was not spent on turns that were not taken; None where the recording does not say."""
+
+    turns: int
+    time_ms: int | None
+    tokens: int | None
+
+
+def spared(trajectory: Trajectory, played: int) -> Spared:
+    """What stopping after so many turns spared."""
+    left = trajectory.turns[played:]
+    times = [turn.at for turn in (*trajectory.turns[max(0, played - 1) : played], *left) if turn.at is not None]
+    usages = [turn.usage for turn in left if isinstance(turn, RawTurn) and turn.usage is not None]
+    tokens = [usage.total_tokens or usage.input_tokens + usage.output_tokens for usage in usages]
+    return Spared(len(left), max(times) - times[0] if len(times) > 1 else None, sum(tokens) if tokens else None)
