@@ -9,6 +9,8 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
+from streamproc.errors import shown
+
 USD_MICRO: Final = 1_000_000
 INTEGER_MAX: Final = 2**53
 
@@ -56,13 +58,13 @@ def find_budget(name: str) -> Budget:
 def usd_micro(value: Any) -> int:
     """USD, as decimal text or a number, in integer micro-USD. Raises `ValueError` for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
-        raise ValueError(f"expected USD as decimal text or a number, got {value!r}")
+        raise ValueError(f"expected USD as decimal text or a number, got {shown(value)}")
     try:
         amount = Decimal(str(value))
-    except InvalidOperation:
-        raise ValueError(f"expected USD as decimal text or a number, got {value!r}") from None
+    except (InvalidOperation, ValueError):
+        raise ValueError(f"expected USD as decimal text or a number, got {shown(value)}") from None
     if not amount.is_finite() or amount < 0 or amount > 10**9:
-        raise ValueError(f"expected between 0 and 1 000 000 000 USD, got {value!r}")
+        raise ValueError(f"expected between 0 and 1 000 000 000 USD, got {shown(value)}")
     return int((amount * USD_MICRO).to_integral_value())
 
 
@@ -70,8 +72,9 @@ def budget_value(budget: Budget, value: Any) -> int:
     """A budget's value as an integer in its unit. Raises `ValueError`."""
     if budget.unit == "micro_usd":
         return usd_micro(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value != int(value):
-        raise ValueError(f"expected a whole number of {budget.unit}, got {value!r}")
+    fraction = isinstance(value, float) and not value.is_integer()
+    if fraction or isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"expected a whole number of {budget.unit}, got {shown(value)}")
     if not 0 < value <= INTEGER_MAX:
-        raise ValueError(f"expected more than 0 {budget.unit}, got {value!r}")
+        raise ValueError(f"expected more than 0 {budget.unit}, got {shown(value)}")
     return int(value)

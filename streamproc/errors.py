@@ -45,6 +45,15 @@ class Problem:
         return f"{where}{self.field}: {self.what}{remedy}"
 
 
+def shown(value: object, limit: int = 60) -> str:
+    """A bad value for a message: short, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits; a structure too deep to be written
+        return f"({type(value).__name__})"
+    return text if len(text) <= limit else f"{text[: limit - 3]}… ({type(value).__name__}, {len(text)} characters)"
+
+
 class InvalidEvent(StreamprocError):
     """This event cannot be used."""
 

@@ -8,22 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Final, Literal
+from math import isfinite
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from streamproc.budgets import budget_value, find_budget, usd_micro
-from streamproc.errors import InvalidEvent, Problem
+from streamproc.errors import InvalidEvent, Problem, shown
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times at all
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
+DEPTH_MAX: Final = 100  # levels of nesting; the JSON libraries give up at 250 to 1 000, each at its own
+FIELD_REMEDY: Final = "send what is expected, or leave the field out"
+
+
+class _Mistake(ValueError):
+    """What is wrong with a value (or with one `part` of it), and what to do."""
+
+    def __init__(self, what: str, remedy: str = FIELD_REMEDY, part: str = "") -> None:
+        super().__init__(what)
+        self.remedy = remedy
+        self.part = part
 
 
 def _bytes_max(limit: int) -> AfterValidator:
     def check(value: str) -> str:
         if len(value) * 4 > limit and len(value.encode("utf-8", "surrogatepass")) > limit:
-            raise ValueError(f"longer than {limit} bytes")
+            raise _Mistake(f"longer than {limit} bytes", "send a shorter name, such as a hash of this one")
         return value
 
     return AfterValidator(check)
@@ -33,8 +45,11 @@ def _utf8(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError("not valid Unicode text") from None
+        raise _Mistake("not valid Unicode text", "send text that can be written in UTF-8") from None
     return value
+
+
+TIME_REMEDY: Final = "send RFC 3339, such as 2026-01-31T12:00:00Z, or epoch milliseconds"
 
 
 def _time_ms(value: Any) -> int:
@@ -42,18 +57,18 @@ def _time_ms(value: Any) -> int:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError("expected RFC 3339, such as 2026-01-31T12:00:00Z, or epoch milliseconds") from None
+            raise _Mistake("not a time", TIME_REMEDY) from None
         value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("expected RFC 3339 text or epoch milliseconds")
+        raise _Mistake("not a time", TIME_REMEDY)
     if not EPOCH_MS_MIN <= value <= EPOCH_MS_MAX:
-        raise ValueError("outside the years 2000 to 2100; are these milliseconds since 1970?")
+        raise _Mistake("outside the years 2000 to 2100", "send milliseconds since 1970, not seconds; or RFC 3339")
     return int(value)
 
 
 def _budgets(value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping):
-        raise ValueError("expected an object of budget names and numbers")
+        raise _Mistake("expected an object of budget names and numbers")
     found = {}
     for name, amount in value.items():
         if amount is None:
@@ -61,18 +76,45 @@ def _budgets(value: Any) -> dict[str, int]:
         try:
             budget = find_budget(str(name))
             number = budget_value(budget, amount)
-            found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"{name}: {error.args[0]}") from None
+        except KeyError as error:
+            what, _, remedy = str(error.args[0]).partition("; ")
+            raise _Mistake(what, remedy, str(name)) from None
+        except ValueError as error:
+            raise _Mistake(str(error), part=str(name)) from None
+        found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
     return found
 
 
-Key = Annotated[str, Field(min_length=1), AfterValidator(_utf8), _bytes_max(256)]
+def _whole_ms(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and isfinite(value) else value
+
+
+def _sendable(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise _Mistake(f"not JSON: {error}", "send JSON values only") from None
+    return value
+
+
+def _without_nulls(data: Any) -> Any:
+    if isinstance(data, Mapping) and any(value is None for value in data.values()):
+        return {name: value for name, value in data.items() if value is not None}
+    return data
+
+
+Name = Annotated[str, AfterValidator(_utf8), _bytes_max(256)]
+Key = Annotated[Name, Field(min_length=1)]
 ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
+Text = Annotated[str, AfterValidator(_utf8)]
 TimeMs = Annotated[int, BeforeValidator(_time_ms, json_schema_input_type=str | int)]
 CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
 Whole = Annotated[int, Field(ge=0, le=2**53)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Metrics = Annotated[dict[ScopeName, Number], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, float])]
+Labels = Annotated[dict[Text, Text], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
+Files = Annotated[dict[str, str], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
+Object = Annotated[dict[str, Any], AfterValidator(_sendable)]
 Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
 
 
@@ -83,16 +125,14 @@ class _Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and None in data.values():
-            return {name: value for name, value in data.items() if value is not None}
-        return data
+    def _nulls_are_missing(cls, data: Any) -> Any:
+        return _without_nulls(data)
 
 
 class ToolCall(_Model):
     """One tool call. All calls of one turn are one multiset: siblings in parallel are not repeats."""
 
-    name: Annotated[str, _bytes_max(256)]
+    name: Name
     args: Any = None
     result: Any = None
     error: Any = None
@@ -124,22 +164,20 @@ class UsageReport(_Model):
     cached_tokens: Whole = 0
     total_tokens: Whole = 0
     cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
-    duration_ms: Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v == v else v)] = Field(
-        0, ge=0, le=2**53
-    )
+    duration_ms: Annotated[Whole, BeforeValidator(_whole_ms, json_schema_input_type=float)] = 0
 
 
 class RoutingDecision(_Model):
     """What a routing node chose."""
 
-    next: str
+    next: Name
     reason: str = ""
 
 
 def _error_list(value: Any) -> Any:
     if isinstance(value, (str, Mapping)):
         value = [value]
-    if not isinstance(value, list):
+    if not isinstance(value, (list, tuple)):
         return value
     return [{"message": item} if isinstance(item, str) else item for item in value]
 
@@ -149,10 +187,8 @@ class RawEvent(_Model):
 
     type: str
     run_id: Key = Field(description="one execution of a workflow; the Kafka key")
-    node: Annotated[str, _bytes_max(256)] = ""
-    event_id: Annotated[str, AfterValidator(_utf8), _bytes_max(256)] = Field(
-        "", description="the same id twice is one event"
-    )
+    node: Name = ""
+    event_id: Name = Field("", description="the same id twice is one event")
     at: TimeMs | None = Field(None, description="when it happened: RFC 3339, or epoch milliseconds")
     seq: Whole | None = Field(None, description="the publisher's own ordinal, for evidence only")
     workflow: ScopeName = ""
@@ -162,8 +198,8 @@ class RawEvent(_Model):
     agent: ScopeName = ""
     task_id: ScopeName = ""
     session_id: ScopeName = ""
-    parent_run_id: Annotated[str, _bytes_max(256)] = ""
-    labels: dict[str, str] | None = Field(None, description="carried to the control event, never interpreted")
+    parent_run_id: Name = ""
+    labels: Labels | None = Field(None, description="carried to the control event, never interpreted")
 
     @property
     def unknown(self) -> int:
@@ -176,13 +212,13 @@ class RawTurn(RawEvent):
 
     type: Literal["turn"] = "turn"
     node: Key = Field(description="the graph node (agent, role) that took the turn")
-    from_: Annotated[str, _bytes_max(256)] = Field("", alias="from", description="whose output this turn took as input")
+    from_: Name = Field("", alias="from", description="whose output this turn took as input")
     output: str | None = Field(None, description="the final message of the turn")
     structured_output: Any = None
-    artifact: str | dict[str, str] | None = Field(None, description="patch or file content left behind")
+    artifact: str | Files | None = Field(None, description="patch or file content left behind")
     docs: str | None = Field(None, description="Markdown left behind")
     tests: TestReport | None = None
-    progress: dict[str, Number] | None = Field(None, description="any metric that should improve")
+    progress: Metrics | None = Field(None, description="any metric that should improve")
     errors: Annotated[list[ErrorReport], BeforeValidator(_error_list)] | None = None
     tool_calls: list[ToolCall] = []
     query: str | None = Field(None, description="what a research node was asked")
@@ -191,15 +227,15 @@ class RawTurn(RawEvent):
     convergence: Annotated[float, Field(ge=0, le=1)] | None = None
     consensus: Annotated[float, Field(ge=0, le=1)] | None = None
     usage: UsageReport | None = None
-    model: str = ""
-    provider: str = ""
+    model: Name = ""
+    provider: Name = ""
 
 
 class RawRunStarted(RawEvent):
     """A run begins: its graph, its budgets, its scope."""
 
     type: Literal["run.started"] = "run.started"
-    graph: dict[str, Any] | None = None
+    graph: Object | None = None
     budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
 
 
@@ -207,7 +243,7 @@ class RawRunFinished(RawEvent):
     """A run ended by itself."""
 
     type: Literal["run.finished"] = "run.finished"
-    status: str = ""
+    status: Text = ""
 
 
 class RawUserMessage(RawEvent):
@@ -220,8 +256,8 @@ class RawOperatorStop(RawEvent):
     """A person orders this run to stop."""
 
     type: Literal["operator.stop"] = "operator.stop"
-    by: str = ""
-    reason: str = ""
+    by: Text = ""
+    reason: Text = ""
 
 
 class RawNoted(RawEvent):
@@ -231,6 +267,11 @@ class RawNoted(RawEvent):
         "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
         "halt.acknowledged", "operator.resume", "deadline",
     ]  # fmt: skip
+
+    @model_validator(mode="after")
+    def _extra_is_json(self) -> RawNoted:
+        _sendable(self.model_extra or {})
+        return self
 
 
 _KINDS: Final[dict[str, type[RawEvent]]] = {
@@ -244,32 +285,41 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
 _REMEDIES: Final = {
     "missing": "add it",
     "string_type": "send text",
-    "json_invalid": "send one JSON object a line",
+    "string_too_short": "give it a name",
+    "string_too_long": "send a shorter name, such as a hash of this one",
+    "list_type": "send a list",
+    "dict_type": "send an object",
+    "model_type": "send an object",
+    "model_attributes_type": "send an object",
+    "int_type": "send a whole number",
+    "int_from_float": "send a whole number",
+    "finite_number": "send a finite number, or leave the field out",
 }
 
 
-class _Place:
-    """How the parts of an error's location are joined."""
+def _place(loc: tuple[int | str, ...]) -> str:
+    """Where in an event an error stands, without pydantic's own words for the branches of a union."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if not _is_branch(part)]
+    return "".join(parts).lstrip(".") or "event"
 
-    SKIPPED: ClassVar[frozenset[str]] = frozenset({"str", "dict[str,str]", "list[ErrorReport]"})
 
-    @classmethod
-    def of(cls, loc: tuple[int | str, ...]) -> str:
-        parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if part not in cls.SKIPPED]
-        return "".join(parts).lstrip(".") or "event"
+def _is_branch(part: int | str) -> bool:
+    return isinstance(part, str) and (part == "str" or part.startswith(("function-", "dict[", "list[")))
 
 
 def parse_raw(data: Any) -> RawEvent:
     """Check a raw input. Raises `InvalidEvent` that names every field at fault."""
     if not isinstance(data, Mapping):
-        raise InvalidEvent(
-            [Problem("event", f"expected a JSON object, got {type(data).__name__}", "send one object a line")]
-        )
-    kind = data.get("type") or "turn"
-    model = _KINDS.get(kind) if isinstance(kind, str) else None
+        what = f"expected a JSON object, got {type(data).__name__}"
+        raise InvalidEvent([Problem("event", what, "send one object a line")])
+    kind = data.get("type")
+    model = _KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
     if model is None:
-        known = ", ".join(_KINDS)
-        raise InvalidEvent([Problem("type", f"{kind!r} is not a known type", f"use one of {known}")])
+        raise InvalidEvent([Problem("type", f"{shown(kind)} is not a known type", f"use one of {', '.join(_KINDS)}")])
+    deep = [str(name) for name, value in data.items() if _depth_exceeds(value, DEPTH_MAX)]
+    if deep:
+        what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
+        raise InvalidEvent([Problem(name, what, remedy) for name in deep])
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -285,14 +335,27 @@ def parse_line(line: bytes | str) -> RawEvent:
     return parse_raw(data)
 
 
+def _depth_exceeds(value: Any, levels: int) -> bool:
+    """Level by level and without recursion; each container of a level once, so that cycles end, too."""
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
+    for _ in range(levels):
+        if not level:
+            return False
+        inner = {
+            id(child): child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list, tuple))
+        }
+        level = list(inner.values())
+    return bool(level)
+
+
 def _problem(item: Any) -> Problem:
-    got = item["input"]
-    shown = "" if item["type"] == "missing" else f", got {_shorten(got)}"
-    return Problem(
-        _Place.of(item["loc"]), f"{item['msg'].removeprefix('Value error, ')}{shown}", _REMEDIES.get(item["type"], "")
-    )
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}… ({type(value).__name__}, {len(text)} characters)"
+    mistake = item.get("ctx", {}).get("error")
+    what = item["msg"].removeprefix("Value error, ")
+    if item["type"] != "missing" and ", got " not in what:
+        what = f"{what}, got {shown(item['input'])}"
+    if not isinstance(mistake, _Mistake):
+        return Problem(_place(item["loc"]), what, _REMEDIES.get(item["type"], FIELD_REMEDY))
+    return Problem(_place((*item["loc"], mistake.part) if mistake.part else item["loc"]), what, mistake.remedy)

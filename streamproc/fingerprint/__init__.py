@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from streamproc import wire
+from streamproc.errors import InvalidEvent, Problem
 from streamproc.events import parse_line
 from streamproc.fingerprint.turn import fingerprint
 
@@ -18,5 +19,10 @@ def read_event(value: bytes) -> wire.Event:
     """
     try:
         return wire.decode(value)
-    except msgspec.DecodeError:
-        return fingerprint(parse_line(value))
+    except (msgspec.DecodeError, RecursionError):
+        raw = parse_line(value)
+    version = (raw.model_extra or {}).get("w")
+    if isinstance(version, int) and version > wire.WIRE_VERSION:
+        what = f"version {version} of the wire format is newer than this program, which reads {wire.WIRE_VERSION}"
+        raise InvalidEvent([Problem("w", what, "upgrade workers before publishers")])
+    return fingerprint(raw)

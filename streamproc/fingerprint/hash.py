@@ -34,22 +34,20 @@ def content(text: str) -> Content:
 def canonical(value: Any) -> str:
     """Any JSON as text in which only meaning counts: sorted keys, no white space, JSON inside text is opened."""
     if isinstance(value, str):
-        value = _opened(value)
-        if isinstance(value, str):
-            return value
+        return _opened(value)
     try:
         return orjson.dumps(value, option=_CANONICAL).decode()
-    except (TypeError, orjson.JSONEncodeError):
+    except TypeError:
         return repr(value)  # Python objects in one process: not JSON, still comparable
 
 
-def _opened(text: str) -> Any:
+def _opened(text: str) -> str:
     """Model APIs hand tool arguments over as JSON in a string."""
     if text[:1] not in ("{", "["):
         return text
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return orjson.dumps(orjson.loads(text), option=_CANONICAL).decode()
+    except (TypeError, ValueError):  # not JSON, or too deep to be written again
         return text
 
 

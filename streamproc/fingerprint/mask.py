@@ -1,7 +1,8 @@
 """Masking: what may differ between two answers that say the same.
 
-Masked: ANSI codes, timestamps, dates and clock times, UUIDs, long hex, memory addresses, temporary paths, durations,
-process ids, white space. Kept: error codes, HTTP statuses, ports, line numbers, small counts.
+Masked: ANSI codes, timestamps, dates and clock times, UUIDs, long hex, prefixed random ids, memory addresses,
+temporary paths, durations, process ids, white space. Kept: error codes, HTTP statuses, ports, line numbers, small
+counts.
 
 Each pattern begins with a set of characters or a literal, because Python's `re` skips to those in C; a word
 boundary in front would make it try every branch at every character (ten times slower on real tool output).
@@ -19,28 +20,39 @@ _SPACE: Final = re.compile(r"\s+")
 
 _CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AaPp][Mm]\b)?"
 _ZONE: Final = r"(?:\s?(?:Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
-_MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_MONTH: Final = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
+    r"|Nov(?:ember)?|Dec(?:ember)?)\b"
+)
 _UNIT: Final = r"(?:ns|us|µs|ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
 
-# `Sun Nov 9 07:10:55 2025`, `November 9, 2025`
+# `Sun Nov 9 07:10:55 2025`, `November 9, 2025`. Whole names only: `Section 9`, `Maybe 9` and `Day 9` are counts.
 _NAMED_DATE: Final = re.compile(
-    rf"[JFMASONDTW](?<!\w[A-Z])(?:(?<=[MTWFS])(?:on|ue|ed|hu|ri|at|un)[a-z]*,?\s+{_MONTH}"
-    r"|(?:an|eb|ar|pr|ay|un|ul|ug|ep|ct|ov|ec)[a-z]*)\.?"
-    rf"\s+\d{{1,2}}\b(?:,?\s+\d{{4}})?(?:,?\s+{_CLOCK}{_ZONE})?(?:\s+\d{{4}}\b)?"
+    r"[JFMASONDTW](?<![A-Za-z0-9][JFMASONDTW])(?:"
+    r"(?:(?<=M)on|(?<=T)(?:ues?|hu(?:rs)?)|(?<=W)ed(?:nes)?|(?<=F)ri|(?<=S)(?:at(?:ur)?|un))(?:day)?"
+    rf",?\s+{_MONTH}"
+    r"|(?:(?<=J)(?:an(?:uary)?|une?|uly?)|(?<=F)eb(?:ruary)?|(?<=M)(?:ar(?:ch)?|ay)|(?<=A)(?:pr(?:il)?|ug(?:ust)?)"
+    r"|(?<=S)ept?(?:ember)?|(?<=O)ct(?:ober)?|(?<=N)ov(?:ember)?|(?<=D)ec(?:ember)?)\b)"
+    rf"\.?\s+\d{{1,2}}\b(?:,?\s+\d{{4}})?(?:,?\s+{_CLOCK}{_ZONE})?(?:\s+\d{{4}}\b)?"
 )
-_PROCESS: Final = re.compile(r"[PpTt](?<!\w[PpTt])(?:id|ID|rocess|hread)[ =:#]+\d+")
-_TEMPORARY: Final = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/[^\s'\"`:;,)>\]]+")
+_PROCESS: Final = re.compile(r"[PpTt](?<!\w[PpTt])(?:(?:id|ID)[ =:#]+\d+|(?:rocess|hread)[ =:#-]+\d{3,})")
+_TEMPORARY: Final = re.compile(r"/(?<![\w.~-]/)(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/[^\s'\"`:;,)>\]]+")
+# `req_011CSHoEeqs5C35K2UU1BMFE`, `chatcmpl-9qZ…`: the name stays, the random part goes.
+_TOKEN: Final = re.compile(r"[_-](?=[A-Za-z]{0,20}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{20,}\b")
 
 # Everything that begins with a digit, or with a hex letter, at the start of a word.
 _NUMBER: Final = re.compile(
-    r"[0-9a-fA-F](?<!\w[0-9a-fA-F])(?:"
+    r"[0-9a-fA-F](?<![A-Za-z0-9][0-9a-fA-F])(?:"
     r"[0-9a-fA-F]{7}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"
     r"|(?<=0)x[0-9a-fA-F]{6,}\b"
     r"|(?<=\d)(?:"
     rf"\d{{3}}[-/]\d\d[-/]\d\d(?:[T ,]+{_CLOCK}{_ZONE})?"
-    rf"|\d?:\d\d:\d\d(?:[.,]\d+)?{_ZONE}"
-    rf"|\d?[ -]{_MONTH}[ -]\d{{2,4}}(?:[ ,:]+{_CLOCK}{_ZONE})?"
+    rf"|\d?:\d\d(?::\d\d(?:[.,]\d+)?(?:\s?[AaPp][Mm]\b)?{_ZONE}|\s?[AaPp][Mm]\b)"
+    rf"|\d?[ /-]{_MONTH}[ /-]\d{{2,4}}(?:[ ,:]+{_CLOCK}{_ZONE})?"
+    rf"|\d?/\d\d?/(?:19|20)\d\d\b(?:[ ,]+{_CLOCK}{_ZONE})?"
+    r"|\d{7}[T_-]\d{6}(?:\.\d+)?Z?\b"
     r"|(?<=1)[4-9]\d{8}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b"
+    r"|\d*(?:h(?:\d+m)?|m)\d+(?:\.\d+)?s\b|\d*h\d+m\b"
     rf"|\d*(?:\.\d+)?\s?{_UNIT}(?:\s?\d+(?:\.\d+)?\s?{_UNIT})*"
     r")"
     r"|[0-9a-fA-F]{11,}\b)"
@@ -62,6 +74,7 @@ def mask(text: str) -> str:
         text = _TEMPORARY.sub("<tmp>", text)
     text = _NAMED_DATE.sub("<…>", text)
     text = _PROCESS.sub("<pid>", text)
+    text = _TOKEN.sub("_<…>", text)
     text = _NUMBER.sub(_number, text)
     return _SPACE.sub(" ", text).strip()
 
@@ -74,10 +87,16 @@ def mask_ends(text: str) -> tuple[str, str, str]:
 
 
 _SECRET: Final = re.compile(
-    r"(?i)\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|eyJ)[-_A-Za-z0-9.]{12,}"
-    r"|(?:(?:api[-_ ]?key|token|secret|passw(?:or)?d|authorization|bearer)[\"']?\s*[:= ]\s*[\"']?)[^\s\"',;]{4,}"
+    r"(?i)-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END[^-]*-----)?"
+    r"|\b(?:sk|pk|rk|gh[oprsu]|github_pat|glpat|xox[abeprs]|npm|pypi|hf)[-_][-\w.]{8,}"
+    r"|\b(?:AKIA|ASIA|AIza|eyJ)[-\w.]{12,}"
+    r"|\bbearer\s+[^\s\"',;]{4,}"
+    r"|\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|apikey)\s+)?[^\s\"',;]+"
+    r"|(?:api[-_ ]?key|token|secret|passw(?:or)?d|passphrase|pwd|credential)[\w-]*[\"']?\s*[:=]\s*[\"']?"
+    r"(?!\d+\b)[^\s\"',;]{3,}"
+    r"|\bpassw(?:or)?d\s+[\"']?(?=[^\s\"',;]*\d)[^\s\"',;]{4,}"
     r"|[\w.+-]+@[\w-]+\.[\w.]+"
-    r"|(?<=//)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?<=//)[^/\s:@]*:[^/\s@]+(?=@)"
 )
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from streamproc.events import (
     ErrorReport,
     RawEvent,
@@ -41,12 +43,16 @@ from streamproc.wire import (
 )
 
 TESTS_SHOWN: Final = 3
+TEST_ID_MAX: Final = 120  # characters of a test id
+ORDER_MAX: Final = 500  # characters of who ordered a stop and why: it is told in every message about it
 
 _RETRYABLE: Final = re.compile(
-    r"(?i)\b(?:429|502|503|504|529)\b.{0,40}(?:error|too many|unavailable|gateway|overloaded|limit|time)"
+    r"(?i)(?<!line )(?<![:.\w])(?:429|500|502|503|504|529)\b"
+    r"(?:.{0,40}(?:too many|unavailable|gateway|overloaded|rate.?limit|time-?out)|\W{0,3}(?:[a-z]+ ){0,2}error)"
     r"|(?:error|status|code|http)\W{0,12}\b(?:429|500|502|503|504|529)\b"
-    r"|rate.?limit(?:ed|\s+(?:reached|exceeded))|too many requests|overloaded_error|service unavailable|bad gateway"
-    r"|gateway time-?out|temporarily unavailable"
+    r"|rate.?limit(?:ed|\s+(?:reached|exceeded)|_?error)|too many requests|overloaded_error|service unavailable"
+    r"|bad gateway|gateway time-?out|temporarily unavailable|deadline exceeded|\bETIMEDOUT\b|\bECONNRESET\b"
+    r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
 )
 _ERROR_HEAD: Final = 400  # characters of an error in which its kind is looked for
 
@@ -61,7 +67,7 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
     if isinstance(raw, RawRunFinished):
         return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
     if isinstance(raw, RawOperatorStop):
-        return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by, reason=raw.reason)
+        return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
@@ -94,10 +100,25 @@ def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
         fields["content"] = {name: value for name in _TEXTS if (value := getattr(raw, name)) is not None} | {
             "tool_calls": [call.model_dump(exclude_none=True) for call in raw.tool_calls]
         }
+        fields["content"] = {name: _sendable(value) for name, value in fields["content"].items()}
     return fields
 
 
 _TEXTS: Final = ("output", "structured_output", "artifact", "docs", "query")
+
+
+def _printable(text: str) -> str:
+    """Text that can be written in UTF-8; Python's may hold halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _sendable(value: Any) -> Any:
+    """A value that can be written as JSON; where it cannot, what Python says of it."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError):
+        return _printable(repr(value))
+    return value
 
 
 def _text(value: str | None, how: Callable[[str], Content]) -> Content | None:
@@ -119,9 +140,8 @@ def _artifact(value: str | dict[str, str] | None) -> Content | None:
 def _tests(report: TestReport) -> Tests:
     failed = sorted({" ".join(name.split()) for name in report.failed})
     failing_set = h64("\n".join(failed)) if failed else 0
-    return Tests(
-        failing_set, len(failed), report.passed, report.total, tuple(name[:120] for name in failed[:TESTS_SHOWN])
-    )
+    shown = tuple(_printable(name[:TEST_ID_MAX]) for name in failed[:TESTS_SHOWN])
+    return Tests(failing_set, len(failed), report.passed, report.total, shown)
 
 
 def _errors(reports: list[ErrorReport]) -> Errors:
@@ -133,8 +153,8 @@ def _errors(reports: list[ErrorReport]) -> Errors:
         exact,
         norm,
         len(reports),
-        redact(messages[0]) if messages else "",
-        first.class_[:80] if first else "",
+        _printable(redact(messages[0])) if messages else "",
+        _printable(first.class_[:80]) if first else "",
         retryable,
     )
 
@@ -144,12 +164,17 @@ def looks_retryable(text: str) -> bool:
     return _RETRYABLE.search(text[:_ERROR_HEAD]) is not None
 
 
+_NO_ERROR: Final[tuple[object, ...]] = (None, False, "", [], {})  # how logs say that nothing failed; 0 equals False
+
+
 def _call(call: ToolCall) -> Call:
     key = h64(f"{call.name}\0{canonical(call.args)}")
-    if call.error not in (None, False, ""):
+    if call.error not in _NO_ERROR:
         text = canonical(call.result if call.error is True else call.error)
-        answer = content(text)
         retryable = call.retryable or looks_retryable(text)
+        if call.result is not None and call.error is not True:
+            text = f"{text}\0{canonical(call.result)}"  # the exit code may be the same, and the output another
+        answer = content(text)
         return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE if retryable else FAILED)
     if call.result is None:
         return Call(call.name, key, 0, 0, NO_ANSWER)
