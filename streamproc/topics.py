@@ -7,6 +7,7 @@ partitions, and a shorter retention deletes. Where an existing topic differs, bo
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from streamproc.settings import Settings
-
-from contextlib import asynccontextmanager
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -163,6 +162,16 @@ async def apply(settings: Settings) -> Report:
     return Report(created, present, report.missing, report.drift)
 
 
+async def partitions(settings: Settings) -> dict[str, int]:
+    """The number of partitions of each topic that exists. Raises `Unavailable` where the broker does not answer."""
+    async with _admin(settings) as admin:
+        existing = await _existing(admin)
+        names = [spec.name for spec in specs(settings) if spec.name in existing]
+        return (
+            {topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics(names)} if names else {}
+        )
+
+
 async def check(settings: Settings) -> Report:
     """What is missing or different. Raises `Unavailable` where the broker does not answer."""
     async with _admin(settings) as admin:
@@ -195,8 +204,14 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
     wanted = [spec for spec in specs(settings) if spec.name not in existing]
     if not wanted:
         return ()
-    response = await admin.create_topics(
-        [NewTopic(spec.name, spec.partitions, spec.replication_factor, topic_configs=dict(spec.config)) for spec in wanted]
+    if not await _has_controller(admin):
+        await admin.describe_topics([spec.name for spec in wanted])
+        return tuple(spec.name for spec in wanted)
+    response: Any = await admin.create_topics(
+        [
+            NewTopic(spec.name, spec.partitions, spec.replication_factor, topic_configs=dict(spec.config))
+            for spec in wanted
+        ]
     )
     created = []
     for name, code, *message in response.topic_errors:
@@ -208,6 +223,13 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
         elif error is not TopicAlreadyExistsError:  # somebody else was faster: as good as created
             raise Unavailable(f"topic {name} cannot be created: {message[0] if message else error.__name__}")
     return tuple(created)
+
+
+async def _has_controller(admin: AIOKafkaAdminClient) -> bool:
+    """False for the embedded broker of the demo: it administers nothing, and makes a topic when it is asked for it."""
+    if admin._client.cluster.controller is None:
+        await admin._client.force_metadata_update()
+    return admin._client.cluster.controller is not None
 
 
 async def _settled(admin: AIOKafkaAdminClient, created: Iterable[str]) -> None:
@@ -230,9 +252,11 @@ async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) ->
     drift: list[Drift] = []
     if present:
         shapes = {topic["topic"]: topic for topic in await admin.describe_topics([spec.name for spec in present])}
-        configs = await _configs(admin, present)
+        configs = await _configs(admin, present) if await _has_controller(admin) else {}
         for spec in present:
-            drift += _drift(spec, shapes[spec.name]["partitions"], configs.get(spec.name, {}))
+            # What administers nothing has no settings, so none differ.
+            config = configs.get(spec.name, {}) if configs else spec.config
+            drift += _drift(spec, shapes[spec.name]["partitions"], config)
     return Report((), tuple(spec.name for spec in present), missing, tuple(drift))
 
 
@@ -241,7 +265,8 @@ async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict
         ConfigResource(ConfigResourceType.TOPIC, spec.name, dict.fromkeys(spec.config, "")) for spec in present
     ]
     found: dict[str, dict[str, str]] = {}
-    for response in await admin.describe_configs(resources):
+    responses: list[Any] = await admin.describe_configs(resources)
+    for response in responses:
         for _code, _message, _type, name, entries in response.resources:
             found[name] = {entry[0]: entry[1] for entry in entries}
     return found
@@ -250,7 +275,9 @@ async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict
 def _drift(spec: TopicSpec, partitions: list[dict[str, Any]], config: Mapping[str, str]) -> list[Drift]:
     replicas = min((len(one["replicas"]) for one in partitions), default=0)
     found = {"partitions": str(len(partitions)), "replication.factor": str(replicas)} | dict(config)
-    wanted = {"partitions": str(spec.partitions), "replication.factor": str(spec.replication_factor)} | dict(spec.config)
+    wanted = {"partitions": str(spec.partitions), "replication.factor": str(spec.replication_factor)} | dict(
+        spec.config
+    )
     return [
         Drift(spec.name, setting, found.get(setting, "unknown"), value)
         for setting, value in wanted.items()
