@@ -1,0 +1,278 @@
+"""The worker's composition root: what it is made of, how it starts, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import faust
+from aiokafka.errors import KafkaError
+from yarl import URL
+
+from streamproc import __version__, topics
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.worker import logs
+from streamproc.worker.chunks import ChunkTransport
+from streamproc.worker.lanes import Lanes
+from streamproc.worker.limits import (
+    COMMIT_INTERVAL_S,
+    DRAIN_TIMEOUT_S,
+    FETCH_BYTES_MAX,
+    GC_THRESHOLD,
+    HEARTBEATS_A_SESSION,
+    LIVES_MAX,
+    LIVES_WINDOW_S,
+    REPORT_INTERVAL_S,
+    REQUEST_TIMEOUT_S,
+    RETRY_FIRST_S,
+)
+from streamproc.worker.preflight import wait_until_ready
+from streamproc.worker.processors import Processor
+from streamproc.worker.publishing import Publisher
+from streamproc.worker.stock import StockTransport, add_agent
+from streamproc.worker.tables import RunsTable
+
+if TYPE_CHECKING:
+    from streamproc.policy import Policy
+    from streamproc.settings import Settings
+
+log = logging.getLogger("streamproc.worker")
+
+Path = Literal["batch", "stock"]
+EXIT_OK: Final = 0
+EXIT_CRASHED: Final = 1
+EXIT_UNUSABLE: Final = 2
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """Somebody asked the worker to end."""
+
+
+def run_worker(
+    settings: Settings,
+    policy: Policy,
+    path: Path = "batch",
+    *,
+    give_up_after_s: float | None = None,
+    log_level: str = "info",
+) -> int:
+    """Watch the turns topic until SIGTERM or SIGINT; the exit code.
+
+    0: asked to stop, and everything in hand was finished. 1: the broker was away for longer than `give_up_after_s`
+    (None: it waits for ever), or the worker crashed again and again. 2: settings that cannot be used.
+    """
+    logs.set_up(log_level)
+    crashes: list[float] = []
+    while True:
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_live(settings, policy, path, give_up_after_s))
+        except Stopped:
+            return EXIT_OK
+        except InvalidSettings as problem:
+            log.critical("%s", problem)
+            return EXIT_UNUSABLE
+        except Unavailable as problem:
+            log.critical("gave up: %s", problem)
+            return EXIT_CRASHED
+        except Exception as problem:
+            now = time.monotonic()
+            crashes = [moment for moment in crashes if now - moment < LIVES_WINDOW_S] + [now]
+            if len(crashes) >= LIVES_MAX:
+                log.exception("crashed %d times within %g s; leaving it to the supervisor", LIVES_MAX, LIVES_WINDOW_S)
+                return EXIT_CRASHED
+            log.error("crashed, starting anew from what is committed: %r", problem, exc_info=problem)
+            time.sleep(RETRY_FIRST_S * 2 ** len(crashes))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+async def _live(settings: Settings, policy: Policy, path: Path, give_up_after_s: float | None) -> None:
+    """One life of the worker, from waiting for the broker to the clean end (`Stopped`) or a crash."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    log.info(
+        "starts brokers=%s group=%s instance=%s policy=%s version=%s hash=%s path=%s",
+        settings.brokers, settings.worker_group, settings.instance or "-",
+        policy.name, policy.version, policy.hash, path,
+    )  # fmt: skip
+    gc.set_threshold(*GC_THRESHOLD)
+    partitions = await _unless(stop, wait_until_ready(settings, give_up_after_s))
+    worker = Worker(settings, policy, path, partitions)
+    try:
+        await worker.run(stop)
+    finally:
+        log.info("stopped %s", worker.processor.counts)
+    raise Stopped
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work; `Stopped` as soon as somebody asks for the end."""
+    task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            raise Stopped
+        return task.result()
+    finally:
+        for pending in (task, stopping):
+            pending.cancel()
+        await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+class App(faust.App):
+    """Faust's app. It keeps nothing on disk, so it makes no directories."""
+
+    def _create_directories(self) -> None:
+        """Nothing."""
+
+
+class Worker:
+    """The parts of a worker, put together."""
+
+    def __init__(self, settings: Settings, policy: Policy, path: Path, partitions: dict[str, int]) -> None:
+        self.processor = Processor(
+            policy.engine(),
+            event_bytes_max=settings.event_bytes_max,
+            dead_letter_bytes=topics.record_bytes_max(settings),
+            version=__version__,
+        )
+        self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
+        name = settings.topic("turns")
+        count = partitions[name]
+        self.app = _app(settings, count)
+        table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
+        self.store = table.store
+        self.lanes = Lanes(self.store, self.processor, self.publisher, self._failed)
+        self.store.retained = self.lanes.retain
+        brokers = self.app.conf.broker_consumer
+        stock = path == "stock"
+        self.app.transport = (
+            StockTransport(brokers, self.app)
+            if stock
+            else ChunkTransport(brokers, self.app, name, self.lanes, self.store)
+        )
+        self.app.tables.add(table)
+        turns = self.app.topic(name, key_type=bytes, value_type=bytes, allow_empty=True)
+        if stock:
+            add_agent(self.app, turns, self.lanes)
+        else:
+            self.app.topics.add(turns)
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until somebody asks for the end. Raises what made it crash."""
+        try:
+            await _unless(stop, self.publisher.start())
+        except (KafkaError, OSError) as problem:
+            await self.publisher.stop()
+            raise ConnectionError(f"the broker was there and is gone: {problem}") from problem
+        starting = asyncio.ensure_future(self.app.start())
+        watching: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(stop.wait()),
+            asyncio.ensure_future(self._crashed()),
+            asyncio.ensure_future(self._report()),
+        ]
+        try:
+            starting.add_done_callback(self._started)
+            await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._end([starting, *watching])
+        if self._failure.done():
+            self._failure.result()
+
+    def _started(self, starting: asyncio.Future[None]) -> None:
+        problem = None if starting.cancelled() else starting.exception()
+        if problem is not None:
+            self._failed(problem)
+
+    def _failed(self, problem: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(problem)
+
+    async def _crashed(self) -> None:
+        """Wait until Faust says that a part of it has crashed."""
+        await self.app._crashed.wait()
+        self._failed(self.app.crash_reason or RuntimeError("a part of the worker crashed"))
+
+    async def _report(self) -> None:
+        """For ever: a line of counts now and then, where there was something to count."""
+        told = ""
+        while True:
+            await asyncio.sleep(REPORT_INTERVAL_S)
+            counts = f"{self.processor.counts} runs={self.store.census.runs}"
+            if counts != told:
+                log.info("working %s", counts)
+                told = counts
+
+    async def _end(self, tasks: list[asyncio.Future[Any]]) -> None:
+        """Finish what is in hand, commit, leave the group. A broker that is away is not waited for without end."""
+        try:
+            async with asyncio.timeout(2 * DRAIN_TIMEOUT_S):
+                await self.app.stop()
+        except TimeoutError:
+            log.warning("the broker did not take everything in time; what is missing will be done again")
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.lanes.retain(set())
+        try:
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await self.publisher.stop()
+        except TimeoutError:
+            log.warning("the broker does not answer; leaving it")
+
+
+def _app(settings: Settings, partitions: int) -> App:
+    return App(
+        settings.worker_group,
+        broker=[URL(f"kafka://{server}") for server in settings.kafka()["bootstrap_servers"]],
+        broker_credentials=_credentials(settings),
+        broker_client_id=settings.worker_group,
+        broker_session_timeout=settings.session_timeout_s,
+        broker_heartbeat_interval=settings.session_timeout_s / HEARTBEATS_A_SESSION,
+        broker_request_timeout=max(REQUEST_TIMEOUT_S, settings.session_timeout_s + 1),
+        broker_commit_interval=COMMIT_INTERVAL_S,
+        consumer_auto_offset_reset="earliest",
+        consumer_group_instance_id=settings.instance or None,
+        consumer_max_fetch_size=FETCH_BYTES_MAX,
+        key_serializer="raw",
+        value_serializer="raw",
+        store="memory://",
+        stream_wait_empty=True,
+        table_standby_replicas=0,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        topic_partitions=partitions,
+        topic_replication_factor=settings.replication_factor,
+        web_enabled=False,
+        worker_redirect_stdouts=False,
+    )
+
+
+def _credentials(settings: Settings) -> Any:
+    """The same TLS and SASL for Faust's clients as for ours."""
+    if "SASL" in settings.security_protocol:
+        return faust.SASLCredentials(
+            username=settings.sasl_username,
+            password=settings.sasl_password.get_secret_value(),
+            ssl_context=settings.ssl_context(),
+            mechanism=settings.sasl_mechanism,
+        )
+    context = settings.ssl_context()
+    return faust.SSLCredentials(context=context) if context is not None else None

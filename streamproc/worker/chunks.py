@@ -1,0 +1,271 @@
+"""The seam: whole batches of one partition, out of Faust's consumer into a synchronous processor.
+
+Faust hands a record through five tasks, a queue and two locks to an agent: 60 to 170 µs. Here its consumer, which
+keeps membership, assignment, pauses, seeks and commits as Faust has them, gives the records of the turns topic to
+the partition's `Lane`, in slices, and those of the changelog straight to the table. Nothing of Faust is patched: an
+app uses this by being given a `ChunkTransport`.
+
+Faust runs its consumer in a thread of its own, so that agents which block do not stop heartbeats. Slices are bounded,
+so this one stays in the app's loop: a record does not wait for two threads to wake up, and no callback of a
+rebalance can run beside a step. `deploy` pins faust, mode and aiokafka exactly; the tests of this file say what broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
+from aiokafka.structs import TopicPartition
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from mode import Service
+from mode.utils.futures import maybe_async
+
+from streamproc.worker.limits import DRAIN_TIMEOUT_S, FETCH_WAIT_MS, SLICE_RECORDS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamproc.worker.lanes import Lanes
+    from streamproc.worker.tables import RunStore
+
+IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
+POLL_S = 1.0  # how long one wait for records lasts
+
+
+class SameLoopConsumer(driver.AIOKafkaConsumerThread):
+    """Faust's "consumer thread", without a thread: its calls run where they are made."""
+
+    wait_for_shutdown = False
+
+    async def maybe_start(self) -> bool:
+        return await Service.maybe_start(self)
+
+    async def start(self) -> None:
+        await Service.start(self)
+
+    async def stop(self) -> None:
+        await Service.stop(self)
+
+    async def crash(self, reason: BaseException) -> None:
+        await Service.crash(self, reason)
+
+    async def on_stop(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    def _stopped_set(self) -> None:
+        self._stopped.set()
+
+    def set_shutdown(self) -> None:
+        self._shutdown.set()
+
+    async def _stop_children(self) -> None:
+        await self._default_stop_children()
+
+    async def _stop_futures(self) -> None:
+        await self._default_stop_futures()
+
+    async def _stop_exit_stacks(self) -> None:
+        await self._default_stop_exit_stacks()
+
+    async def call_thread(self, fun: Any, *args: Any, **kwargs: Any) -> Any:
+        return await maybe_async(fun(*args, **kwargs))
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust fixes 1.5 s. A partition that was still being worked on when a fetch went out is not in it, and its
+        # records wait for the next one.
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        return consumer
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        """Commit; False where that is impossible now. It is tried again; only repeated work depends on it."""
+        try:
+            await self._ensure_consumer().commit({TopicPartition(*tp): offset for tp, offset in offsets.items()})
+        except (CommitFailedError, IllegalStateError) as problem:
+            self.log.info("offsets not committed, the group is rebalancing: %s", problem)
+            return False
+        except KafkaError as problem:
+            self.log.warning("offsets not committed, trying again: %r", problem)
+            return False
+        return True
+
+    def hold(self, tps: set[TP], *, held: bool) -> None:
+        """Stop or go on fetching: a fetch that returns what nobody takes delays the partitions that share it."""
+        consumer = self._ensure_consumer()
+        mine = [tp for tp in consumer.assignment() if tp in tps]
+        if mine and held:
+            consumer.pause(*mine)
+        elif mine:
+            consumer.resume(*mine)
+
+    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Any]]:
+        """Records of some of these partitions; none after a while without any."""
+        consumer = self._ensure_consumer()
+        fetcher: Any = consumer._fetcher
+        if consumer._closed or fetcher._closed:
+            raise ConsumerStoppedError
+        with fetcher._subscriptions.fetch_context():
+            return cast("Mapping[TP, Sequence[Any]]", await fetcher.fetched_records(tps, timeout=POLL_S))
+
+    def next_offset(self, tp: TP) -> int | None:
+        """The offset of the next record to fetch; None while it is unknown."""
+        assignment = self._ensure_consumer()._subscription.subscription.assignment
+        state = assignment.state_value(tp) if assignment is not None else None
+        return state._position if state is not None else None
+
+
+class ChunkConsumer(driver.Consumer):
+    """Faust's consumer, draining partition batches."""
+
+    _thread: SameLoopConsumer
+
+    def _new_consumer_thread(self) -> SameLoopConsumer:
+        return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
+
+    @property
+    def _lanes(self) -> Lanes:
+        return cast("ChunkTransport", self.transport).lanes
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """For as long as the fetcher runs: fetch, and hand over."""
+        try:
+            while not (self._stopped.is_set() or fetcher._stopped.is_set()):
+                if not self.flow_active:
+                    await self.wait(self.can_resume_flow.wait())
+                    continue
+                active = self._get_active_partitions()
+                if not active:
+                    await asyncio.sleep(IDLE_S)
+                    continue
+                generation = self.app.consumer_generation_id
+                records = await self._thread.fetch(set(active))
+                await self._hand_over(records, generation)
+        except (ConsumerStoppedError, asyncio.CancelledError):
+            if not self.app.should_stop:
+                raise
+
+    async def _hand_over(self, records: Mapping[TP, Sequence[Any]], generation: int) -> None:
+        """Slices of the partitions in turn: one with much to catch up on does not hold up the others.
+
+        What is left when a rebalance begins is dropped: after it, every partition is read from its committed offset.
+        """
+        changelogs = self.app.tables.changelog_topics
+        turns: list[tuple[int, Sequence[Any]]] = []
+        for tp, batch in records.items():
+            if tp.topic in changelogs:
+                self._restore(TP(tp.topic, tp.partition), batch)
+            else:
+                turns.append((tp.partition, batch))
+        if self.app.in_recovery:
+            self._recovered()
+        start = 0
+        while turns:
+            for partition, batch in turns:
+                lane = self._lanes[partition]
+                await lane.room()
+                if not self._may_go_on(generation):
+                    return
+                lane.accept(batch[start : start + SLICE_RECORDS_MAX])
+                await asyncio.sleep(0)
+            start += SLICE_RECORDS_MAX
+            turns = [(partition, batch) for partition, batch in turns if len(batch) > start]
+
+    def _may_go_on(self, generation: int) -> bool:
+        return self.flow_active and not self.should_stop and self.app.consumer_generation_id == generation
+
+    # Recovery: Faust decides when and from where, the records go to the table in batches.
+
+    @property
+    def _recovery(self) -> Any:
+        tables: Any = self.app.tables
+        return tables.recovery
+
+    def _restore(self, tp: TP, batch: Sequence[Any]) -> None:
+        recovery = self._recovery
+        seen = recovery.active_offsets.get(tp)
+        runs = cast("ChunkTransport", self.transport).store.runs(tp.partition)
+        for record in batch:
+            if seen is None or record.offset > seen:
+                runs.restore(record.key, record.value, record.offset)
+        recovery.active_offsets[tp] = batch[-1].offset
+
+    def _recovered(self) -> None:
+        """End the recovery when every changelog partition was read to where it ended when the recovery began.
+
+        By the position, not by the last record: compaction may have taken the last one away.
+        """
+        recovery = self._recovery
+        for tp in recovery.active_tps:
+            position = self._thread.next_offset(tp)
+            if position is not None and position - 1 > (recovery.active_offsets.get(tp) or -1):
+                recovery.active_offsets[tp] = position - 1
+        if recovery.in_recovery and not recovery.need_recovery():
+            recovery._set_recovery_ended()
+            recovery.signal_recovery_end.set()
+
+    # Pauses reach aiokafka for the changelog: outside of recoveries it is written and not read.
+
+    def pause_partitions(self, tps: Any) -> None:
+        super().pause_partitions(tps)
+        self._thread.hold(self._changelogs(tps), held=True)
+
+    def resume_partitions(self, tps: Any) -> None:
+        super().resume_partitions(tps)
+        self._thread.hold(self._changelogs(tps), held=False)
+
+    def _changelogs(self, tps: Any) -> set[TP]:
+        return {tp for tp in tps if self._is_changelog_tp(tp)}
+
+    # Commits: what the lanes have stored.
+
+    def _filter_committable_offsets(self, tps: Any) -> dict[TP, int]:  # noqa: ARG002 (Faust's signature)
+        topic = cast("ChunkTransport", self.transport).turns_topic
+        offsets = {TP(topic, number): offset for number, offset in self._lanes.committable().items()}
+        return {tp: offset for tp, offset in offsets.items() if self._should_commit(tp, offset)}
+
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: ARG002 (Faust's signature)
+        mine = self.assignment()
+        committable = {tp: offset for tp, offset in offsets.items() if tp in mine}
+        if not committable or not await self._commit(committable):
+            return False
+        self._committed_offset.update(committable)
+        return True
+
+    async def wait_empty(self) -> None:
+        """Before partitions go, and before the worker stops: all that was stepped is told, stored and committed."""
+        settled = await self._lanes.settle(min(DRAIN_TIMEOUT_S, self.app.conf.broker_rebalance_timeout / 2))
+        if not settled:
+            self.log.warning("the broker does not take what was decided; it will be decided again after the rebalance")
+        try:
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                # A commit that is under way already ends first, and commits less than there is by now.
+                while self._filter_committable_offsets(()) and not await self.commit():
+                    await asyncio.sleep(IDLE_S)
+        except TimeoutError:
+            self.log.warning("offsets not committed: the broker does not answer")
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Nothing: Faust's check counts on records going through its streams."""
+
+
+class QuietProducer(driver.Producer):
+    """Faust's producer. Topics are created by `streamproc topics apply` alone."""
+
+    async def create_topic(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing."""
+
+
+class ChunkTransport(driver.Transport):
+    """The transport of an app whose turns go through lanes."""
+
+    Consumer = ChunkConsumer
+    Producer = QuietProducer
+
+    def __init__(self, url: Any, app: Any, turns_topic: str, lanes: Lanes, store: RunStore) -> None:
+        super().__init__(url, app)
+        self.turns_topic = turns_topic
+        self.lanes = lanes
+        self.store = store

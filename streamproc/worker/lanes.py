@@ -1,0 +1,188 @@
+"""The way of one partition through the worker: stepped, told, stored, committable.
+
+A lane takes turns in and never waits: stepping is synchronous. Behind it, two tasks carry things away:
+
+    accept → step ─ letters ─→ teller: decisions, statuses, dead letters ─→ acknowledged
+                  └ states ──→ storer: encoded; waits until all letters of those steps are acknowledged;
+                               changelog ─→ acknowledged ─→ the offset may be committed
+
+So a decision is on its way the moment it was made, a state that changes often is written once, and still nothing is
+stored that has not been told, and nothing is committed that has not been stored. A crash at any point repeats
+steps, never skips one; what is told again carries the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from streamproc.worker.processors import Processor
+    from streamproc.worker.publishing import Letter, Publisher
+    from streamproc.worker.tables import Runs, RunStore
+
+
+class Lane:
+    """One partition of the turns topic."""
+
+    def __init__(
+        self, runs: Runs, processor: Processor, publisher: Publisher, on_stored: Callable[[int, int], None]
+    ) -> None:
+        self.partition = runs.partition
+        self.position = -1  # the offset after the last one stepped; -1: none yet
+        self.told = -1
+        self.committable = -1  # the offset after the last one whose effects are stored
+        self._runs = runs
+        self._processor = processor
+        self._publisher = publisher
+        self._on_stored = on_stored
+        self._letters: list[Letter] = []
+        self._to_tell = asyncio.Event()
+        self._to_store = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._moved = asyncio.Condition()
+
+    @property
+    def backlog(self) -> int:
+        """Records stepped and not stored yet."""
+        return self.position - self.committable
+
+    def accept(self, records: Sequence[Any]) -> None:
+        """Step records, oldest first."""
+        if self.position < 0:
+            self.position = self.told = self.committable = records[0].offset
+        quiet = self.told == self.position
+        letters = self._processor.accept(self._runs, records)
+        self.position = records[-1].offset + 1
+        if letters:
+            self._letters += letters
+            self._to_tell.set()
+        elif quiet:
+            self.told = self.position
+        self._to_store.set()
+        if self.backlog > BACKLOG_RECORDS_MAX // 2:
+            self._hurry.set()
+
+    async def room(self) -> None:
+        """Wait while too much is stepped and not stored: the broker is slow, or away."""
+        await self._until(lambda: self.backlog < BACKLOG_RECORDS_MAX)
+
+    async def settle(self) -> None:
+        """Wait until all that was stepped is told and stored."""
+        self._hurry.set()
+        await self._until(lambda: self.committable >= self.position)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        if not condition():
+            async with self._moved:
+                await self._moved.wait_for(condition)
+
+    async def _has_moved(self) -> None:
+        async with self._moved:
+            self._moved.notify_all()
+
+    async def tell(self) -> None:
+        """For ever: publish what was decided."""
+        while True:
+            await self._to_tell.wait()
+            self._to_tell.clear()
+            position, letters, self._letters = self.position, self._letters, []
+            await self._publisher.tell(self.partition, letters)
+            if not self._letters:
+                position = self.position  # what came meanwhile had nothing to tell
+            self.told = position
+            await self._has_moved()
+
+    async def store(self) -> None:
+        """For ever: write the states that changed."""
+        while True:
+            await self._to_store.wait()
+            await self._linger()
+            self._to_store.clear()
+            position, changes = self.position, self._runs.take()
+            await self._until(lambda position=position: self.told >= position)  # type: ignore[misc]
+            last = await self._publisher.store(self.partition, changes) if changes else None
+            self._runs.stored(changes, last)
+            self.committable = position
+            self._on_stored(self.partition, position)
+            await self._has_moved()
+
+    async def _linger(self) -> None:
+        """Let states change a little longer, unless somebody waits."""
+        try:
+            async with asyncio.timeout(STORE_LINGER_S):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+        self._hurry.clear()
+
+
+class Lanes:
+    """The lanes of this worker's partitions."""
+
+    def __init__(
+        self, store: RunStore, processor: Processor, publisher: Publisher, failed: Callable[[BaseException], None]
+    ) -> None:
+        self.processor = processor
+        self.on_stored: Callable[[int, int], None] = lambda _partition, _offset: None
+        self._store = store
+        self._publisher = publisher
+        self._failed = failed
+        self._lanes: dict[int, Lane] = {}
+        self._tasks: dict[int, list[asyncio.Task[None]]] = {}
+        self._broken = False
+
+    def __getitem__(self, partition: int) -> Lane:
+        """The lane of a partition; opened where there is none yet."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = Lane(self._store.runs(partition), self.processor, self._publisher, self.on_stored)
+            self._lanes[partition] = lane
+            self._tasks[partition] = [self._run(lane.tell()), self._run(lane.store())]
+        return lane
+
+    def committable(self) -> dict[int, int]:
+        """For each partition the offset up to which everything is stored."""
+        return {number: lane.committable for number, lane in self._lanes.items() if lane.committable >= 0}
+
+    async def settle(self, timeout_s: float) -> bool:
+        """Wait until every lane has stored all that it stepped; False where the broker does not take it in time.
+
+        Lanes that did not settle are closed, and their runs forgotten: what they held will be stepped again.
+        """
+        try:
+            async with asyncio.timeout(0 if self._broken else timeout_s):
+                await asyncio.gather(*(lane.settle() for lane in self._lanes.values()))
+        except TimeoutError:
+            for number, lane in list(self._lanes.items()):
+                if lane.backlog:
+                    self.close(number)
+                    self._store.leave(number)
+            return False
+        return True
+
+    def retain(self, partitions: set[int]) -> None:
+        """Close the lanes of all other partitions."""
+        for number in set(self._lanes) - partitions:
+            self.close(number)
+
+    def close(self, partition: int) -> None:
+        """Stop a lane where it stands."""
+        del self._lanes[partition]
+        for task in self._tasks.pop(partition):
+            task.cancel()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            self._broken = True
+            self._failed(problem)

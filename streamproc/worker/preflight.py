@@ -1,0 +1,71 @@
+"""Before the worker runs, and when it has fallen: is the broker there, and are the topics?
+
+A worker that starts before its broker waits for it, and says so; it does not die and be started again, over and over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from streamproc import topics
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.worker.limits import RETRY_FIRST_S, RETRY_MAX_S
+
+if TYPE_CHECKING:
+    from streamproc.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NEEDED = ("turns", "control", "runs", "dead-letter")
+
+
+class Patience:
+    """Ever longer pauses between tries, and a moment to give up (None: never)."""
+
+    def __init__(self, give_up_after_s: float | None) -> None:
+        self._until = None if give_up_after_s is None else time.monotonic() + give_up_after_s
+        self._pause_s = RETRY_FIRST_S
+
+    def next_pause_s(self, problem: Exception) -> float:
+        """How long to wait now; raises the problem when there is no patience left."""
+        pause_s, self._pause_s = self._pause_s, min(RETRY_MAX_S, self._pause_s * 2)
+        if self._until is not None and time.monotonic() + pause_s > self._until:
+            raise problem
+        return pause_s
+
+
+async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> dict[str, int]:
+    """The partitions of each topic, once the broker answers and every topic that the worker needs exists.
+
+    Raises `Unavailable` once it has waited for `give_up_after_s`, and `InvalidSettings` where partitions do not fit.
+    """
+    patience = Patience(give_up_after_s)
+    told = ""
+    while True:
+        try:
+            return await _ready(settings)
+        except Unavailable as problem:
+            pause_s = patience.next_pause_s(problem)
+            if str(problem) != told:
+                told = str(problem)
+                log.warning("%s. Trying until it does", told)
+            await asyncio.sleep(pause_s)
+
+
+async def _ready(settings: Settings) -> dict[str, int]:
+    found = await topics.partitions(settings)
+    changelog = topics.changelog_topic(settings)
+    needed = [*(settings.topic(name) for name in NEEDED), changelog]
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise Unavailable(f"missing on {settings.brokers}: {', '.join(missing)}: run `streamproc topics apply`")
+    turns = settings.topic("turns")
+    if found[turns] != found[changelog]:
+        raise InvalidSettings(
+            f"{turns} has {found[turns]} partitions and {changelog} has {found[changelog]}; they must be equal: "
+            f"delete {changelog} (the workers' memory of running runs) and run `streamproc topics apply`"
+        )
+    return found

@@ -1,0 +1,198 @@
+"""One record after the other through the engine: decode once, step, and note what is to be told.
+
+Synchronous and without I/O. Whatever a record holds, it costs its own run or itself at most: what cannot be read
+is refused into the dead-letter topic, and so is an event on which the engine fails; its run stays as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from streamproc.core.decision import Decision
+from streamproc.core.run import RunState
+from streamproc.core.status import encode_status
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.fingerprint import read_event
+from streamproc.wire import RunFinished, RunStarted
+from streamproc.worker.limits import AT_MS_MAX
+from streamproc.worker.publishing import Letter, control_letter, dead_letter
+from streamproc.worker.tables import Applied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamproc.core.engine import Engine
+    from streamproc.wire import Event
+    from streamproc.worker.tables import Runs
+
+log = logging.getLogger(__name__)
+
+NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
+UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
+
+STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished})  # they change a run's status without a decision
+
+_decode_decision: Final = msgspec.json.Decoder(Decision).decode
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the worker has done since it started."""
+
+    records: int = 0
+    repeated: int = 0
+    decisions: int = 0
+    halts: int = 0
+    refused: int = 0
+    failures: int = 0
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+
+
+class Processor:
+    """Takes slices of one partition's records through the engine."""
+
+    def __init__(self, engine: Engine, *, event_bytes_max: int, dead_letter_bytes: int, version: str) -> None:
+        self.counts = Counts()
+        self._engine = engine
+        self._event_bytes_max = event_bytes_max
+        self._dead_letter_bytes = dead_letter_bytes
+        self._version = version
+
+    def accept(self, runs: Runs, records: Sequence[Any]) -> list[Letter]:
+        """Step records of one partition, oldest first; what is to be told about them.
+
+        A record that a run has applied already (by its offset) is skipped exactly.
+        """
+        letters: list[Letter] = []
+        changed: dict[bytes, Event] = {}  # runs whose status is to be told, once, after this slice
+        hot, dirty, step = runs.hot, runs.dirty, self._engine.step
+        for record in records:
+            event = self._read(record, letters)
+            if event is None:
+                continue
+            key, offset, at_ms = record.key, record.offset, record.timestamp
+            state = hot.get(key)
+            if state is None:
+                state = self._wake(runs, key, event, changed)
+                hot = runs.hot
+            if offset <= state.offset:
+                self.counts.repeated += 1
+                continue
+            if not 0 <= at_ms <= AT_MS_MAX:
+                at_ms = None
+            elif at_ms > runs.clock_ms:
+                runs.clock_ms = at_ms
+            try:
+                decisions = step(state, event, at_ms)
+            except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
+                letters.append(self._failed(runs, record, event, problem))
+                continue
+            state.offset = offset
+            applied = dirty.get(key)
+            if applied is None:
+                applied = dirty[key] = []
+            applied.append(Applied(event, at_ms))
+            if decisions:
+                self._decided(runs, record, decisions, letters)
+            if decisions or type(event) in STATUS_EVENTS:
+                changed[key] = event
+        self.counts.records += len(records)
+        letters += [Letter("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
+        return letters
+
+    def _wake(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
+        """The state of a run that is not hot; one that is new starts here."""
+        state = runs.wake(key)
+        if state is None:
+            state = RunState(partition=runs.partition)
+            runs.keep(key, state)
+            changed[key] = event
+        return state
+
+    def _read(self, record: Any, letters: list[Letter]) -> Event | None:
+        """The event of a record; None, and a dead letter, where it cannot be used."""
+        value = record.value
+        try:
+            if value is None:
+                raise InvalidEvent((NO_VALUE,))
+            if len(value) > self._event_bytes_max:
+                raise InvalidEvent((self._too_large(value),))
+            event = read_event(value)
+            if event.run_id.encode() != record.key:
+                raise InvalidEvent((_wrong_key(event, record.key),))
+        except InvalidEvent as problem:
+            letters.append(self._refused(record, problem.problems))
+        except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
+            letters.append(
+                self._refused(record, (Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE),))
+            )
+        else:
+            return event
+        return None
+
+    def _too_large(self, value: bytes) -> Problem:
+        return Problem(
+            "event",
+            f"{len(value)} bytes, more than {self._event_bytes_max}",
+            "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
+        )
+
+    def _refused(self, record: Any, problems: Sequence[Problem]) -> Letter:
+        self.counts.refused += 1
+        first = problems[0]
+        log.warning(
+            "refused %s[%d]@%d: %s: %s (the record is in the dead-letter topic)",
+            record.topic, record.partition, record.offset, first.field, first.what,
+        )  # fmt: skip
+        return dead_letter(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
+
+    def _failed(self, runs: Runs, record: Any, event: Event, problem: Exception) -> Letter:
+        """Undo what a failing step began; this event counts as applied, so that it is not tried over and over."""
+        state = runs.rebuild(record.key, self._engine.step)
+        state.offset = record.offset
+        runs.dirty.setdefault(record.key, [])
+        self.counts.failures += 1
+        log.error(
+            "the engine failed on %s[%d]@%d, run %s; the run stays as it was (the record is in the dead-letter topic)",
+            record.topic, record.partition, record.offset, event.run_id, exc_info=problem,
+        )  # fmt: skip
+        what = Problem(
+            "engine",
+            f"{type(problem).__name__}: {problem}",
+            "report this event; `streamproc dlq requeue` after the mend",
+        )
+        return dead_letter(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
+
+    def _decided(self, runs: Runs, record: Any, decisions: list[Decision], letters: list[Letter]) -> None:
+        self.counts.decisions += len(decisions)
+        for decision in decisions:
+            if decision.trigger is not None:
+                decision.trigger.topic = record.topic
+                decision.trigger.partition = record.partition
+                decision.trigger.offset = record.offset
+            letter = control_letter(record.key, decision)
+            letters.append(letter)
+            if decision.severity == "halt":
+                self.counts.halts += 1
+                runs.halts.setdefault(record.key, letter.value)
+                log.info(
+                    "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
+                    decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
+                    decision.halt_reason, decision.node, decision.id,
+                )  # fmt: skip
+
+    def _status(self, runs: Runs, key: bytes, event: Event) -> bytes:
+        halt = runs.halts.get(key)
+        decision = _decode_decision(halt) if halt is not None else None
+        return encode_status(self._engine.status(runs.hot[key], event.run_id, decision))
+
+
+def _wrong_key(event: Event, key: bytes | None) -> Problem:
+    shown = "no key" if key is None else repr(key[:64])
+    return Problem("key", f"{shown}, but the event's run_id is {event.run_id[:64]!r}", "set the record key to run_id")

@@ -1,0 +1,169 @@
+"""What the worker says to Kafka, and when it counts as said.
+
+Two idempotent producers with `acks=all`: one tells (decisions, statuses, dead letters), one stores (the changelog), so
+that a decision never waits behind a batch of states. A batch is repeated until the broker has it; only what cannot
+be mended by repeating (a missing right, a record that is too large) is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaTimeoutError
+
+from streamproc.core.decision import Decision, Evidence, encode_decision
+from streamproc.worker.limits import BATCH_BYTES, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streamproc.errors import Problem
+    from streamproc.settings import Settings
+    from streamproc.worker.tables import Change
+
+SOURCE: Final = b"/streamproc/worker"
+CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names of a stranger may be anything
+
+Headers = list[tuple[str, bytes]]
+NO_HEADERS: Final[Headers] = []
+
+
+class Letter(NamedTuple):
+    """A record to tell: the short name of its topic, key, value, headers."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+    headers: Headers = NO_HEADERS
+
+
+def control_letter(key: bytes, decision: Decision) -> Letter:
+    """A decision as a record of the control topic, with the CloudEvents attributes in its headers (binary mode)."""
+    value = encode_decision(decision)
+    if len(value) > CONTROL_BYTES_MAX:
+        value = encode_decision(_shortened(decision))
+    headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", decision.id.encode()),
+        ("ce_type", decision.type.encode()),
+        ("ce_source", SOURCE),
+        ("ce_subject", key),
+        ("content-type", b"application/json"),
+    ]
+    return Letter("control", key, value, headers)
+
+
+def _shortened(decision: Decision) -> Decision:
+    """The same decision without what others made too large: it must arrive."""
+    decision.labels = None
+    decision.message = decision.message[:REFUSAL_TEXT_MAX]
+    if decision.evidence is not None:
+        decision.evidence = Evidence(kind=decision.evidence.kind, count=decision.evidence.count)
+    return decision
+
+
+def dead_letter(record: Any, problems: Sequence[Problem], *, version: str, bytes_max: int) -> Letter:
+    """A refused record, as it came, with what is wrong and where it came from. Of one too large, the beginning."""
+    first = problems[0]
+    place = {
+        "source.topic": record.topic,
+        "source.partition": record.partition,
+        "source.offset": record.offset,
+        "source.timestamp": record.timestamp,
+        "detector.version": version,
+    }
+    headers = [
+        ("reason", _text("; ".join(f"{problem.field}: {problem.what}" for problem in problems))),
+        ("field", _text(first.field)),
+        ("remedy", _text(first.remedy)),
+        *((name, _text(str(value))) for name, value in place.items()),
+    ]
+    key, value = record.key, record.value or b""
+    room = max(0, bytes_max - len(key or b""))
+    if len(value) > room:
+        headers.append(("truncated.from_bytes", _text(str(len(value)))))
+        key, value = (key[:room] if key is not None else None), value[:room]
+    return Letter("dead-letter", key, value, headers)
+
+
+def _text(text: str) -> bytes:
+    return text[:REFUSAL_TEXT_MAX].encode("utf-8", "replace")
+
+
+class Publisher:
+    """The worker's two producers."""
+
+    def __init__(self, settings: Settings, changelog: str, partitions: dict[str, int]) -> None:
+        self._settings = settings
+        self._changelog = changelog
+        self._partitions = partitions
+        self._telling = self._producer("tell")
+        self._storing = self._producer("store")
+
+    def _producer(self, role: str) -> AIOKafkaProducer:
+        return AIOKafkaProducer(
+            **self._settings.kafka(),
+            client_id=f"{self._settings.worker_group}-{role}",
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            max_batch_size=BATCH_BYTES,
+            request_timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
+        )
+
+    async def start(self) -> None:
+        """Connect. Raises `KafkaError` where no broker answers."""
+        await self._telling.start()
+        await self._storing.start()
+
+    async def stop(self) -> None:
+        """Disconnect; what is under way is sent first."""
+        await asyncio.gather(self._telling.stop(), self._storing.stop())
+
+    async def tell(self, partition: int, letters: Sequence[Letter]) -> None:
+        """Publish letters in the partition their run is in; returns when the broker has all of them."""
+        by_topic: dict[str, list[Letter]] = {}
+        for letter in letters:
+            by_topic.setdefault(letter.topic, []).append(letter)
+        sends = []
+        for name, records in by_topic.items():
+            topic = self._settings.topic(name)
+            place = partition % self._partitions.get(topic, partition + 1)
+            sends.append(_send(self._telling, topic, place, ((r.key, r.value, r.headers) for r in records)))
+        await asyncio.gather(*sends)
+
+    async def store(self, partition: int, changes: Iterable[Change]) -> int | None:
+        """Write states to the changelog; the offset of the last one (None: the broker had them, and does not say)."""
+        return await _send(self._storing, self._changelog, partition, ((key, raw, NO_HEADERS) for key, raw in changes))
+
+
+async def _send(
+    producer: AIOKafkaProducer,
+    topic: str,
+    partition: int,
+    records: Iterable[tuple[bytes | None, bytes | None, Headers]],
+) -> int | None:
+    """Send records in order, in as few batches as they fit into; the offset of the last one."""
+    delivered = []
+    batch = producer.create_batch()
+    for key, value, headers in records:
+        if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
+            delivered.append((await _submit(producer, batch, topic, partition), batch.record_count()))
+            batch = producer.create_batch()
+            batch.append(key=key, value=value, timestamp=None, headers=headers)
+    delivered.append((await _submit(producer, batch, topic, partition), batch.record_count()))
+    metadata = [await future for future, _ in delivered][-1]
+    if metadata is None or metadata.offset < 0:
+        return None
+    return int(metadata.offset) + delivered[-1][1] - 1
+
+
+async def _submit(producer: AIOKafkaProducer, batch: Any, topic: str, partition: int) -> Any:
+    """Hand a batch over; where the queue of its partition is full, wait for it however long it takes."""
+    while True:
+        try:
+            return await producer.send_batch(batch, topic, partition=partition)
+        except KafkaTimeoutError:
+            continue

@@ -1,0 +1,321 @@
+"""The `runs` table: what the worker remembers of each run, on the heap and in the table's changelog.
+
+A run is kept as the bytes of its state; those of the runs at work are decoded beside it (*hot*). Changed states are
+taken once per write, however many turns changed them, and count as stored when the broker has acknowledged them.
+
+Everything is kept by partition. A partition that moves away takes its runs along; one that stays is not read again,
+because it is known up to which record of the changelog its runs are in memory. A run that is seen in two partitions
+(two publishers that partition differently) is two runs: each partition's log is ordered, the two together are not.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import msgspec
+from faust.stores import memory
+from faust.tables.table import Table
+
+from streamproc.core.run import STATE_VERSION, RunState, dump, load
+from streamproc.worker.limits import (
+    CLOCK_SKEW_MS,
+    FINISHED_KEEP_MS,
+    HOT_RUNS_MAX,
+    IDLE_KEEP_MS,
+    RUNS_MAX,
+    SWEEP_RUNS_MAX,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamproc.wire import Event
+
+log = logging.getLogger("streamproc.worker")
+
+Change = tuple[bytes, bytes | None]
+"""A record of the changelog: a run's key, and its state (None: the run is forgotten)."""
+
+
+class Head(msgspec.Struct, array_like=True):
+    """The first fields of a stored state: what must be known of a run that is not decoded."""
+
+    version: int
+    partition: int
+    offset: int
+    turns: int
+    steps: int
+    started_ms: int
+    at_ms: int
+    finished: bool
+
+
+SIZE_BYTES: Final = 4
+_heads: Final = msgspec.msgpack.Decoder(Head)
+
+
+def _head(raw: bytes | None) -> Head | None:
+    """What a stored state begins with; None where there is none, or one of another version."""
+    try:
+        head = _heads.decode(raw[SIZE_BYTES : SIZE_BYTES + int.from_bytes(raw[:SIZE_BYTES], "little")]) if raw else None
+    except msgspec.DecodeError:
+        return None
+    return head if head is not None and head.version == STATE_VERSION else None
+
+
+def pack(state: RunState, halt: bytes | None) -> bytes:
+    """A run as the table keeps it: the size of its state, the state, the decision that halted it (JSON) if one did."""
+    body = dump(state)
+    return len(body).to_bytes(SIZE_BYTES, "little") + body + (halt or b"")
+
+
+def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
+    """A run as it was before `pack`."""
+    end = SIZE_BYTES + int.from_bytes(raw[:SIZE_BYTES], "little")
+    return load(raw[SIZE_BYTES:end]), raw[end:] or None
+
+
+class Applied(NamedTuple):
+    """An event that a changed state has taken in since it was last written, and its log time."""
+
+    event: Event
+    at_ms: int | None
+
+
+class Runs:
+    """The runs of one partition."""
+
+    def __init__(self, partition: int, census: Census) -> None:
+        self.partition = partition
+        self.hot: dict[bytes, RunState] = {}
+        self.dirty: dict[bytes, list[Applied]] = {}
+        self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
+        self.clock_ms = 0  # log time: the latest record of this partition
+        self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
+        self.forgotten = 0
+        self.unreadable = 0
+        self._census = census
+        self._cool: dict[bytes, RunState] = {}  # decoded, not used lately
+        self._stored: dict[bytes, bytes] = {}
+        self._under_way: dict[bytes, bytes | None] = {}
+        self._finished: dict[bytes, int] = {}  # when a run may go, in log time; the one idle longest comes first
+        self._open: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.raw(key) is not None
+
+    def raw(self, key: bytes) -> bytes | None:
+        """A run's state as it was last written; None for a run that is new."""
+        if key in self._under_way:
+            return self._under_way[key]
+        return self._stored.get(key)
+
+    def wake(self, key: bytes) -> RunState | None:
+        """The decoded state of a run that is not hot; None for a run that is new."""
+        state = self._cool.pop(key, None)
+        if state is None:
+            raw = self.raw(key)
+            if raw is None:
+                return None
+            state, halt = unpack(raw)
+            if halt is not None:
+                self.halts[key] = halt
+        self.keep(key, state)
+        return state
+
+    def keep(self, key: bytes, state: RunState) -> None:
+        """Make a run hot. Past a partition's share the hot ones become the cool ones, and those are forgotten.
+
+        Changed states stay hot until they are taken. `hot` is another dict after this.
+        """
+        self.hot[key] = state
+        if len(self.hot) > max(self._census.hot_share, 2 * len(self.dirty)):
+            self._cool = {k: v for k, v in self.hot.items() if k not in self.dirty}
+            self.hot = {k: v for k, v in self.hot.items() if k in self.dirty}
+
+    def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
+        """The state of a run as it was before a step that failed half way: what is written, and what came since."""
+        raw = self.raw(key)
+        state = unpack(raw)[0] if raw is not None else RunState(partition=self.partition)
+        for event, at_ms in self.dirty.get(key, ()):
+            step(state, event, at_ms)
+        self.hot[key] = state
+        return state
+
+    def take(self) -> list[Change]:
+        """The changed states, encoded, and the runs whose time is over. They are under way until `stored`."""
+        changes: list[Change] = []
+        for key in self.dirty:
+            state = self.hot[key]
+            changes.append((key, pack(state, self.halts.get(key))))
+            self._age(key, state.at_ms, finished=state.finished)
+        self.dirty.clear()
+        changes += [(key, None) for key in self._expired()]
+        self._under_way.update(changes)
+        return changes
+
+    def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
+        """The broker has these; `last_offset` is that of the last one."""
+        before = len(self._stored)
+        for key, raw in changes:
+            if self._under_way.get(key) is raw:
+                self._under_way.pop(key, None)
+            self._set(key, raw)
+        self._census.runs += len(self._stored) - before
+        if last_offset is not None:
+            self.changelog_offset = last_offset
+
+    def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
+        """Take in a record of the changelog.
+
+        Of two states of a run the one that has applied more of the log is right: a worker that was thought dead
+        may have written once more after its successor did.
+        """
+        self.changelog_offset = offset
+        before = len(self._stored)
+        head = _head(raw)
+        if raw is None:
+            self._forget(key)
+            self._set(key, None)
+        elif head is None:
+            self.unreadable += 1  # written by another version: the run begins anew
+        elif head.offset >= self._applied(key):
+            self._forget(key)
+            self._set(key, raw)
+            self._age(key, head.at_ms, finished=head.finished)
+            self.clock_ms = max(self.clock_ms, head.at_ms)
+        self._census.runs += len(self._stored) - before
+
+    def leave(self) -> None:
+        """Forget everything: the partition has moved to another worker."""
+        self._census.runs -= len(self._stored)
+        self._stored.clear()
+        self.hot.clear()
+
+    def _applied(self, key: bytes) -> int:
+        head = _head(self._stored.get(key))
+        return head.offset if head is not None else -1
+
+    def _set(self, key: bytes, raw: bytes | None) -> None:
+        if raw is None:
+            self._stored.pop(key, None)
+        else:
+            self._stored[key] = raw
+
+    def _age(self, key: bytes, at_ms: int, *, finished: bool) -> None:
+        self._open.pop(key, None)  # to the young end
+        self._finished.pop(key, None)
+        if finished:
+            self._finished[key] = at_ms + FINISHED_KEEP_MS
+        else:
+            self._open[key] = at_ms + IDLE_KEEP_MS
+
+    def _expired(self) -> list[bytes]:
+        """Runs that leave now: finished or idle for long by the log's clock, or one too many."""
+        now_ms = min(self.clock_ms, int(time.time() * 1000) + CLOCK_SKEW_MS)
+        surplus = self._census.runs - RUNS_MAX
+        gone: list[bytes] = []
+        for expiries in (self._finished, self._open):
+            for key, expiry_ms in expiries.items():
+                if len(gone) >= SWEEP_RUNS_MAX or (expiry_ms > now_ms and len(gone) >= surplus):
+                    break
+                gone.append(key)
+        for key in gone:
+            self._forget(key)
+        self.forgotten += len(gone)
+        return gone
+
+    def _forget(self, key: bytes) -> None:
+        self.hot.pop(key, None)
+        self._cool.pop(key, None)
+        self.halts.pop(key, None)
+        self._open.pop(key, None)
+        self._finished.pop(key, None)
+
+
+class Census:
+    """How many runs the whole worker has, and how many decoded states each of its partitions may keep."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.hot_share = HOT_RUNS_MAX // 2
+
+    def share(self, partitions: int) -> None:
+        """Divide the hot states among partitions: each keeps as many cool ones again."""
+        self.hot_share = max(1, HOT_RUNS_MAX // 2 // max(1, partitions))
+
+
+class RunStore(memory.Store[bytes, bytes]):
+    """The runs of every partition that this worker has, as Faust's table wants to see them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.census = Census()
+        self.partitions: dict[int, Runs] = {}
+        self.retained: Callable[[set[int]], None] = lambda _mine: None  # told which partitions stay, or come
+
+    def runs(self, partition: int) -> Runs:
+        """The runs of a partition; none yet for one that is new."""
+        runs = self.partitions.get(partition)
+        if runs is None:
+            runs = self.partitions[partition] = Runs(partition, self.census)
+            self.census.share(len(self.partitions))
+        return runs
+
+    def leave(self, partition: int) -> None:
+        """Forget the runs of a partition."""
+        runs = self.partitions.pop(partition, None)
+        if runs is not None:
+            runs.leave()
+            self.census.share(len(self.partitions))
+
+    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002 (Faust's signature)
+        """Recovery by Faust's own loop: the stock path."""
+        for event in batch:
+            message = event.message
+            self.runs(message.partition).restore(message.key, message.value, message.offset)
+
+    def persisted_offset(self, tp: Any) -> int | None:
+        """Up to which record of the changelog a partition is in memory: recovery goes on from there."""
+        runs = self.partitions.get(tp.partition)
+        return runs.changelog_offset if runs is not None else None
+
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],  # noqa: ARG002 (Faust's signature)
+        newly_assigned: set[Any],  # noqa: ARG002 (Faust's signature)
+        generation_id: int = 0,  # noqa: ARG002 (Faust's signature)
+    ) -> None:
+        """Forget the partitions that are no longer this worker's."""
+        topic = self.table.changelog_topic.get_topic_name()
+        mine = {tp.partition for tp in assigned if tp.topic == topic}
+        self.retained(mine)
+        for partition in [partition for partition in self.partitions if partition not in mine]:
+            self.leave(partition)
+
+    async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:  # noqa: ARG002 (Faust's signature)
+        """Say what this worker has now."""
+        mine = sorted(tp.partition for tp in active_tps)
+        unreadable = sum(runs.unreadable for runs in self.partitions.values())
+        log.info(
+            "ready partitions=%s runs=%d unreadable=%d", ",".join(map(str, mine)) or "-", self.census.runs, unreadable
+        )
+
+
+class RunsTable(Table[bytes, bytes]):
+    """The table `runs`. It is written by the lanes, in batches, and not through its mapping."""
+
+    def _new_store(self) -> RunStore:
+        return RunStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
+
+    @property
+    def store(self) -> RunStore:
+        """The store, by its own type."""
+        return cast(RunStore, self.data)

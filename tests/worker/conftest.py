@@ -1,0 +1,57 @@
+"""Topics and workers for the tests of this folder."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc import topics as kafka_topics
+from streamproc.settings import Settings, load_settings
+from tests.worker.running import Topics, WorkerProcess, run_sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def settings_for(brokers: str, prefix: str, **options: object) -> Settings:
+    """Settings of a deployment of its own; dead workers are missed soon."""
+    return load_settings(**{"brokers": brokers, "topic_prefix": prefix, "session_timeout_s": 6.0, **options})
+
+
+@pytest.fixture
+def settings(brokers: str, topic_prefix: str) -> Settings:
+    """A deployment that only this test uses, with its topics."""
+    settings = settings_for(brokers, topic_prefix)
+    run_sync(kafka_topics.apply(settings))
+    return settings
+
+
+@pytest.fixture
+def topics(settings: Settings) -> Topics:
+    return Topics(settings)
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts workers; none outlives the test."""
+    started: list[WorkerProcess] = []
+
+    def start(settings: Settings, path: str = "batch", *arguments: str, before: str = "") -> WorkerProcess:
+        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before)
+        started.append(worker)
+        return worker.start(*arguments)
+
+    yield start
+    for worker in started:
+        worker.end(__import__("signal").SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def shared_settings(brokers: str) -> Settings:
+    """A deployment that the tests of one file share."""
+    settings = settings_for(brokers, f"worker-tests-{uuid.uuid4().hex[:8]}")
+    run_sync(kafka_topics.apply(settings))
+    return settings

@@ -1,0 +1,251 @@
+"""A worker in a process of its own, and the topics around it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.structs import TopicPartition
+
+from streamproc import wire
+from streamproc.core.run import RunState
+from streamproc.fingerprint import read_event
+from streamproc.policy import load_policy
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from streamproc.settings import Settings
+
+PROGRAM = """
+import sys
+from streamproc.policy import load_policy
+from streamproc.settings import load_settings
+from streamproc.worker.app import run_worker
+{before}
+settings = load_settings()
+give_up = float(sys.argv[2]) if len(sys.argv) > 2 else None
+sys.exit(run_worker(settings, load_policy(settings.policy), sys.argv[1], give_up_after_s=give_up))
+"""
+
+# A policy's engine that has a bug: it fails on a turn of the node "cursed", after it has changed the state.
+CURSED = """
+from streamproc.core.engine import Engine
+honest = Engine.step
+def cursed(self, run, event, at_ms):
+    decisions = honest(self, run, event, at_ms)
+    if event.node == "cursed":
+        raise RuntimeError("a bug in a detector")
+    return decisions
+Engine.step = cursed
+"""
+
+
+class WorkerProcess:
+    """`run_worker` in a process. Its log goes to a file."""
+
+    def __init__(self, settings: Settings, log: Path, path: str = "batch", before: str = "") -> None:
+        self.settings = settings
+        self.log = log
+        self._command = [sys.executable, "-c", PROGRAM.format(before=before), path]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> WorkerProcess:
+        """Start it; does not wait."""
+        environment = os.environ | {
+            "STREAMPROC_BROKERS": self.settings.brokers,
+            "STREAMPROC_TOPIC_PREFIX": self.settings.topic_prefix,
+            "STREAMPROC_SESSION_TIMEOUT_S": str(self.settings.session_timeout_s),
+            "STREAMPROC_INSTANCE": self.settings.instance,
+            "STREAMPROC_EVENT_BYTES_MAX": str(self.settings.event_bytes_max),
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([*self._command, *arguments], env=environment, stderr=log, stdout=log)
+        return self
+
+    @property
+    def text(self) -> str:
+        """All that it has logged."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def said(self, what: str, times: int = 1) -> bool:
+        """Whether it has logged this."""
+        assert self.running or self.text.count(what) >= times, f"the worker ended:\n{self.text[-3000:]}"
+        return self.text.count(what) >= times
+
+    @property
+    def running(self) -> bool:
+        """Whether it is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    async def ready(self, times: int = 1) -> None:
+        """Wait until it has its partitions."""
+        await until(lambda: self.said("ready partitions=", times), 60, f"the worker to be ready {times} times")
+
+    def send(self, signum: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(signum)
+
+    def end(self, signum: signal.Signals = signal.SIGTERM, timeout_s: float = 60) -> int:
+        """Make it end; its exit code."""
+        if self._process is None:
+            return 0
+        if self.running:
+            self.send(signum)
+        return self._process.wait(timeout_s)
+
+
+@dataclass
+class Topics:
+    """What tests send and read."""
+
+    settings: Settings
+
+    async def send(self, records: Iterable[tuple[bytes | None, bytes | None]], **options: Any) -> None:
+        """Send records to the turns topic, in order."""
+        options.setdefault("max_request_size", 12_000_000)
+        producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers, enable_idempotence=True, **options)
+        await producer.start()
+        try:
+            topic = self.settings.topic("turns")
+            for sent in [await producer.send(topic, value, key=key) for key, value in records]:
+                await sent
+        finally:
+            await producer.stop()
+
+    async def read(self, name: str) -> list[Any]:
+        """All records of a topic, up to its present ends."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers, auto_offset_reset="earliest", **_LARGE)
+        await consumer.start()
+        try:
+            places = await self._places(consumer, name)
+            consumer.assign(places)
+            ends = await consumer.end_offsets(places)
+            records: list[Any] = []
+            while any([await consumer.position(place) < ends[place] for place in places]):
+                for batch in (await consumer.getmany(timeout_ms=200)).values():
+                    records += batch
+            return records
+        finally:
+            await consumer.stop()
+
+    async def controls(self) -> list[dict[str, Any]]:
+        """All decisions, as JSON."""
+        return [msgspec.json.decode(record.value) for record in await self.read("control")]
+
+    async def lag(self) -> int:
+        """Records of the turns topic that the workers have not committed."""
+        committed, ends = await self.offsets()
+        return sum(ends.values()) - sum(committed.values())
+
+    async def offsets(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Committed offsets of the workers and ends of the turns topic, by partition."""
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.settings.brokers, group_id=self.settings.worker_group, enable_auto_commit=False
+        )
+        await consumer.start()
+        try:
+            places = await self._places(consumer, "turns")
+            ends = await consumer.end_offsets(places)
+            committed = {place.partition: await consumer.committed(place) or 0 for place in places}
+            return committed, {place.partition: end for place, end in ends.items()}
+        finally:
+            await consumer.stop()
+
+    async def done(self, timeout_s: float = 60) -> None:
+        """Wait until the workers have committed all there is."""
+
+        async def nothing_left() -> bool:
+            return await self.lag() == 0
+
+        await until(nothing_left, timeout_s, "the workers to commit everything", every_s=0.2)
+
+    async def _places(self, consumer: AIOKafkaConsumer, name: str) -> list[TopicPartition]:
+        topic = self.settings.topic(name)
+        consumer._client.add_topic(topic)
+        await consumer._client.force_metadata_update()
+        return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+
+
+_LARGE = {"max_partition_fetch_bytes": 16_000_000, "fetch_max_bytes": 64_000_000}
+
+
+def turn(run_id: str, node: str = "coder", **fields: Any) -> tuple[bytes, bytes]:
+    """A record of the turns topic with a raw turn."""
+    return run_id.encode(), msgspec.json.encode({"run_id": run_id, "node": node, **fields})
+
+
+def said(text: str) -> wire.Content:
+    """A text as numbers; every text its own."""
+    value = sum((index + 1) * 7919 * byte for index, byte in enumerate(text.encode())) + 1
+    return wire.Content(value, value)
+
+
+def event_record(event: wire.Event) -> tuple[bytes, bytes]:
+    """A record of the turns topic with a fingerprinted event."""
+    return event.run_id.encode(), wire.encode(event)
+
+
+def looping_run(run_id: str, turns: int = 6) -> list[tuple[bytes, bytes]]:
+    """A run that says the same over and over: warned of at the second turn, halted at the third."""
+    return [
+        event_record(
+            wire.Turn(w=1, run_id=run_id, node="coder", event_id=f"{run_id}/{number}", output=said("I will try again."))
+        )
+        for number in range(turns)
+    ]
+
+
+def honest_run(run_id: str, turns: int = 6) -> list[tuple[bytes, bytes]]:
+    """A run that says something new each time."""
+    return [
+        event_record(
+            wire.Turn(w=1, run_id=run_id, node="coder", event_id=f"{run_id}/{number}", output=said(f"Step {number}."))
+        )
+        for number in range(turns)
+    ]
+
+
+def expected_ids(records: Iterable[tuple[bytes | None, bytes | None]], policy: str = "standard") -> set[str]:
+    """Ids of the decisions that the engine makes of these records, in one process."""
+    engine = load_policy(policy).engine()
+    states: dict[bytes, RunState] = {}
+    ids: set[str] = set()
+    for key, value in records:
+        assert key is not None
+        assert value is not None
+        ids |= {decision.id for decision in engine.step(states.setdefault(key, RunState()), read_event(value), None)}
+    return ids
+
+
+def interleaved(runs: list[list[tuple[bytes, bytes]]]) -> list[tuple[bytes, bytes]]:
+    """Records of several runs, a turn of each in turn."""
+    longest = max(len(run) for run in runs)
+    return [run[number] for number in range(longest) for run in runs if number < len(run)]
+
+
+async def gather_controls(topics: Topics, wanted: set[str], timeout_s: float = 60) -> list[dict[str, Any]]:
+    """All controls, once those that are wanted are among them."""
+    controls: list[dict[str, Any]] = []
+
+    async def all_there() -> bool:
+        controls[:] = await topics.controls()
+        return wanted <= {control["id"] for control in controls}
+
+    await until(all_there, timeout_s, f"{len(wanted)} controls", every_s=0.2)
+    return controls
+
+
+def run_sync(work: Any) -> Any:
+    """For fixtures that outlive one test's loop."""
+    return asyncio.run(work)

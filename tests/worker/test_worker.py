@@ -1,0 +1,125 @@
+"""The worker on a real Kafka: the same decisions as in one process, whatever happens to it meanwhile."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+import pytest
+
+from streamproc import wire
+from streamproc.controls import RunStatus, read_control
+from tests.waiting import until
+from tests.worker.running import (
+    event_record,
+    expected_ids,
+    gather_controls,
+    honest_run,
+    interleaved,
+    looping_run,
+)
+
+PATHS = ["batch", "stock"]
+
+
+def many_runs(count: int, turns: int = 6) -> list[tuple[bytes, bytes]]:
+    """Runs in turn, every second one in a loop."""
+    return interleaved([(looping_run if number % 2 else honest_run)(f"run-{number}", turns) for number in range(count)])
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_the_worker_decides_as_the_engine_does_in_one_process(settings, topics, start_worker, path) -> None:
+    records = many_runs(40)
+    wanted = expected_ids(records)
+    worker = start_worker(settings, path)
+    await topics.send(records)
+
+    controls = await gather_controls(topics, wanted)
+
+    assert Counter(control["id"] for control in controls) == Counter(wanted)
+    assert worker.end() == 0
+
+
+async def test_a_decision_says_where_its_cause_stands_and_carries_cloudevents_headers(
+    settings, topics, start_worker
+) -> None:
+    records = looping_run("r")
+    start_worker(settings)
+    await topics.send(records)
+    await gather_controls(topics, expected_ids(records))
+
+    warning, halt = await topics.read("control")
+    sent = await topics.read("turns")
+
+    control = read_control(halt.value)
+    assert control.halts
+    assert (control.trigger.topic, control.trigger.partition) == (settings.topic("turns"), sent[0].partition)
+    assert control.trigger.offset == sent[2].offset
+    assert halt.key == b"r"
+    assert dict(halt.headers) == {
+        "ce_specversion": b"1.0",
+        "ce_id": control.id.encode(),
+        "ce_type": b"loop.halted",
+        "ce_source": b"/streamproc/worker",
+        "ce_subject": b"r",
+        "content-type": b"application/json",
+    }
+    assert read_control(warning.value).severity == "warn"
+
+
+async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(settings, topics, start_worker) -> None:
+    records = [*looping_run("r", 3), event_record(wire.RunFinished(w=1, run_id="r", event_id="end"))]
+    start_worker(settings)
+    await topics.send(records)
+    await topics.done()
+
+    status = RunStatus.model_validate_json((await topics.read("runs"))[-1].value)
+
+    assert status.status == "halted"
+    assert status.halt is not None
+    assert status.halt.id in expected_ids(records)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_killed_worker_loses_no_decision_and_makes_none_up(settings, topics, start_worker, path) -> None:
+    records = many_runs(60, 10)
+    wanted = expected_ids(records)
+    first = start_worker(settings, path)
+    await first.ready()
+    third = len(records) // 3
+    await topics.send(records[:third])
+    await until(topics.controls, 30, "a first decision")
+    await topics.send(records[third : 2 * third])
+    first.end(signal.SIGKILL)
+    start_worker(settings, path)
+    await topics.send(records[2 * third :])
+
+    controls = await gather_controls(topics, wanted)
+    await topics.done()
+
+    assert {control["id"] for control in await topics.controls()} == wanted
+    assert {control["id"] for control in controls} == wanted
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_worker_that_is_asked_to_stop_has_finished_and_its_successor_repeats_nothing(
+    settings, topics, start_worker, path
+) -> None:
+    records = many_runs(60, 10)
+    half = len(records) // 2
+    first = start_worker(settings, path)
+    await first.ready()
+    await topics.send(records[:half])
+    await until(topics.controls, 30, "a first decision")
+
+    assert first.end() == 0
+
+    committed, _ = await topics.offsets()
+    assert f"records={sum(committed.values())} repeated=0" in first.text
+    second = start_worker(settings, path)
+    await topics.send(records[half:])
+    await topics.done()
+    assert second.end() == 0
+    if path == "batch":  # Faust's own seek after a recovery reads a record again; it is skipped exactly
+        assert f"records={len(records) - sum(committed.values())} repeated=0" in second.text
+    assert Counter(control["id"] for control in await topics.controls()) == Counter(expected_ids(records))
