@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,14 +80,12 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     with Path(path).open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-        stream.seek(0)
-        if not packed:
+        if stream.peek(2)[:2] != b"\x1f\x8b":  # a pipe, such as /dev/fd/63, cannot go back
             yield stream
             return
         with gzip.open(stream, "rb") as unpacked:
             try:
                 yield unpacked  # type: ignore[misc]
-            except (EOFError, gzip.BadGzipFile) as error:
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 problem = Problem("file", f"damaged gzip: {error}", "copy the file again", path)
                 raise InvalidEvent([problem]) from None
