@@ -51,8 +51,8 @@ class Page(NamedTuple):
     silent: tuple[Played, ...]
 
 
-def read_page(module: ModuleType) -> Page:
-    """The page of a detector's module."""
+def read_page(module: ModuleType, *, played: bool = True) -> Page:
+    """The page of a detector's module; without its examples where they are not `played`."""
     detector = module.DETECTOR
     head, *paragraphs = (inspect.getdoc(module) or "").split("\n\n")
     sections = [paragraph.partition(": ")[::2] for paragraph in paragraphs]
@@ -63,8 +63,8 @@ def read_page(module: ModuleType) -> Page:
         sections=tuple((title, text) for title, text in sections),
         unit=inspect.getdoc(module.Limits) or "",
         limits=tuple(_limits(module)),
-        told=tuple(_play(detector.code, example) for example in module.STUCK),
-        silent=tuple(_play(detector.code, example) for example in module.HEALTHY),
+        told=tuple(_play(detector.code, example) for example in module.STUCK if played),
+        silent=tuple(_play(detector.code, example) for example in module.HEALTHY if played),
     )
 
 
@@ -113,7 +113,8 @@ def _limits_table(page: Page) -> Iterator[str]:
         rows = "\n".join(f"| `{limit.name}` | {limit.default} | {limit.reason} |" for limit in page.limits)
         yield f"| limit | default | why |\n|---|---|---|\n{rows}"
         settings = "\n".join(f"    {limit.name}: {limit.default}" for limit in page.limits)
-        yield f"In a [policy](../policy.md), with their defaults:\n\n```yaml\ndetectors:\n  {page.code}:\n{settings}\n```"
+        yield "In a [policy](../policy.md), with their defaults:"
+        yield f"```yaml\ndetectors:\n  {page.code}:\n{settings}\n```"
 
 
 def _sentences(text: str) -> str:

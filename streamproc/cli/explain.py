@@ -22,7 +22,7 @@ def explain(code: CodeArgument = None) -> None:
     from streamproc.detectors import BY_CODE
 
     if code is None:
-        for page in (read_page(BY_CODE[known]) for known in sorted(BY_CODE)):
+        for page in (read_page(BY_CODE[known], played=False) for known in sorted(BY_CODE)):
             line(f"{page.code:<10} {page.name:<20} {page.summary}")
         return
     names = {module.DETECTOR.name: known for known, module in BY_CODE.items()}
