@@ -182,6 +182,9 @@ def _error_list(value: Any) -> Any:
     return [{"message": item} if isinstance(item, str) else item for item in value]
 
 
+Failed = list[ErrorReport | str] | ErrorReport | str  # what `errors` may be; one alone is a list of one
+
+
 class RawEvent(_Model):
     """Fields that every run-scoped input may carry. Scope is normally sent once, on ``run.started``."""
 
@@ -219,7 +222,7 @@ class RawTurn(RawEvent):
     docs: str | None = Field(None, description="Markdown left behind")
     tests: TestReport | None = None
     progress: Metrics | None = Field(None, description="any metric that should improve")
-    errors: Annotated[list[ErrorReport], BeforeValidator(_error_list)] | None = None
+    errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=Failed)] | None = None
     tool_calls: list[ToolCall] = []
     query: str | None = Field(None, description="what a research node was asked")
     decision: RoutingDecision | None = None
