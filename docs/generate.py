@@ -1,0 +1,189 @@
+"""Writes what the documentation says of the code, from the code: detector pages, tables of settings, topics, budgets.
+
+    .venv/bin/python docs/generate.py
+
+A page keeps its own text; what is made stands between `<!-- made:NAME:begin -->` and `<!-- made:NAME:end -->`.
+`tests/docs/test_generated.py` fails where a page and the code differ.
+"""
+# ruff: noqa: INP001
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from streamproc.budgets import BUDGETS
+from streamproc.cli.detector_page import Page, markdown, read_page
+from streamproc.core.view import Kind
+from streamproc.detectors import MODULES
+from streamproc.policy_file import preset_names
+from streamproc.settings import Settings
+from streamproc.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
+
+ROOT: Final = Path(__file__).parents[1]
+BANNER: Final = "<!-- Made by docs/generate.py from {source}: change that file, not this one. -->\n\n"
+
+
+def pages() -> dict[Path, str]:
+    """Every file that is made, or made in part, with the text that it should have."""
+    found = {ROOT / "docs" / "detectors" / f"{page.code}.md": text for page, text in _detector_pages()}
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if path not in found:
+            text = path.read_text(encoding="utf-8")
+            filled = fill(text)
+            if filled != text or "<!-- made:" in text:
+                found[path] = filled
+    return found
+
+
+def fill(text: str) -> str:
+    """A page's text, with its made parts as they should be. Raises `KeyError` for a part that nobody makes."""
+    return re.sub(
+        r"(<!-- made:([a-z-]+):begin -->\n).*?(<!-- made:\2:end -->)",
+        lambda part: f"{part[1]}{PARTS[part[2]]()}{part[3]}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def _detector_pages() -> Iterator[tuple[Page, str]]:
+    for module in MODULES:
+        page = read_page(module)
+        yield page, BANNER.format(source=module.__name__.replace(".", "/") + ".py") + markdown(page)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def detectors(prefix: str) -> str:
+    """All detectors, by code; `prefix` leads from the page to their pages."""
+    rows = []
+    for module in sorted(MODULES, key=lambda module: str(module.DETECTOR.code)):
+        page = read_page(module)
+        rows.append(
+            (f"[{page.code}]({prefix}{page.code}.md)", page.name, page.summary, _defaults(page, module.DETECTOR))
+        )
+    return table(("code", "name", "sees", "default"), rows)
+
+
+def _defaults(page: Page, detector: Any) -> str:
+    levels = [limit for limit in page.limits if re.search(r"warn|halt", limit.name)]
+    shown = [f"{limit.name} {limit.default}" for limit in levels if limit.default]
+    declared = ["only where a budget is declared"] if detector.kinds == Kind.BUDGET else []
+    return ", ".join(f"{name}".replace("_", " ") for name in declared + shown)
+
+
+def settings() -> str:
+    """Every setting, as an environment variable."""
+    rows = [
+        (f"`STREAMPROC_{name.upper()}`", _default(field), _meaning(name, field))
+        for name, field in Settings.model_fields.items()
+    ]
+    return table(("variable", "default", "meaning"), rows)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default.get_secret_value() if isinstance(field.default, SecretStr) else field.default
+    return f"`{value}`" if value not in ("", None) else ""
+
+
+def _meaning(name: str, field: FieldInfo) -> str:
+    choices = getattr(field.annotation, "__args__", ())
+    listed = [f"`{choice}`" for choice in choices if isinstance(choice, str)]
+    text = field.description or _UNDESCRIBED[name]
+    return f"{text}; {', '.join(listed)}" if listed else text
+
+
+_UNDESCRIBED: Final = {
+    "security_protocol": "how to connect to Kafka",
+    "sasl_mechanism": "with a SASL protocol",
+    "sasl_username": "with a SASL protocol",
+    "sasl_password": "with a SASL protocol",
+    "ssl_password": "of the key",
+}
+
+
+def topics() -> str:
+    """Every topic of a deployment with the default settings."""
+    rows = [(f"`{spec.name}`", spec.purpose, _cleanup(spec), _more(spec)) for spec in specs(Settings.model_construct())]
+    return table(("topic", "purpose", "kept", "besides"), rows)
+
+
+def _cleanup(spec: TopicSpec) -> str:
+    policy, retention = spec.config["cleanup.policy"], spec.config.get("retention.ms")
+    kept = "the last record of each key" if "compact" in policy else ""
+    days = f"{int(retention) // DAY_MS} days" if retention else ""
+    return ", ".join(part for part in (kept, days) if part)
+
+
+def _more(spec: TopicSpec) -> str:
+    skipped = {"cleanup.policy", "retention.ms"}
+    return ", ".join(f"{name} {_duration(name, value)}" for name, value in spec.config.items() if name not in skipped)
+
+
+def _duration(name: str, value: str) -> str:
+    if not name.endswith(".ms"):
+        return value
+    for unit, length in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):
+        if int(value) % length == 0:
+            return f"{int(value) // length} {unit}"
+    return f"{value} ms"
+
+
+def budgets() -> str:
+    """Every budget that can be declared."""
+    asked = {
+        name: str(module.DETECTOR.code)
+        for module in MODULES
+        for name in re.findall(r'budget(?:s\.get)?\("(\w+)"\)', inspect.getsource(module))
+    }
+    rows = []
+    for budget in BUDGETS:
+        code = asked.get(budget.name)
+        checked = f"[{code}](detectors/{code}.md)" if code else "no detector yet"
+        unit = budget.unit.replace("micro_usd", "USD")
+        rows.append((f"`{budget.name}`", budget.limits, unit, budget.ceiling or "", checked))
+    return table(("budget", "limits", "unit", "ceiling", "checked by"), rows)
+
+
+def presets() -> str:
+    """The presets that are shipped, with what their files say of them."""
+    rows = []
+    for name in preset_names():
+        text = (ROOT / "streamproc" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+        says = text.partition("\n")[0].removeprefix("# ")
+        rows.append((f"[`{name}`](../streamproc/presets/{name}.yaml)", says))
+    return table(("preset", "for"), rows)
+
+
+PARTS: Final = {
+    "detectors": lambda: detectors("docs/detectors/"),
+    "detector-index": lambda: detectors(""),
+    "settings": settings,
+    "topics": topics,
+    "budgets": budgets,
+    "presets": presets,
+}
+
+
+def main() -> None:
+    """Write what differs."""
+    for path, text in pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

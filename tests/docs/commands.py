@@ -1,0 +1,144 @@
+"""Shell commands in the documentation: whether what they name exists, and what those of ours print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from streamproc.cli import build
+from streamproc.settings import Settings
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PLACES = {"cd", "source", "git"}  # of the reader's own machine
+STARTS_PYTHON = {"python", "python3", ".venv/bin/python"}
+
+
+def lines(text: str) -> Iterator[str]:
+    """The commands of a block: a line each, those that end in a backslash joined, without comments."""
+    for line in text.replace("\\\n", " ").splitlines():
+        if command := re.sub(r"(^|\s)#\s.*$", "", line).strip():
+            yield command
+
+
+def faults(command: str) -> Iterator[str]:
+    """What a command names that does not exist."""
+    for part in re.split(r"\s(?:\||&&)\s", command):
+        words = shlex.split(part)
+        while words and (assigned := re.fullmatch(r"(\w+)=.*", words[0])):
+            yield from _faults_of_variable(assigned[1])
+            words.pop(0)
+        if words:
+            yield from _faults_of_words(words)
+
+
+def _faults_of_words(words: list[str]) -> Iterator[str]:
+    name, *rest = words
+    if name in _COMMANDS:
+        yield from _COMMANDS[name](rest)
+    elif name in STARTS_PYTHON:
+        yield from (f"no file {word}" for word in rest if word.endswith(".py") and not (ROOT / word).exists())
+    elif name not in PLACES:
+        yield f"nobody knows whether `{name}` exists; teach tests/docs/commands.py"
+
+
+def _faults_of_streamproc(words: list[str]) -> Iterator[str]:
+    command: Any = typer.main.get_command(build())
+    path = "streamproc"
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        path = f"{path} {words[0]}"
+        if words[0] not in command.commands:
+            yield f"no command `{path}`"
+            return
+        command, words = command.commands[words[0]], words[1:]
+    try:
+        command.make_context(path, list(words))
+    except typer.Exit:
+        return  # --help and --version
+    except Exception as error:  # noqa: BLE001 (typer carries a click of its own, with errors of its own)
+        yield f"`{path} {' '.join(words)}`: {getattr(error, 'format_message', error.__str__)()}"
+
+
+def _faults_of_make(words: list[str]) -> Iterator[str]:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for word in words:
+        if "=" not in word and word not in targets:
+            yield f"no target {word} in the Makefile"
+
+
+def _faults_of_export(words: list[str]) -> Iterator[str]:
+    for word in words:
+        yield from _faults_of_variable(word.partition("=")[0])
+
+
+def _faults_of_variable(name: str) -> Iterator[str]:
+    field = name.removeprefix("STREAMPROC_").lower()
+    if name.startswith("STREAMPROC_") and field not in Settings.model_fields:
+        yield f"no setting {name}"
+
+
+def _faults_of_docker(words: list[str]) -> Iterator[str]:
+    if words[:1] != ["compose"]:
+        yield from () if (ROOT / "deploy" / "Dockerfile").exists() else ("no Dockerfile",)
+        return
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    if words[1:2] == ["exec"]:
+        _, _, service, *inner = words
+        if service not in services:
+            yield f"no service {service} in docker-compose.yml"
+        yield from _faults_of_words(inner)
+
+
+def _faults_of_pip(words: list[str]) -> Iterator[str]:
+    for extra in re.findall(r"\[([\w,]+)\]", " ".join(words)):
+        if f"{extra} = [" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8"):
+            yield f"no extra {extra}"
+
+
+_COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
+    "streamproc": _faults_of_streamproc,
+    "make": _faults_of_make,
+    "export": _faults_of_export,
+    "docker": _faults_of_docker,
+    "pip": _faults_of_pip,
+}
+
+
+class Console:
+    """Runs the commands of ours, in this process and in the working directory."""
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+
+    def run(self, command: str) -> str:
+        """What a command prints, on both streams."""
+        if command == "echo $?":
+            return f"{self.exit_code}\n"
+        words = shlex.split(command)
+        if words[0] == "cat":
+            return "".join(path.read_text(encoding="utf-8") for path in map(_here, words[1:]))
+        assert words[0] == "streamproc", f"`{command}` cannot be run in a test"
+        result = CliRunner().invoke(build(), words[1:])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        self.exit_code = result.exit_code
+        return result.output
+
+
+def _here(name: str) -> Any:
+    from pathlib import Path
+
+    return Path(name)
+
+
+def agrees(shown: str, printed: str) -> bool:
+    """Whether a page shows what was printed: `...` stands for anything, as in doctests."""
+    pattern = ".*?".join(map(re.escape, shown.split("...")))
+    return re.fullmatch(pattern, printed, re.DOTALL) is not None

@@ -1,0 +1,62 @@
+"""The documentation as data: pages, their blocks of code, their headings and links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+_FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[a-z]*)\n(?P<text>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE)
+_MARK = re.compile(r"<!-- (?P<mark>[^>]+) -->\n\Z")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    """A fenced block: its page, the line of its fence, its language, its text, and the comment above it, if any."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Every page that people read: at the top, in docs/, in schemas/ and in the examples."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+    for folder in ("docs", "schemas", "examples", "benchmarks"):
+        found += (ROOT / folder).rglob("*.md")
+    return sorted(found)
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The blocks of a page, in its order."""
+    text = page.read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        above = _MARK.search(text[: found.start()])
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(page, line, found["language"], found["text"], above["mark"] if above else "")
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page: Path) -> Iterator[str]:
+    """The targets of a page's links."""
+    yield from _LINK.findall(prose(page))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

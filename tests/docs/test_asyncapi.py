@@ -1,0 +1,106 @@
+"""`schemas/asyncapi.yaml` describes the topics, keys and messages that there are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from streamproc import __version__
+from streamproc.core.decision import Decision
+from streamproc.schemas import KINDS
+from streamproc.settings import Settings
+from streamproc.topics import TopicSpec, specs
+from streamproc.worker.publishing import control_letter, dead_letter
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCUMENT = yaml.safe_load((ROOT / "schemas" / "asyncapi.yaml").read_text(encoding="utf-8"))
+SPECS = {spec.name: spec for spec in specs(Settings.model_construct())}
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def resolve(reference: str) -> Any:
+    path, _, pointer = reference.partition("#")
+    found = json.loads((ROOT / "schemas" / path).read_text(encoding="utf-8")) if path else DOCUMENT
+    for part in filter(None, pointer.split("/")):
+        found = found[part]
+    return found
+
+
+def test_every_reference_leads_somewhere() -> None:
+    found = set(references(DOCUMENT))
+    assert len(found) > 20
+    for reference in found:
+        assert resolve(reference), reference
+
+
+def test_every_schema_is_used() -> None:
+    used = {reference for reference in references(DOCUMENT) if not reference.startswith("#")}
+    assert used == {f"./{kind.name}.schema.json" for kind in KINDS}
+
+
+def test_its_topics_are_those_that_are_made() -> None:
+    assert {channel["address"] for channel in DOCUMENT["channels"].values()} == set(SPECS)
+
+
+@pytest.mark.parametrize("channel", DOCUMENT["channels"].values(), ids=lambda channel: channel["address"])
+def test_a_topic_is_configured_as_it_is_made(channel: dict[str, Any]) -> None:
+    spec: TopicSpec = SPECS[channel["address"]]
+    kafka = channel["bindings"]["kafka"]
+    config = {
+        name: ",".join(value) if isinstance(value, list) else str(value)
+        for name, value in kafka["topicConfiguration"].items()
+    }
+
+    assert config == dict(spec.config)
+    assert (kafka["topic"], kafka["partitions"], kafka["replicas"]) == (
+        spec.name, spec.partitions, spec.replication_factor,
+    )  # fmt: skip
+
+
+def test_it_is_of_this_version() -> None:
+    assert DOCUMENT["info"]["version"] == __version__
+
+
+def test_the_headers_of_a_decision_are_those_described() -> None:
+    decision = Decision(
+        id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="It goes round."
+    )
+    described = resolve("#/components/schemas/cloudEventHeaders")
+    headers = {name: value.decode() for name, value in control_letter(b"r", decision).headers}
+
+    assert set(headers) == set(described["required"]) == set(described["properties"])
+    for name, rule in described["properties"].items():
+        assert headers[name] == rule.get("const", headers[name])
+
+
+class Refused:
+    """A record as aiokafka gives it."""
+
+    topic, partition, offset, timestamp, key, value = "streamproc.turns", 0, 7, 1, b"r", b"{" * 100
+
+
+def test_the_headers_of_a_dead_letter_are_those_described() -> None:
+    from streamproc.errors import Problem
+
+    described = resolve("#/components/schemas/deadLetterHeaders")
+    whole = dead_letter(Refused, [Problem("event", "not JSON")], version="1", bytes_max=1_000)
+    cut = dead_letter(Refused, [Problem("event", "not JSON")], version="1", bytes_max=10)
+
+    assert {name for name, _ in whole.headers} == set(described["required"])
+    assert {name for name, _ in cut.headers} == set(described["properties"])

@@ -1,0 +1,125 @@
+"""Every block of code in the documentation does what it says."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from streamproc.samples import trajectory_file
+from tests.docs.commands import Console, agrees, faults, lines
+from tests.docs.pages import ROOT, Block, blocks, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
+LANGUAGES = {"python", "json", "yaml", "console", "sh", "text"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, as a reader would have it after a clone, with the sample data in its place."""
+    samples = tmp_path / "streamproc" / "samples"
+    samples.mkdir(parents=True)
+    with trajectory_file() as path:
+        shutil.copy(path, samples)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page_hold(page: Path, folder: Path) -> None:
+    names: dict[str, Any] = {"__name__": page.stem}
+    console = Console()
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{block}: say what language it is"
+        if block.mark.startswith("file: "):
+            (folder / block.mark.removeprefix("file: ")).write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            run_python(block, names)
+        elif block.language == "json":
+            read_json(block.text)
+        elif block.language == "yaml":
+            yaml.safe_load(block.text)
+        elif block.language == "console":
+            for command, shown in sessions(block):
+                printed = console.run(command)
+                assert agrees(shown, printed), f"{block}: `{command}` prints\n{printed}"
+        elif block.language == "sh":
+            assert not [f"{block}: {fault}" for command in lines(block.text) for fault in faults(command)]
+
+
+def run_python(block: Block, names: dict[str, Any]) -> None:
+    """Run a block; one with prompts has to print what it shows. `__main__` is not this one: nothing connects."""
+    if ">>>" not in block.text:
+        exec(compile(block.text, str(block), "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(block.text, names, str(block), str(block.page), block.line)
+    told: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append, clear_globs=False)
+    names.update(test.globs)
+    assert not told, "".join(told)
+
+
+def read_json(text: str) -> None:
+    """One JSON value, or one a line."""
+    try:
+        json.loads(text)
+    except ValueError:
+        for line in text.splitlines():
+            json.loads(line)
+
+
+def sessions(block: Block) -> list[tuple[str, str]]:
+    """The commands of a console block, with what each is said to print."""
+    found = re.split(r"^\$ (.+)\n", block.text, flags=re.MULTILINE)
+    assert not found[0], f"{block}: a console block begins with a command"
+    return list(zip(found[1::2], found[2::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("streamproc fly", "no command"),
+        ("streamproc scan --wings 2 x.jsonl", "No such option"),
+        ("streamproc scan", "Missing argument"),
+        ("streamproc policy chek", "no command `streamproc policy chek`"),
+        ("my-agent | streamproc scan -", "nobody knows"),
+        ("make coffee", "no target coffee"),
+        ("export STREAMPROC_BROKER=x", "no setting STREAMPROC_BROKER"),
+        ("STREAMPROC_BROKER=x streamproc worker", "no setting STREAMPROC_BROKER"),
+        ("docker compose exec worker-9 streamproc watch", "no service worker-9"),
+        ("docker compose exec worker-1 streamproc wach", "no command"),
+        (".venv/bin/python docs/generrate.py", "no file"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_seen(command: str, fault: str) -> None:
+    [seen] = faults(command)
+    assert fault in seen
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "streamproc scan a.jsonl --policy repair --format jsonl",
+        "streamproc topics apply --partitions 48",
+        "STREAMPROC_BROKERS=kafka:9092 make test ARGS=tests/worker",
+        "docker compose up --build --detach",
+        "source .venv/bin/activate && streamproc --help",
+        ".venv/bin/python docs/generate.py",
+    ],
+)
+def test_a_command_that_exists_has_no_fault(command: str) -> None:
+    assert not list(faults(command))
+
+
+def test_a_page_that_shows_something_else_does_not_agree() -> None:
+    assert agrees("halt ...\n", "halt LOOP001\nand more\n")
+    assert not agrees("halt LOOP002\n", "halt LOOP001\n")
+    assert not agrees("halt\n", "halt\nand more\n")

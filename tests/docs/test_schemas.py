@@ -1,0 +1,35 @@
+"""The committed schemas are those of the models, and the samples are what they describe."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from streamproc import schemas
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = ROOT / "schemas"
+SAMPLES = [(kind, path) for kind in schemas.KINDS for path in sorted((FOLDER / "samples").glob(f"{kind.name}.*json"))]
+
+
+def test_schemas_and_samples_agree_with_the_models() -> None:
+    assert not list(schemas.check(FOLDER)), "run `streamproc schema export` and look at the change"
+
+
+def test_every_sample_belongs_to_a_kind() -> None:
+    assert {path for _, path in SAMPLES} == set((FOLDER / "samples").iterdir())
+
+
+@pytest.mark.parametrize(("kind", "path"), SAMPLES, ids=lambda value: getattr(value, "stem", ""))
+def test_a_sample_is_valid_under_its_schema(kind: schemas.Kind, path: Path) -> None:
+    schema = json.loads((FOLDER / f"{kind.name}.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+
+    assert not [error.message for error in validator.iter_errors(json.loads(path.read_text(encoding="utf-8")))]
