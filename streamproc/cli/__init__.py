@@ -46,9 +46,12 @@ class Commands(TyperGroup):
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        line(f"streamproc {version('streamproc')}")
+        try:
+            line(f"streamproc {version('streamproc')}")
+        except PackageNotFoundError:
+            line("streamproc, from a checkout that is not installed")
         raise typer.Exit
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,8 @@ def opened(files: list[str], lenient: bool, title: str) -> Iterator[list[Source]
                         bar.advance(TOLD_EVERY)
                     yield found
 
-        sources: list[Source] = [Watched(path, lenient=lenient) for path in files]
+        ordinals: Counter[str] = Counter()
+        sources: list[Source] = [Watched(path, lenient=lenient, ordinals=ordinals) for path in files]
         try:
             yield sources
         except OSError as error:

@@ -31,14 +31,15 @@ class Source:
     """The events of one file, in its order. After reading, `bad` counts the lines that were skipped.
 
     An event without an id gets one that follows from its run and its place in the run, so that scanning a file and
-    publishing it tell of the same events, and publishing it twice is recognised.
+    publishing it tell of the same events, and publishing it twice is recognised. Where a run goes on in another
+    file, both sources must be given the same `ordinals`, the count of events of each run.
     """
 
-    def __init__(self, path: str | Path, *, lenient: bool = False) -> None:
+    def __init__(self, path: str | Path, *, lenient: bool = False, ordinals: Counter[str] | None = None) -> None:
         self.path = str(path)
         self.lenient = lenient
         self.lines = self.bad = self.unknown_fields = 0
-        self._ordinals: Counter[str] = Counter()
+        self._ordinals: Counter[str] = Counter() if ordinals is None else ordinals
 
     def __iter__(self) -> Iterator[Line]:
         """Raises `InvalidEvent` with file and line at the first bad line, unless lenient; `OSError` for the file."""

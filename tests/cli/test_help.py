@@ -1,0 +1,62 @@
+"""The command line as a newcomer meets it: help with examples, quickly, and errors in words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import ROOT
+
+COMMANDS = (
+    "scan", "demo", "worker", "publish", "replay", "watch", "topics apply", "topics check", "policy check",
+    "policy show", "graph check", "explain", "schema export", "doctor", "config",
+)  # fmt: skip
+HEAVY = ("faust", "aiokafka", "networkx", "pydantic_settings", "msgspec", "redis", "confluent_kafka")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(run, command: str) -> None:
+    result = run(*command.split(), "--help")
+
+    assert result.exit_code == 0
+    assert f"streamproc {command}" in result.stdout.partition("Example")[2]
+
+
+def test_the_commands_are_all_listed(run) -> None:
+    listed = run("--help").stdout
+
+    assert all(command.split()[0] in listed for command in COMMANDS)
+
+
+def test_help_waits_for_no_heavy_package() -> None:
+    """Start-up is fast because nothing is imported that help does not need."""
+    code = f"""
+import sys
+from streamproc.cli import build
+from typer.testing import CliRunner
+assert CliRunner().invoke(build(), ["scan", "--help"]).exit_code == 0
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_version_is_told(run) -> None:
+    assert run("--version").stdout.startswith("streamproc")
+
+
+def test_an_unknown_command_is_exit_code_2(run) -> None:
+    assert run("scna").exit_code == 2
+
+
+def test_settings_that_cannot_be_used_are_named(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMPROC_PARTITIONS", "many")
+
+    result = run("config")
+
+    assert result.exit_code == 2
+    assert "STREAMPROC_PARTITIONS" in result.stderr
+    assert "'many'" in result.stderr

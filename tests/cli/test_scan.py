@@ -1,0 +1,237 @@
+"""`streamproc scan`: exit codes, both formats, and every kind of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamproc.controls import read_control
+from streamproc.monitor import Monitor
+from streamproc.samples import outcomes
+from tests.cli.conftest import ROOT, honest, jsonl, stuck
+
+SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
+
+
+def test_a_stuck_run_is_exit_code_1_and_is_told_with_turn_reason_and_what_to_do(run, turns_file: Path) -> None:
+    result = run("scan", turns_file)
+
+    assert result.exit_code == 1
+    assert "HALTED  stuck  at turn 2 of 4, 1 more came after it" in result.stdout
+    assert "LOOP001  coder has said the same 3 times in a row" in result.stdout
+    assert "stalled, began at turn 0; the run ends as aborted_stuck" in result.stdout
+    assert "to do: switch_to_interactive; or " in result.stdout
+    assert "honest" not in result.stdout
+    assert "2 runs, 8 turns: 1 halted, 0 only warned of, 1 quiet. 1 turns came after a halt." in result.stdout
+    assert result.stderr == ""
+
+
+def test_honest_runs_are_exit_code_0(run) -> None:
+    result = run("scan", "-", input=jsonl(honest()))
+
+    assert result.exit_code == 0
+    assert result.stdout == "1 runs, 4 turns: 0 halted, 0 only warned of, 1 quiet.\n"
+
+
+def test_a_run_that_is_only_warned_of_is_exit_code_0(run) -> None:
+    result = run("scan", "-", input=jsonl(stuck(turns=2)))
+
+    assert result.exit_code == 0
+    assert "WARNED  stuck  (2 turns)" in result.stdout
+
+
+def test_jsonl_is_control_events_in_log_order_and_nothing_else(run, turns_file: Path) -> None:
+    result = run("scan", turns_file, "--format", "jsonl")
+
+    controls = [read_control(line) for line in result.stdout.splitlines()]
+    assert [(c.run_id, c.severity, c.trigger.turn) for c in controls] == [("stuck", "warn", 1), ("stuck", "halt", 2)]
+    assert result.stderr == ""
+    assert result.exit_code == 1
+
+
+def test_scan_and_monitor_tell_the_same_ids(run, turns_file: Path) -> None:
+    monitor = Monitor()
+    fed = [c.id for line in turns_file.read_text().splitlines() for c in monitor.feed(json.loads(line))]
+
+    result = run("scan", turns_file, "--format", "jsonl")
+
+    assert [read_control(line).id for line in result.stdout.splitlines()] == fed
+
+
+def test_several_files_are_one_log_and_gzip_is_read_as_it_is(run, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"
+    first.write_text(jsonl(stuck(turns=2)))
+    second.write_bytes(gzip.compress(jsonl(stuck(turns=1)).encode()))
+
+    result = run("scan", first, second)
+
+    assert "at turn 2 of 3" in result.stdout
+
+
+def test_a_pipe_can_be_read_by_name(turns_file: Path) -> None:
+    script = f'exec "{sys.executable}" -m streamproc scan <(cat "{turns_file}") --format jsonl'
+    found = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False
+    )
+
+    assert found.stderr == ""
+    assert len(found.stdout.splitlines()) == 2
+
+
+def test_events_appear_as_they_come_from_a_pipe() -> None:
+    """A live agent can be scanned: the halt is told before the agent ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamproc", "scan", "-", "--format", "jsonl"],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(jsonl(stuck(turns=3)))
+        process.stdin.flush()
+
+        told = [read_control(process.stdout.readline()).severity for _ in range(2)]
+
+        process.stdin.close()
+    assert told == ["warn", "halt"]
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("nonsense", "event: not JSON"),
+        ("[]", "event: expected a JSON object"),
+        ('{"node": "coder"}', "run_id: "),
+        ('{"run_id": "", "node": "coder"}', "run_id: "),
+        ('{"run_id": 7, "node": "coder"}', "run_id: "),
+        ('{"run_id": "r"}', "node: "),
+        ('{"run_id": "r", "node": "coder", "type": "nope"}', "type: "),
+        ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": NaN}}', "event: not JSON"),
+        ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": "NaN"}}', "usage.cost_usd: "),
+        ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": -1}}', "usage.cost_usd: "),
+        ('{"run_id": "r", "node": "coder", "at": "9999-01-01T00:00:00Z"}', "at: "),
+        ('{"run_id": "r", "node": "coder", "tool_calls": {"name": "x"}}', "tool_calls: "),
+        ('{"run_id": "r", "node": "coder", "output": "\\ud800"}', "event: not JSON"),
+        ('{"run_id": "r", "node": "coder", "structured_output": ' + "[" * 5000 + "]" * 5000 + "}", "event: not JSON"),
+    ],
+)
+def test_the_first_bad_line_ends_the_scan_with_file_line_and_field(run, tmp_path: Path, line: str, field: str) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(jsonl(honest(turns=2)) + line + "\n" + jsonl(stuck()))
+
+    result = run("scan", path)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {path}:3: {field}")
+    assert result.stdout == ""
+
+
+def test_lenient_skips_bad_lines_and_counts_them(run, tmp_path: Path) -> None:
+    path = tmp_path / "turns.jsonl"
+    bad = b'nonsense\n\xff\xfe\n{"run_id": "r"}\n'
+    path.write_bytes(jsonl(stuck(turns=2)).encode() + bad + jsonl(stuck(turns=1)).encode())
+
+    result = run("scan", path, "--lenient", "--format", "jsonl")
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr == f"{path}: skipped 3 of 6 lines that cannot be used\n"
+
+
+def test_fields_that_nobody_knows_are_ignored_and_counted(run, tmp_path: Path) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(jsonl([{"run_id": "r", "node": "coder", "ouput": "misspelt"}]))
+
+    result = run("scan", path)
+
+    assert result.exit_code == 0
+    assert "ignored 1 fields that nobody knows" in result.stderr
+
+
+def test_an_event_of_ten_megabytes_is_read(run) -> None:
+    events = [{"run_id": "r", "node": "coder", "output": f"{number} " + "x" * 10_000_000} for number in range(2)]
+
+    assert run("scan", "-", input=jsonl(events)).exit_code == 0
+
+
+def test_ten_thousand_nodes_in_one_run_are_no_loop(run) -> None:
+    events = ({"run_id": "r", "node": f"n{number}", "output": f"result {number}"} for number in range(10_000))
+
+    result = run("scan", "-", input=jsonl(events))
+
+    assert result.exit_code == 0
+    assert "1 runs, 10000 turns" in result.stdout
+
+
+def test_the_same_event_twice_is_one_event(run) -> None:
+    events = [{**event, "event_id": "e1"} for event in stuck(turns=6)]
+
+    assert run("scan", "-", input=jsonl(events)).exit_code == 0
+
+
+def test_turns_after_the_end_of_a_run_are_not_looked_at(run) -> None:
+    finished = {"type": "run.finished", "run_id": "stuck", "status": "succeeded"}
+
+    assert run("scan", "-", input=jsonl([*stuck(turns=2), finished, *stuck(turns=4)])).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_a_file_that_cannot_be_read_is_named_with_a_remedy(run, name: str) -> None:
+    result = run("scan", name)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {name}: ")
+    assert "Give files with raw turns" in result.stderr
+
+
+def test_a_damaged_gzip_is_named(run, tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(gzip.compress(jsonl(honest()).encode())[:-12])
+
+    result = run("scan", path)
+
+    assert result.exit_code == 2
+    assert f"{path}: file: damaged gzip" in result.stderr
+
+
+def test_an_unknown_policy_is_named_with_what_there_is(run, turns_file: Path) -> None:
+    result = run("scan", turns_file, "--policy", "nope")
+
+    assert result.exit_code == 2
+    assert "nope" in result.stderr
+    assert "standard" in result.stderr
+
+
+def test_a_policy_changes_what_is_halted(run, turns_file: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: patient\ndetectors:\n  LOOP001: {halt: 9}\n")
+
+    assert run("scan", turns_file, "--policy", policy).exit_code == 0
+    assert run("scan", turns_file).exit_code == 1
+
+
+def test_names_of_strangers_cannot_steer_the_terminal(run) -> None:
+    result = run("scan", "-", input=jsonl(stuck(run_id="evil\x1b[2Jrun")))
+
+    assert "\x1b" not in result.stdout
+    assert "evil\N{REPLACEMENT CHARACTER}[2Jrun" in result.stdout
+
+
+def test_of_the_sample_runs_the_stuck_are_halted_and_the_solved_are_not(run) -> None:
+    result = run("scan", SAMPLES, "--format", "jsonl")
+
+    halted = {c.run_id for c in map(read_control, result.stdout.splitlines()) if c.halts}
+    solved = {run_id for run_id, outcome in outcomes().items() if outcome.solved}
+    assert len(halted) == 10
+    assert not halted & solved
+    assert "claude_code_coder/jupyter-notebook-server" in solved
+
+
+def test_no_colour_reaches_a_pipe(run, turns_file: Path) -> None:
+    assert "\x1b" not in run("scan", turns_file).stdout
