@@ -157,7 +157,8 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
     for name, value in overlay.budgets.items():
         try:
             budget = find_budget(name)
-            if budget.ceiling is not None and budget_value(budget, value) > budget.ceiling:
+            amount = budget_value(budget, value)
+            if budget.ceiling is not None and amount > budget.ceiling:
                 yield ("budgets", name), f"{value} is above the ceiling {budget.ceiling}", "no policy can lift it"
         except (KeyError, ValueError) as error:
             yield ("budgets", name), str(error.args[0]), ""

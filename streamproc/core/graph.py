@@ -6,7 +6,7 @@ linear in nodes and edges, never an enumeration of all simple cycles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import networkx as nx
@@ -37,19 +37,28 @@ def read_graph(data: Mapping[str, Any]) -> Graph:
     Nodes named only by edges are added. Raises `InvalidGraph` with the place of the first mistake.
     """
     graph: Graph = nx.DiGraph()
-    for place, node in enumerate(data.get("nodes") or ()):
+    for place, node in enumerate(_listed(data, "nodes")):
         if isinstance(node, str) and node:
             graph.add_node(node)
         elif isinstance(node, Mapping) and isinstance(node.get("id"), str) and node["id"]:
             graph.add_node(node["id"], terminal=bool(node.get("terminal")))
         else:
             raise InvalidGraph(f"graph.nodes[{place}]: expected a name or {{'id': name}}, got {node!r}")
-    for place, edge in enumerate(data.get("edges") or ()):
+    for place, edge in enumerate(_listed(data, "edges")):
         source, target, anchor = _read_edge(edge, place)
         graph.add_edge(source, target, anchor=anchor)
-    for name in data.get("terminals") or ():
+    for place, name in enumerate(_listed(data, "terminals")):
+        if not (isinstance(name, str) and name):
+            raise InvalidGraph(f"graph.terminals[{place}]: expected a node name, got {name!r}")
         graph.add_node(name, terminal=True)
     return graph
+
+
+def _listed(data: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = data.get(name) or ()
+    if not isinstance(found, (list, tuple)):
+        raise InvalidGraph(f"graph.{name}: expected a list, got {type(found).__name__}")
+    return found
 
 
 def _read_edge(edge: Any, place: int) -> tuple[str, str, bool]:
