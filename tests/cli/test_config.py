@@ -1,0 +1,38 @@
+"""`streamproc config`: values with their sources, secrets never."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_every_setting_is_told_with_where_it_comes_from(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("STREAMPROC_TOPIC_PREFIX=from-file\nSTREAMPROC_BROKERS=file:1\n")
+    monkeypatch.setenv("STREAMPROC_BROKERS", "environment:1")
+
+    found = json.loads(run("config", "--policy", "planner", "--json").stdout)
+
+    assert found["STREAMPROC_BROKERS"] == {"value": "environment:1", "source": "environment"}
+    assert found["STREAMPROC_TOPIC_PREFIX"] == {"value": "from-file", "source": ".env"}
+    assert found["STREAMPROC_POLICY"] == {"value": "planner", "source": "option"}
+    assert found["STREAMPROC_PARTITIONS"] == {"value": "4", "source": "default"}
+
+
+def test_secrets_are_never_shown(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMPROC_SASL_PASSWORD", "hunter2")
+    monkeypatch.setenv("STREAMPROC_SSL_PASSWORD", "hunter2")
+    monkeypatch.setenv("STREAMPROC_REDIS", "redis://ada:hunter2@cache:6379/0")
+
+    shown = run("config").stdout + run("config", "--json").stdout
+
+    assert "hunter2" not in shown
+    assert "redis://ada:********@cache:6379/0" in shown
+
+
+def test_the_table_says_what_each_is_for(run) -> None:
+    shown = run("config").stdout
+
+    assert "STREAMPROC_REPLICATION_FACTOR" in shown
+    assert "3 where there are three brokers" in shown

@@ -1,0 +1,36 @@
+"""`streamproc explain`: a page for every detector, by code or by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproc.detectors import BY_CODE
+
+
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_every_detector_has_a_page_whose_examples_do_what_they_say(run, code: str) -> None:
+    result = run("explain", code)
+
+    assert result.exit_code == 0
+    for heading in ("Sees:", "Why:", "False alarms:", "Tuning:", "Must be told:", "Must stay silent:"):
+        assert heading in result.stdout
+    told, _, silent = result.stdout.partition("Must stay silent:")
+    assert told.count("→ ") > 0
+    assert silent.count("nothing") >= len(BY_CODE[code].HEALTHY)
+
+
+def test_names_and_small_letters_are_understood(run) -> None:
+    assert run("explain", "repeated_call").stdout == run("explain", "loop003").stdout == run("explain", "LOOP003").stdout
+
+
+def test_without_a_code_all_are_listed(run) -> None:
+    listed = run("explain").stdout.splitlines()
+
+    assert [line.split()[0] for line in listed] == sorted(BY_CODE)
+
+
+def test_an_unknown_code_is_told_with_those_there_are(run) -> None:
+    result = run("explain", "LOOP999")
+
+    assert result.exit_code == 2
+    assert "LOOP003" in result.stderr

@@ -1,0 +1,80 @@
+"""`streamproc graph check`: every cycle is named, and those that nothing can leave are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_cycles_are_named_with_where_an_iteration_ends(run, tmp_path: Path) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(
+        "nodes: [plan, coder, verifier]\n"
+        "edges:\n  - [plan, coder]\n  - [coder, verifier]\n  - {from: verifier, to: coder, anchor: true}\n"
+        "  - [verifier, END]\n"
+    )
+
+    result = run("graph", "check", path)
+
+    assert result.exit_code == 0
+    assert "cycle coder, verifier; an iteration ends over verifier → coder" in result.stdout
+    assert "1 cycle(s), each with a way out" in result.stdout
+
+
+def test_every_unsafe_cycle_is_named(run, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"edges": [["a", "b"], ["b", "a"], ["c", "c"], ["d", "e"], ["e", "d"], ["e", "END"]]}))
+
+    result = run("graph", "check", path)
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == ["GRAPH001 unsafe_cycle: a, b", "GRAPH001 unsafe_cycle: c"]
+    assert "Add an edge" in result.stderr
+
+
+def test_a_graph_of_five_thousand_nodes_is_checked(run, tmp_path: Path) -> None:
+    ring = [[f"n{i}", f"n{(i + 1) % 5000}"] for i in range(5000)]
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"edges": [*ring, *[[f"n{i}", f"n{i * 7 % 5000}"] for i in range(5000)]]}))
+
+    result = run("graph", "check", path)
+
+    assert result.exit_code == 1
+    assert "(5000 nodes)" in result.stdout
+
+
+def test_the_graph_of_a_run_started_event_is_found(run, tmp_path: Path) -> None:
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps({"type": "run.started", "run_id": "r", "graph": {"edges": [["a", "b"], ["b", "END"]]}}))
+
+    assert "0 cycle(s)" in run("graph", "check", path).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "cannot be read"),
+        ("[1, 2]", "no graph in it"),
+        ("edges: [[a]]", "graph.edges[0]"),
+        ("nodes: [{}]", "graph.nodes[0]"),
+        ("edges: 7", "edges"),
+    ],
+)
+def test_what_is_no_graph_is_told_with_file_and_place(run, tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(text)
+
+    result = run("graph", "check", path)
+
+    assert result.exit_code == 2
+    assert str(path) in result.stderr
+    assert told in result.stderr
+
+
+def test_a_file_that_is_not_there_is_told(run) -> None:
+    result = run("graph", "check", "nope.json")
+
+    assert result.exit_code == 2
+    assert "nope.json" in result.stderr

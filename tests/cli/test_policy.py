@@ -1,0 +1,87 @@
+"""`streamproc policy`: every mistake with its place, and what is in force as a file that can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamproc.policy import load_policy
+from streamproc.policy_file import preset_names
+
+MISTAKEN = """\
+name: mistaken
+presets: [standard, nope]
+detecters: {}
+detectors:
+  LOOP999: true
+  LOOP001: {hault: 3}
+  LOOP003: {halt: -1}
+budgets:
+  maxSteps: none
+on_stall: explode
+"""
+
+
+def test_a_good_policy_can_be_used(run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("name: ours\nversion: 7\nbudgets: {maxSteps: 40}\n")
+
+    result = run("policy", "check", path)
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("policy ours, version 7, hash ")
+
+
+def test_every_mistake_is_told_at_once_with_its_line(run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(MISTAKEN)
+
+    result = run("policy", "check", path)
+
+    assert result.exit_code == 2
+    told = result.stderr.splitlines()
+    for line, what in (
+        (2, "presets.1: no preset 'nope'"),
+        (3, "detecters: unknown setting"),
+        (5, "LOOP999"),
+        (6, "hault"),
+        (7, "LOOP003.halt"),
+        (9, "maxSteps"),
+        (10, "on_stall"),
+    ):
+        assert any(f"{path}:{line}: " in one and what in one for one in told), (line, what, told)
+
+
+def test_a_file_that_is_not_there_is_told_with_the_presets(run) -> None:
+    result = run("policy", "check", "nope.yaml")
+
+    assert result.exit_code == 2
+    assert "nope.yaml" in result.stderr
+    assert "loop-safety" in result.stderr
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_what_is_shown_of_a_preset_can_be_used_as_a_policy(run, tmp_path: Path, preset: str) -> None:
+    path = tmp_path / "shown.yaml"
+
+    result = run("policy", "show", preset)
+    path.write_text(result.stdout)
+
+    assert result.exit_code == 0
+    assert load_policy(path).effective() == load_policy(preset).effective()
+
+
+def test_the_environment_names_the_policy(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMPROC_POLICY", "loop-safety")
+
+    assert run("policy", "show").stdout.startswith("# policy loop-safety,")
+    assert run("policy", "show", "standard").stdout.startswith("# policy standard,")
+
+
+def test_a_scope_is_shown_with_its_own_layers(run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("name: ours\nworkflows:\n  nightly:\n    budgets: {maxCostUsd: '2.50'}\n")
+
+    assert "maxCostUsd" not in run("policy", "show", path).stdout
+    assert "maxCostUsd: 2.5" in run("policy", "show", path, "--workflow", "nightly").stdout
