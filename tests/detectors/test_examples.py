@@ -1,0 +1,118 @@
+"""Each detector's file holds examples; all of them are run, and its page says what a page must say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.detectors import BY_CODE, MODULES
+from streamproc.monitor import Monitor
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from streamproc.controls import ControlEvent
+    from streamproc.detectors.base import Example
+
+CODES = sorted(BY_CODE)
+SECTIONS = ("Sees", "Why", "False alarms", "Tuning", "Reference")
+RANK = {"info": 0, "warn": 1, "halt": 2}
+EXAMPLES_MIN = 2
+
+
+def examples(kind: str) -> list[object]:
+    """Every example of a kind, with its detector's code."""
+    return [
+        pytest.param(code, example, id=f"{code}-{example.title.replace(' ', '_')}")
+        for code in CODES
+        for example in getattr(BY_CODE[code], kind)
+    ]
+
+
+def controls(example: Example) -> list[ControlEvent]:
+    monitor = Monitor()
+    return [control for turn in example.turns for control in monitor.feed(turn, run_id="r")]
+
+
+def turn_of(control: ControlEvent) -> int:
+    assert control.trigger is not None
+    assert control.trigger.turn is not None
+    return control.trigger.turn
+
+
+@pytest.mark.parametrize(("code", "example"), examples("HEALTHY"))
+def test_a_healthy_example_is_silent(code: str, example: Example) -> None:
+    told = controls(example)
+    assert [control for control in told if control.code == code or control.halts] == []
+
+
+@pytest.mark.parametrize(("code", "example"), examples("STUCK"))
+def test_a_stuck_example_is_told_at_its_turn(code: str, example: Example) -> None:
+    told = controls(example)
+    own = [(control.severity, turn_of(control)) for control in told if control.code == code]
+    assert own[-1] == (example.severity, example.at)
+    assert all(RANK[severity] < RANK[example.severity or ""] for severity, _ in own[:-1])
+    assert [control.code for control in told if control.halts and turn_of(control) < (example.at or 0)] == []
+
+
+@pytest.mark.parametrize(("code", "example"), examples("STUCK"))
+def test_a_decision_says_all_that_the_contract_promises(code: str, example: Example) -> None:
+    for control in controls(example):
+        assert control.message
+        assert "\n" not in control.message
+        assert control.policy is not None
+        assert control.policy.name == "standard"
+        assert control.action is not None
+        assert control.evidence is not None
+        if not control.halts:
+            assert (control.halt_reason, control.terminal_status, control.action) == (None, None, "warn")
+            continue
+        assert control.type == "loop.halted"
+        assert control.halt_reason is not None
+        assert control.terminal_status is not None
+        assert control.suggested_actions[0] == control.action
+        assert len(control.suggested_actions) == len(set(control.suggested_actions))
+        if control.halt_reason != "budget_exceeded":
+            assert control.onset is not None
+            assert 0 <= control.onset < turn_of(control)
+            assert control.evidence.kind == BY_CODE[control.code].DETECTOR.name
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
+def test_a_detector_has_examples_of_both_kinds(module: ModuleType) -> None:
+    for kind in (module.HEALTHY, module.STUCK):
+        assert len(kind) >= EXAMPLES_MIN
+        assert len({example.title for example in kind}) == len(kind)
+    assert all(example.severity is None for example in module.HEALTHY)
+    assert all(example.severity in RANK for example in module.STUCK)
+    assert any(example.severity == "halt" for example in module.STUCK)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
+def test_a_detectors_page_has_all_its_sections(module: ModuleType) -> None:
+    page = module.__doc__ or ""
+    assert page.startswith(f"{module.DETECTOR.code} ")
+    found = re.findall(r"^([A-Z][a-z ]+): ", page, re.MULTILINE)
+    assert tuple(found) == SECTIONS
+    parts = re.split(r"^[A-Z][a-z ]+: ", page, flags=re.MULTILINE)
+    assert all(len(part.strip()) > 10 for part in parts)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
+def test_every_limit_is_a_whole_number_with_a_default(module: ModuleType) -> None:
+    limits = module.Limits()
+    assert all(type(getattr(limits, field.name)) is int for field in fields(module.Limits))
+
+
+def test_codes_are_of_the_catalogues_form_and_each_is_one_detectors() -> None:
+    assert len(BY_CODE) == len(MODULES)
+    assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET)\d{3}", code) for code in CODES)
+    assert len({module.DETECTOR.name for module in MODULES}) == len(MODULES)
+
+
+def test_a_detector_keeps_no_state() -> None:
+    for module in MODULES:
+        assert vars(module.DETECTOR) == {}

@@ -1,0 +1,68 @@
+"""Raw events in, decisions out: how the tests of the pure part ask the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streamproc.core.run import RunState
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.policy import load_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streamproc.core.decision import Decision
+    from streamproc.policy import Policy
+    from streamproc.wire import Event
+
+Raw = dict[str, Any]
+
+STANDARD: Final = load_policy()
+
+
+class Told(NamedTuple):
+    """One decision, as far as most tests look: which code, how bad, at which turn index."""
+
+    code: str
+    severity: str
+    at: int
+
+
+class Feed:
+    """One run under a policy."""
+
+    def __init__(self, policy: Policy = STANDARD) -> None:
+        self.engine = policy.engine()
+        self.state = RunState()
+
+    def event(self, event: Event, at_ms: int | None = None) -> list[Decision]:
+        return self.engine.step(self.state, event, at_ms)
+
+    def raw(self, raw: Mapping[str, Any]) -> list[Decision]:
+        parsed = parse_raw({"run_id": "r", **raw})
+        return self.event(fingerprint(parsed), parsed.at)
+
+    def all(self, raws: Iterable[Mapping[str, Any]]) -> list[Decision]:
+        return [decision for raw in raws for decision in self.raw(raw)]
+
+
+def decisions(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Decision]:
+    """What is told of one run."""
+    return Feed(policy).all(raws)
+
+
+def told(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Told]:
+    """What is told of one run, in short."""
+    return [short(decision) for decision in decisions(raws, policy)]
+
+
+def halts(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Told]:
+    """The halts of one run."""
+    return [one for one in told(raws, policy) if one.severity == "halt"]
+
+
+def short(decision: Decision) -> Told:
+    assert decision.trigger is not None
+    assert decision.trigger.turn is not None
+    return Told(decision.code, decision.severity, decision.trigger.turn)

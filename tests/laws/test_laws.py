@@ -1,0 +1,188 @@
+"""What holds for all detectors together, whatever comes in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, strategies as st
+
+from streamproc.core.decision import Decision, Finding, Level, encode_decision
+from streamproc.core.engine import Engine
+from streamproc.core.run import RunState, dump, load
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.policy import load_policy
+from tests.feeding import STANDARD, Feed, Raw
+from tests.laws.traces import BRIEF, EVENTS, LONGER, OTHERS, TURNS, traces, turns_only
+
+if TYPE_CHECKING:
+    from streamproc.core.cycles import Cycle
+    from streamproc.core.rules import Rules
+    from streamproc.wire import Event
+
+POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
+
+
+def written(decisions: list[Decision]) -> list[bytes]:
+    return [encode_decision(decision) for decision in decisions]
+
+
+class Recording(Engine):
+    """An engine that remembers which finding each decision was made of."""
+
+    def __init__(self) -> None:
+        super().__init__(STANDARD)
+        self.findings: list[Finding] = []
+
+    def _decide(self, run: RunState, event: Event, rules: Rules, finding: Finding, cycle: Cycle | None) -> Decision:
+        self.findings.append(finding)
+        return super()._decide(run, event, rules, finding, cycle)
+
+
+def starts_again(state: RunState, raw: Raw) -> bool:
+    """A run id that is used again after its run finished is another run."""
+    return state.finished and raw.get("type") == "run.started"
+
+
+@given(traces, st.sampled_from(POLICIES))
+@BRIEF
+def test_the_same_events_give_the_same_decisions(trace: list[Raw], policy: Any) -> None:
+    first, second = Feed(policy), Feed(policy)
+    assert written(first.all(trace)) == written(second.all(trace))
+    assert dump(first.state) == dump(second.state)
+
+
+@given(traces)
+@LONGER
+def test_a_state_survives_being_stored_after_every_event(trace: list[Raw]) -> None:
+    kept, stored = Feed(), Feed()
+    for raw in trace:
+        assert written(kept.raw(raw)) == written(stored.raw(raw))
+        raw_state = dump(stored.state)
+        stored.state = load(raw_state)
+        assert dump(stored.state) == raw_state
+
+
+@given(traces, st.data())
+@LONGER
+def test_an_event_that_comes_twice_changes_nothing(trace: list[Raw], data: st.DataObject) -> None:
+    twice = data.draw(st.sets(st.integers(0, len(trace) - 1)))
+    once, again = Feed(), Feed()
+    for n, raw in enumerate(trace):
+        assert written(once.raw(raw)) == written(again.raw(raw))
+        if n in twice:
+            assert again.raw(raw) == []
+            assert again.state.duplicates == 1
+            again.state.duplicates = 0
+        assert dump(once.state) == dump(again.state)
+
+
+@given(traces, traces, st.randoms(use_true_random=False))
+@BRIEF
+def test_interleaved_runs_stay_apart(first: list[Raw], second: list[Raw], order: Any) -> None:
+    alone = [written(Feed().all(raw | {"run_id": run} for raw in trace)) for run, trace in (("a", first), ("b", second))]
+    engine = STANDARD.engine()
+    states = {"a": RunState(), "b": RunState()}
+    together: dict[str, list[Decision]] = {"a": [], "b": []}
+    waiting = {"a": list(reversed(first)), "b": list(reversed(second))}
+    while waiting["a"] or waiting["b"]:
+        run = order.choice([name for name in waiting if waiting[name]])
+        raw = parse_raw(waiting[run].pop() | {"run_id": run})
+        together[run] += engine.step(states[run], fingerprint(raw), raw.at)
+    assert [written(together["a"]), written(together["b"])] == alone
+
+
+@given(traces)
+@LONGER
+def test_a_loop_is_told_once_at_each_level(trace: list[Raw]) -> None:
+    engine, state = Recording(), RunState()
+    ids: list[str] = []
+    for raw in trace:
+        if starts_again(state, raw):
+            engine.findings.clear()
+        parsed = parse_raw({"run_id": "r", **raw})
+        ids += [decision.id for decision in engine.step(state, fingerprint(parsed), parsed.at)]
+        told = [(finding.code, finding.loop, finding.level) for finding in engine.findings]
+        assert len(told) == len(set(told))
+        for code, loop, _ in told:
+            levels = [level for other, where, level in told if (other, where) == (code, loop)]
+            assert levels == sorted(levels)
+    assert len(ids) == len(set(ids))
+
+
+@given(traces)
+@LONGER
+def test_a_decision_points_at_the_turn_that_caused_it(trace: list[Raw]) -> None:
+    feed = Feed()
+    for raw in trace:
+        turns = feed.state.turns
+        for decision in feed.raw(raw):
+            assert decision.trigger is not None
+            assert decision.trigger.event_id == raw["event_id"]
+            assert decision.trigger.turn == max(0, feed.state.turns - 1)
+            assert decision.onset is None or 0 <= decision.onset <= turns
+            assert (decision.severity == "halt") == (decision.halt_reason is not None)
+            assert decision.severity != "halt" or decision.terminal_status is not None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**6)), max_size=200))
+@BRIEF
+def test_missing_evidence_is_never_told(turns: list[tuple[str, int]]) -> None:
+    raws = [{"node": node, "usage": {"input_tokens": tokens, "duration_ms": tokens}} for node, tokens in turns]
+    assert Feed().all(raws) == []
+
+
+@given(turns_only)
+@LONGER
+def test_a_turn_that_fixes_the_last_failing_test_is_never_halted(trace: list[Raw]) -> None:
+    feed = Feed()
+    failing: dict[str, int] = {}
+    for raw in trace:
+        decisions = feed.raw(raw)
+        if "tests" in raw:
+            now, before = len(raw["tests"]["failed"]), failing.get(raw["node"], 0)
+            failing[raw["node"]] = now
+            if before and not now:
+                assert [decision.code for decision in decisions if decision.severity == "halt"] == []
+
+
+@given(turns_only)
+@LONGER
+def test_without_budgets_nothing_is_told_of_budgets(trace: list[Raw]) -> None:
+    assert [decision for decision in Feed().all(trace) if decision.code.startswith("BUDGET")] == []
+
+
+@given(traces)
+@BRIEF
+def test_a_finished_run_is_told_nothing_more(trace: list[Raw]) -> None:
+    feed = Feed()
+    feed.all(trace)
+    feed.raw({"type": "run.finished"})
+    turns, late = feed.state.turns, feed.state.late
+    assert feed.all(raw for raw in TURNS * 3) == []
+    assert feed.raw({"type": "operator.stop"}) == []
+    assert (feed.state.turns, feed.state.late) == (turns, late + len(TURNS) * 3 + 1)
+
+
+@given(traces)
+@BRIEF
+def test_a_halted_run_stays_halted(trace: list[Raw]) -> None:
+    feed = Feed()
+    for raw in trace:
+        severity, halted = feed.state.severity, feed.state.halted
+        if starts_again(feed.state, raw):
+            severity, halted = 0, -1
+        feed.raw(raw)
+        assert feed.state.severity >= severity
+        assert feed.state.halted >= halted
+        assert (feed.state.halted >= 0) == (feed.state.severity == Level.HALT)
+
+
+def test_the_traces_bring_every_code_of_this_engine() -> None:
+    """The laws above would prove little on traces that loop nowhere."""
+    trace = [raw for template in EVENTS[: -len(OTHERS)] for raw in [template] * 5]
+    started = [OTHERS[2], OTHERS[3], OTHERS[4]]
+    assert {decision.code for decision in Feed().all([*started, *trace])} >= {"BUDGET002", "BUDGET004", "BUDGET007"}
+    alone = {decision.code for template in TURNS for decision in Feed().all([template] * 5)}
+    pairs = {decision.code for a in TURNS[:4] for b in TURNS[:4] for decision in Feed().all([a, b] * 3)}
+    assert alone | pairs >= {"LOOP001", "LOOP002", "LOOP003", "STALL001", "STALL002", "STALL003", "ERROR001"}

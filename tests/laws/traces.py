@@ -1,0 +1,102 @@
+"""Raw traces for Hypothesis: blocks of a small alphabet, some of them repeated, so that loops are frequent.
+
+A trace is drawn as numbers (which templates, how often), so that it is quick to draw and shrinks to what matters.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hypothesis import settings, strategies as st
+
+Raw = dict[str, Any]
+
+BRIEF: Final = settings(max_examples=60, deadline=None, derandomize=True, print_blob=True)
+LONGER: Final = settings(BRIEF, max_examples=200)
+
+START_MS: Final = 1_767_225_600_000  # 2026-01-01
+GRAPH: Final = {
+    "nodes": ["planner", "coder", "verifier", {"id": "end", "terminal": True}],
+    "edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]],
+}
+
+
+def _call(name: str, n: int, result: Any = None, **more: Any) -> Raw:
+    return {"name": name, "args": {"n": n}} | ({} if result is None else {"result": result}) | more
+
+
+def _calls(node: str, *calls: Raw, **more: Any) -> Raw:
+    return {"node": node, "tool_calls": list(calls), **more}
+
+
+def _tests(node: str, *failed: str, **more: Any) -> Raw:
+    return {"node": node, "tests": {"failed": list(failed), "passed": 3 - len(failed), "total": 3}, **more}
+
+
+TURNS: Final[tuple[Raw, ...]] = (
+    *(_calls("coder", _call("run", n, f"answer {answer}")) for n in range(2) for answer in range(2)),
+    _calls("coder", _call("run", 0)),
+    _calls("verifier", _call("run", 0, "answer 0")),
+    _calls("coder", _call("poll", 0, "at 2026-01-01T10:00:01Z")),
+    _calls("coder", _call("poll", 0, "at 2026-01-01T10:00:02Z")),
+    _calls("coder", _call("run", 0, "answer 0"), _call("run", 1, "answer 0")),
+    _calls("coder", _call("run", 0, "answer 0"), _call("run", 0, "answer 0"), _call("read", 0, "text")),
+    _calls("coder", _call("run", 0, error="boom")),
+    _calls("coder", _call("run", 0, error="HTTP 429 Too Many Requests")),
+    _calls("coder", _call("run", 0, "answer 0"), output="Let me try again."),
+    *({"node": node, "output": text} for node in ("planner", "coder") for text in ("use a list", "use a set")),
+    {"node": "planner", "output": "now 10:00:01", "decision": {"next": "coder"}},
+    {"node": "planner", "structured_output": {"next": "coder"}, "query": "what is a list?"},
+    {"node": "planner", "structured_output": {"next": "verifier"}, "output": "use a list"},
+    {"node": "planner", "docs": "# Plan"},
+    {"node": "coder", "artifact": "+a", "from": "planner"},
+    {"node": "coder", "artifact": {"a.py": "+b"}, "from": "verifier"},
+    _tests("verifier"),
+    _tests("verifier", "t1"),
+    _tests("verifier", "t2"),
+    _tests("verifier", "t1", "t2"),
+    _tests("verifier", "t1", "t2", "t3"),
+    _tests("verifier", "t1", artifact="+a"),
+    _tests("verifier", "t1", errors=["boom"]),
+    _tests("coder", tool_calls=[_call("run", 0, "answer 0")]),
+    _tests("coder", "t1", tool_calls=[_call("run", 0)]),
+    {"node": "coder", "errors": ["boom"]},
+    {"node": "coder", "errors": [{"message": "HTTP 503", "retryable": True}]},
+    {"node": "coder", "errors": []},
+    {"node": "coder", "progress": {"score": 1}},
+    {"node": "coder", "progress": {"score": 2}, "artifact": "+a"},
+    {"node": "coder", "usage": {"input_tokens": 9, "cost_usd": "0.30", "duration_ms": 7}},
+    {"node": "coder", "usage": {"output_tokens": 9}},
+)  # fmt: skip
+OTHERS: Final[tuple[Raw, ...]] = (
+    {"type": "user.message"},
+    {"type": "task.created", "title": "later"},
+    {"type": "run.started", "workflow": "w", "tier": "free"},
+    {"type": "run.started", "graph": GRAPH},
+    {"type": "run.started", "budgets": {"maxSteps": 9, "maxCycleIterations": 3, "maxTurnsPerNode": 7}},
+)
+ENDINGS: Final[tuple[Raw, ...]] = (
+    {"type": "run.finished"},
+    {"type": "operator.stop", "by": "ann"},
+)
+EVENTS: Final = (*TURNS, *OTHERS, *ENDINGS)
+
+
+def _unrolled(blocks: list[tuple[list[Raw], int]]) -> list[Raw]:
+    return [raw for block, times in blocks for _ in range(times) for raw in block]
+
+
+def _identified(raws: list[Raw]) -> list[Raw]:
+    return [raw | {"event_id": f"e{n}", "at": START_MS + 1_000 * n} for n, raw in enumerate(raws)]
+
+
+def _of(alphabet: tuple[Raw, ...], blocks_max: int) -> st.SearchStrategy[list[Raw]]:
+    block = st.tuples(st.lists(st.sampled_from(alphabet), min_size=1, max_size=4), st.integers(1, 6))
+    return st.lists(block, min_size=1, max_size=blocks_max).map(_unrolled).map(_identified)
+
+
+traces: Final = _of(EVENTS, 8)
+"""Anything that a user may hand in for one run, in order; each event with an id and a time."""
+
+turns_only: Final = _of(TURNS, 8)
+"""Turns of one run, without budgets, people and endings."""
