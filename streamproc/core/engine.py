@@ -256,7 +256,7 @@ class Engine:
             evidence.failing_trend = list(run.trend) or None
         budget = finding.reason == "budget_exceeded"
         return Decision(
-            id=_identity(event.run_id, finding, index, rules.policy.hash),
+            id=_identity(event.run_id, run.again, finding, index, rules.policy.hash),
             type="loop.halted" if halts else "budget.level" if budget else "loop.warning",
             run_id=event.run_id,
             code=finding.code,
@@ -281,9 +281,10 @@ class Engine:
         )
 
 
-def _identity(run_id: str, finding: Finding, index: int, policy_hash: str) -> str:
-    """The same log and policy give the same id: nothing of the carrier goes in."""
-    text = f"{run_id}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{index}\0{policy_hash}"
+def _identity(run_id: str, again: int, finding: Finding, index: int, policy_hash: str) -> str:
+    """The same log and policy give the same id: nothing of the carrier goes in. A run id that is used again
+    (`again` times so far) must not get the ids of the run before: readers would take its halt for a duplicate."""
+    text = f"{run_id}\0{again}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{index}\0{policy_hash}"
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 

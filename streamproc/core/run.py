@@ -154,11 +154,12 @@ class RunState(msgspec.Struct, array_like=True):
     evicted: int = 0
     noted: int = 0
     own: dict[str, list[int]] = {}
+    again: int = 0
 
 
 def begin_again(run: RunState) -> None:
     """Forget the run that had this id before; what was applied of the log stays known."""
-    fresh = RunState(partition=run.partition, offset=run.offset, ids=run.ids)
+    fresh = RunState(partition=run.partition, offset=run.offset, ids=run.ids, again=run.again + 1)
     for name in RunState.__struct_fields__:
         setattr(run, name, getattr(fresh, name))
 
