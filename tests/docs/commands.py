@@ -17,7 +17,7 @@ from tests.docs.pages import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PLACES = {"cd", "source", "git"}  # of the reader's own machine
+ELSEWHERE = {"cd", "source", "git", "kafka-console-consumer.sh"}  # of the shell, and of other projects
 STARTS_PYTHON = {"python", "python3", ".venv/bin/python"}
 
 
@@ -45,7 +45,7 @@ def _faults_of_words(words: list[str]) -> Iterator[str]:
         yield from _COMMANDS[name](rest)
     elif name in STARTS_PYTHON:
         yield from (f"no file {word}" for word in rest if word.endswith(".py") and not (ROOT / word).exists())
-    elif name not in PLACES:
+    elif name not in ELSEWHERE:
         yield f"nobody knows whether `{name}` exists; teach tests/docs/commands.py"
 
 
