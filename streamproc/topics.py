@@ -180,7 +180,7 @@ async def check(settings: Settings) -> Report:
 
 def unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
     """The error for a broker that is away. The cause is named where it is more than a refused connection."""
-    why = f" ({type(problem).__name__}: {problem})" if problem is not None and str(problem) else ""
+    why = f" ({problem})" if problem is not None and str(problem) else ""
     return Unavailable(f"broker at {settings.brokers} does not answer: start it, or set STREAMPROC_BROKERS{why}")
 
 

@@ -8,13 +8,14 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import faust
 from aiokafka.errors import KafkaError
 from yarl import URL
 
-from streamproc import __version__, topics
+from streamproc import topics
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.worker import logs
 from streamproc.worker.chunks import ChunkTransport
@@ -150,7 +151,7 @@ class Worker:
             policy.engine(),
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=topics.record_bytes_max(settings),
-            version=__version__,
+            version=_version(),
         )
         self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
         name = settings.topic("turns")
@@ -236,6 +237,13 @@ class Worker:
                 await self.publisher.stop()
         except TimeoutError:
             log.warning("the broker does not answer; leaving it")
+
+
+def _version() -> str:
+    try:
+        return version("streamproc")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "unknown"
 
 
 def _app(settings: Settings, partitions: int) -> App:

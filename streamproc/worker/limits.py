@@ -33,7 +33,7 @@ AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: later than t
 
 # Patience with the broker.
 RETRY_FIRST_S: Final = 0.5  # the first pause before trying again; each pause is twice the one before
-RETRY_MAX_S: Final = 15.0  # the longest pause: a broker that is back is found within it
+RETRY_MAX_S: Final = 5.0  # the longest pause: a broker that is back is found within it
 COMMIT_INTERVAL_S: Final = 1.0  # how often offsets are committed: a crash repeats at most so much
 HEARTBEATS_A_SESSION: Final = 4  # heartbeats that a session survives losing, less one
 REQUEST_TIMEOUT_S: Final = (

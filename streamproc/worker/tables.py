@@ -134,10 +134,10 @@ class Runs:
 
         Changed states stay hot until they are taken. `hot` is another dict after this.
         """
-        self.hot[key] = state
-        if len(self.hot) > max(self._census.hot_share, 2 * len(self.dirty)):
+        if len(self.hot) >= max(self._census.hot_share, 2 * len(self.dirty)):
             self._cool = {k: v for k, v in self.hot.items() if k not in self.dirty}
             self.hot = {k: v for k, v in self.hot.items() if k in self.dirty}
+        self.hot[key] = state
 
     def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""

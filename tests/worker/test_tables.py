@@ -1,0 +1,177 @@
+"""What the worker remembers of runs: written once per change, forgotten by the log's clock, and put together again."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproc import wire
+from streamproc.core.run import RunState
+from streamproc.policy import load_policy
+from streamproc.worker import tables
+from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
+from streamproc.worker.processors import Processor
+from streamproc.worker.tables import Census, Runs, pack, unpack
+from tests.worker.records import NOON_MS, records_of
+from tests.worker.running import event_record, honest_run
+
+
+def runs(census: Census | None = None) -> Runs:
+    return Runs(0, census or Census())
+
+
+def step(mine: Runs, pairs, first: int = 0, at_ms: int = NOON_MS) -> None:
+    worker = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    worker.accept(mine, records_of(pairs, first, at_ms))
+
+
+def write(mine: Runs) -> list[bytes]:
+    changes = mine.take()
+    mine.stored(changes, 0)
+    return [key for key, raw in changes if raw is not None]
+
+
+def end(run_id: str) -> tuple[bytes, bytes]:
+    return event_record(wire.RunFinished(w=1, run_id=run_id, event_id=f"{run_id}/end"))
+
+
+def test_a_state_that_changed_often_is_written_once() -> None:
+    mine = runs()
+    step(mine, [*honest_run("a", 20), *honest_run("b", 3)])
+    changes = mine.take()
+    assert [key for key, _ in changes] == [b"a", b"b"]
+    assert unpack(changes[0][1])[0].turns == 20
+    assert mine.take() == []
+
+
+def test_a_state_is_the_same_after_it_was_written_and_read() -> None:
+    mine, again = runs(), runs()
+    step(mine, honest_run("a", 20))
+    before = mine.hot[b"a"]
+    for offset, (key, raw) in enumerate(mine.take()):
+        again.restore(key, raw, offset)
+    assert again.wake(b"a") == before
+    assert again.changelog_offset == 0
+
+
+@pytest.mark.parametrize("halt", [None, b'{"id": "x"}'])
+def test_the_decision_that_halted_a_run_travels_with_its_state(halt: bytes | None) -> None:
+    assert unpack(pack(RunState(turns=7), halt)) == (RunState(turns=7), halt)
+
+
+def test_a_state_under_way_to_the_broker_is_known_before_it_is_stored() -> None:
+    mine = runs()
+    step(mine, honest_run("a", 2))
+    changes = mine.take()
+    mine.hot.clear()
+    assert mine.wake(b"a").turns == 2
+    step(mine, honest_run("a", 3)[2:], first=2)
+    mine.stored(changes, 0)
+    assert [unpack(raw)[0].turns for _, raw in mine.take()] == [3]
+
+
+def test_the_runs_that_are_decoded_are_bounded_and_a_changed_one_is_never_lost() -> None:
+    census = Census()
+    census.hot_share = 10
+    mine = runs(census)
+    for number in range(200):
+        step(mine, honest_run(f"run-{number}", 1), first=number)
+        if number % 7 == 0:
+            write(mine)
+        assert len(mine.hot) + len(mine._cool) <= 40
+    write(mine)
+    assert len(mine) == 200
+    assert all(mine.wake(f"run-{number}".encode()).turns == 1 for number in range(200))
+
+
+def test_a_finished_run_is_forgotten_after_a_while_by_the_log_s_clock() -> None:
+    mine = runs()
+    step(mine, [*honest_run("done", 2), end("done"), *honest_run("open", 2)])
+    write(mine)
+    step(mine, honest_run("other", 1), 10, NOON_MS + FINISHED_KEEP_MS - 1000)
+    assert write(mine) == [b"other"]
+    assert b"done" in mine
+
+    step(mine, honest_run("other", 2)[1:], 11, NOON_MS + FINISHED_KEEP_MS + 1000)
+    changes = mine.take()
+    mine.stored(changes, 0)
+
+    assert (b"done", None) in changes
+    assert b"done" not in mine
+    assert b"open" in mine
+    assert mine.wake(b"done") is None
+
+
+def test_an_idle_run_is_forgotten_later_and_one_that_goes_on_is_not() -> None:
+    mine = runs()
+    step(mine, [*honest_run("idle", 1), *honest_run("busy", 1)])
+    write(mine)
+    step(mine, honest_run("busy", 2)[1:], 5, NOON_MS + 1000)
+    write(mine)
+    step(mine, honest_run("new", 1), 6, NOON_MS + IDLE_KEEP_MS + 500)
+    write(mine)
+    assert b"idle" not in mine
+    assert b"busy" in mine
+
+
+def test_a_clock_from_the_future_makes_no_run_expire() -> None:
+    mine = runs()
+    step(mine, [*honest_run("a", 1), end("a")], at_ms=4_000_000_000_000)
+    write(mine)
+    step(mine, honest_run("b", 1), 5, at_ms=5_000_000_000_000)
+    write(mine)
+    assert b"a" in mine
+
+
+def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "RUNS_MAX", 3)
+    mine = runs()
+    for number in range(5):
+        step(mine, honest_run(f"run-{number}", 1), first=number)
+        write(mine)
+    step(mine, honest_run("run-2", 2)[1:], first=9)
+    write(mine)
+    assert len(mine) == 3
+    assert b"run-0" not in mine
+    assert b"run-2" in mine
+    assert mine.forgotten == 2
+
+
+def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
+    mine = runs()
+    step(mine, honest_run("a", 1))
+    [(key, raw)] = mine.take()
+    again = runs()
+    again.restore(key, raw, 0)
+    again.restore(key, None, 1)
+    assert key not in again
+    assert len(again) == 0
+
+
+def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
+    """A worker that was thought dead wrote its older state after its successor's newer one."""
+    older, newer = (pack(RunState(partition=0, offset=offset, turns=offset), None) for offset in (5, 9))
+    mine = runs()
+    for place, raw in enumerate((older, newer, older)):
+        mine.restore(b"a", raw, place)
+    assert mine.wake(b"a").turns == 9
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, pack(RunState(version=99), None)])
+def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> None:
+    mine = runs()
+    mine.restore(b"a", raw, 3)
+    assert b"a" not in mine
+    assert mine.unreadable == 1
+    assert mine.changelog_offset == 3
+
+
+def test_the_census_counts_the_runs_of_all_partitions() -> None:
+    census = Census()
+    one, two = Runs(0, census), Runs(1, census)
+    step(one, honest_run("a", 1))
+    step(two, [*honest_run("b", 1), *honest_run("c", 1)])
+    write(one)
+    write(two)
+    assert census.runs == 3
+    two.leave()
+    assert census.runs == 1

@@ -1,0 +1,81 @@
+"""The topics: what each must be like, and that `apply` makes them so and touches nothing that exists."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from streamproc import topics
+from streamproc.settings import load_settings
+from tests.worker.conftest import settings_for
+
+DAY_MS = 86_400_000
+
+
+def by_name(**options: object) -> dict[str, topics.TopicSpec]:
+    settings = load_settings(topic_prefix="p", **options)
+    return {spec.name.removeprefix("p."): spec for spec in topics.specs(settings)}
+
+
+def test_every_topic_of_the_architecture_is_there_with_one_number_of_partitions() -> None:
+    specs = by_name(partitions=12)
+    assert set(specs) == {
+        "turns", "control", "runs", "commands", "spend", "dead-letter", "p-worker-runs-changelog",
+    }  # fmt: skip
+    assert {spec.partitions for spec in specs.values()} == {12}
+
+
+def test_what_must_be_kept_is_kept_and_what_is_a_status_is_compacted() -> None:
+    specs = by_name()
+    policies = {name: spec.config["cleanup.policy"] for name, spec in specs.items()}
+    kept = {
+        name: int(spec.config["retention.ms"]) // DAY_MS
+        for name, spec in specs.items()
+        if "retention.ms" in spec.config
+    }
+    assert policies == {
+        "turns": "delete", "control": "delete", "dead-letter": "delete", "spend": "delete",
+        "runs": "compact", "p-worker-runs-changelog": "compact", "commands": "compact,delete",
+    }  # fmt: skip
+    assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "commands": 30, "spend": 2}
+
+
+@pytest.mark.parametrize("clock", ["LogAppendTime", "CreateTime"])
+def test_the_turns_topic_keeps_the_clock_that_the_settings_name(clock: str) -> None:
+    assert by_name(timestamp_type=clock)["turns"].config["message.timestamp.type"] == clock
+
+
+def test_where_there_are_three_replicas_two_must_have_a_record() -> None:
+    assert "min.insync.replicas" not in by_name()["control"].config
+    assert all(spec.config["min.insync.replicas"] == "2" for spec in by_name(replication_factor=3).values())
+
+
+async def test_apply_makes_the_topics_once_and_check_finds_them_as_they_should_be(brokers, topic_prefix) -> None:
+    settings = settings_for(brokers, topic_prefix, partitions=2)
+    names = {spec.name for spec in topics.specs(settings)}
+    assert set((await topics.check(settings)).missing) == names
+
+    first, second = await topics.apply(settings), await topics.apply(settings)
+
+    assert set(first.created) == names
+    assert first.ok
+    assert (second.created, set(second.present)) == ((), names)
+    assert (await topics.check(settings)).ok
+    assert await topics.partitions(settings) == dict.fromkeys(names, 2)
+
+
+async def test_a_topic_that_differs_is_told_and_left_alone(brokers, topic_prefix) -> None:
+    settings = settings_for(brokers, topic_prefix, partitions=2)
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    await admin.start()
+    turns = settings.topic("turns")
+    await admin.create_topics([NewTopic(turns, 3, 1, topic_configs={"retention.ms": "1000"})])
+    await admin.close()
+
+    for report in (await topics.apply(settings), await topics.check(settings)):
+        told = {drift.setting: (drift.found, drift.wanted) for drift in report.drift if drift.topic == turns}
+        assert told["partitions"] == ("3", "2")
+        assert told["retention.ms"] == ("1000", str(7 * DAY_MS))
+        assert told["message.timestamp.type"] == ("CreateTime", "LogAppendTime")
+        assert not report.ok
+    assert str(report.drift[0]).startswith(f"{turns}: ")
