@@ -1,0 +1,40 @@
+"""The README's example of a fleet, with the real worker on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streamproc.cli import build
+from tests.docs.pages import ROOT, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def worker(brokers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the README says to start: the topics, and a worker."""
+    monkeypatch.setenv("STREAMPROC_BROKERS", brokers)
+    monkeypatch.setenv("STREAMPROC_TOPIC_PREFIX", topic_prefix)
+    assert CliRunner().invoke(build(), ["topics", "apply"]).exit_code == 0
+    with subprocess.Popen([sys.executable, "-m", "streamproc", "worker", "--log-level", "warning"]) as process:
+        yield
+        process.terminate()
+    assert process.returncode == 0
+
+
+def test_the_example_is_halted_by_the_worker(worker: None, capsys: pytest.CaptureFixture[str]) -> None:
+    [example] = [block for block in blocks(ROOT / "README.md") if "async def work" in block.text]
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(example.text, str(example), "exec"), names)
+
+    asyncio.run(asyncio.wait_for(names["work"]("r1"), timeout=60))
+
+    said = capsys.readouterr().out
+    assert said.startswith("r1: switch_to_interactive, because: run r1 is halted: coder has said the same 3 times")
