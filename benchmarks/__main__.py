@@ -1,0 +1,90 @@
+"""``python -m benchmarks``: prints one table of everything that was measured, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from benchmarks import core_speed, latency, publisher_speed, state_size, throughput, wire_speed
+from benchmarks.machine import ROOT, header
+from benchmarks.sizes import FULL, QUICK, Sizes
+from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
+from streamproc.settings import Settings, load_settings
+
+IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
+    "core": core_speed.rows, "state": state_size.rows, "wire": wire_speed.rows, "publisher": publisher_speed.rows,
+}  # fmt: skip
+ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
+    "worker": throughput.rows, "latency": latency.rows,
+}  # fmt: skip
+
+EXIT_OK: Final = 0  # also where an aim was missed: that is a figure, not a fault
+EXIT_DEFECT: Final = 1
+EXIT_UNUSABLE: Final = 2
+
+
+def main() -> int:
+    """Measure, print, write; the exit code."""
+    options = _options()
+    chosen = options.only or [*IN_PROCESS, *ON_KAFKA]
+    brokers = os.environ.get("STREAMPROC_BROKERS")
+    if not brokers and any(name in ON_KAFKA for name in chosen):
+        without = " ".join(IN_PROCESS)
+        print(f"No Kafka: set STREAMPROC_BROKERS, or run `make bench`; without: --only {without}", file=sys.stderr)
+        return EXIT_UNUSABLE
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it warns of what it then does again
+    sizes = QUICK if options.quick else FULL
+    began = time.monotonic()
+    try:
+        rows = [row for name in chosen for row in _measure(name, sizes, brokers)]
+    except BenchmarkDefect as defect:
+        print(f"\nDEFECT: what was measured is not what was claimed.\n{defect}", file=sys.stderr)
+        return EXIT_DEFECT
+    how = f"Measured in {time.monotonic() - began:.0f} s by `make bench{' ARGS=--quick' if options.quick else ''}`."
+    text = markdown(rows, header(brokers if any(name in ON_KAFKA for name in chosen) else None, how))
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) | {"met": row.met} for row in rows], indent=1), "utf-8")
+    if options.readme:
+        write_between_marks(ROOT / "README.md", text)
+    return EXIT_OK
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute, and rougher")
+    parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="some parts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
+    parser.add_argument("--readme", action="store_true", help="put the table into the README, between its marks")
+    return parser.parse_args()
+
+
+def _measure(name: str, sizes: Sizes, brokers: str | None) -> list[Row]:
+    print(f"measuring {name} …", file=sys.stderr, flush=True)
+    if name in IN_PROCESS:
+        return list(IN_PROCESS[name](sizes))
+    settings = load_settings(
+        brokers=brokers,
+        topic_prefix=f"bench-{os.getpid()}-{name}",
+        # The log that the worker catches up with keeps the times that the engine was given.
+        timestamp_type="CreateTime" if name == "worker" else "LogAppendTime",
+    )
+    return uvloop.run(_on_kafka(name, sizes, settings))
+
+
+async def _on_kafka(name: str, sizes: Sizes, settings: Settings) -> list[Row]:
+    return await ON_KAFKA[name](sizes, settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

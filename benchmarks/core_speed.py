@@ -1,0 +1,143 @@
+"""The core: microseconds a turn, in short, long and very long runs, beside detectors that look through a list.
+
+Only `step` is timed: turns are decoded, and the run has started and declared its budgets, so no detector is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from benchmarks.rescans import LastTen, WholeHistory
+from benchmarks.sizes import Sizes
+from benchmarks.table import Aim, BenchmarkDefect, Row, shown
+from benchmarks.timing import best_median, collector_time, in_pieces, piece_us
+from benchmarks.traces import Logged, made_up_turns, real_turns, run_of, started
+from streamproc.core.engine import Engine
+from streamproc.core.run import RunState
+from streamproc.policy import load_policy
+from streamproc.wire import Turn
+
+CORE_US_MAX: Final = Aim("≤", 10)
+FLAT_MAX: Final = Aim("≤", 1.25)
+PIECE_TURNS: Final = 500
+SHORT: Final = 10
+
+TRACES: Final[dict[str, Callable[[str, int], Iterator[Logged]]]] = {"real": real_turns, "made-up": made_up_turns}
+
+
+class Measured(NamedTuple):
+    """Rounds of pieces, in microseconds a turn, and the collector's share of all the time."""
+
+    rounds: list[list[float]]
+    collector: float
+
+    @property
+    def us(self) -> float:
+        """Microseconds a turn: the best round's median."""
+        return best_median(self.rounds)
+
+
+def rows(sizes: Sizes) -> Iterator[Row]:
+    """The core's part of the table."""
+    for name, source in TRACES.items():
+        trace = run_of(sizes.run_turns_max, source("bench", 7))
+        engine = load_policy().engine()
+        short = _short_runs(engine, trace, sizes)
+        lengths = sorted({min(1_000, sizes.run_turns_max), sizes.run_turns_max})
+        measured = {SHORT: short} | {length: _long_run(engine, trace[:length], sizes) for length in lengths}
+        for length, found in measured.items():
+            yield Row(
+                f"core.{name}.{length}", f"core, {name} run of {shown(length)} turns", found.us, "µs a turn",
+                aim=CORE_US_MAX, note=f"collector {found.collector:.1%} of the time",
+            )  # fmt: skip
+        longest = measured[lengths[-1]]
+        yield _flatness(name, longest)
+        yield from _beside_rescans(name, trace, longest.us, sizes)
+
+
+def start(engine: Engine) -> RunState:
+    """A run that has started and declared budgets that are checked each turn."""
+    state = RunState()
+    event, at_ms = started("bench", 1_749_999_999_000)
+    engine.step(state, event, at_ms)
+    return state
+
+
+def _short_runs(engine: Engine, trace: Sequence[Logged], sizes: Sizes) -> Measured:
+    """Many runs of ten turns, each from its start."""
+    pieces = in_pieces(in_pieces(trace[:10_000], SHORT), PIECE_TURNS // SHORT)
+    rounds = []
+    with collector_time() as collector:
+        for _ in range(sizes.rounds):
+            started_runs = [[(start(engine), run) for run in piece] for piece in pieces]
+            rounds.append([_piece_us(engine, runs) for runs in started_runs])
+    return Measured(rounds, collector.share)
+
+
+def _long_run(engine: Engine, trace: Sequence[Logged], sizes: Sizes) -> Measured:
+    """One run, in pieces."""
+    pieces = in_pieces(trace, PIECE_TURNS)
+    rounds = []
+    with collector_time() as collector:
+        for _ in range(sizes.rounds):
+            state = start(engine)
+            rounds.append([_piece_us(engine, [(state, piece)]) for piece in pieces])
+            if state.turns != sum(map(len, pieces)):
+                raise BenchmarkDefect(f"the core took in {state.turns} turns of {len(trace)}")
+    return Measured(rounds, collector.share)
+
+
+Runs = Sequence[tuple[RunState, Sequence[Logged]]]
+
+
+def _piece_us(engine: Engine, runs: Runs) -> float:
+    step = engine.step
+
+    def work(runs: Runs) -> None:
+        for state, run in runs:
+            for event, at_ms in run:
+                step(state, event, at_ms)
+
+    return piece_us(work, runs, sum(len(run) for _, run in runs))
+
+
+def _flatness(name: str, longest: Measured) -> Row:
+    """The last tenth of the longest run beside its first: what does not rescan does not grow."""
+    tenth = max(1, len(longest.rounds[0]) // 10)
+    late = best_median([pieces[-tenth:] for pieces in longest.rounds])
+    early = best_median([pieces[:tenth] for pieces in longest.rounds])
+    return Row(
+        f"core.{name}.flat", f"core, last tenth of the longest {name} run", late, "µs a turn",
+        "its first tenth", early, aim=FLAT_MAX,
+    )  # fmt: skip
+
+
+def _beside_rescans(name: str, trace: list[Logged], core_us: float, sizes: Sizes) -> Iterator[Row]:
+    turns = [event for event, _ in trace if isinstance(event, Turn)]
+    last_ten = best_median([_last_ten(turns) for _ in range(sizes.rounds)])
+    what = f"core, {name} run of {shown(len(turns))} turns"
+    yield Row(f"core.{name}.last_ten", what, core_us, "µs a turn", "3 of the last 10 calls, one rule", last_ten)
+    whole = _whole_history(turns, sizes.rescans)
+    yield Row(f"core.{name}.whole_history", what, core_us, "µs a turn", "4 rules over the whole history", whole)
+
+
+def _last_ten(turns: list[Turn]) -> list[float]:
+    peer = LastTen()
+
+    def work(turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            peer.step(turn)
+
+    return [piece_us(work, piece, len(piece)) for piece in in_pieces(turns, PIECE_TURNS)]
+
+
+def _whole_history(turns: list[Turn], samples: int) -> float:
+    """The mean over the run, from turns at places spread evenly over it: a whole run of 100 000 takes minutes."""
+    taken = []
+    for number in range(samples):
+        place = int(len(turns) * (number + 0.5) / samples)
+        peer = WholeHistory()
+        peer.remember(turns[:place])
+        taken.append(piece_us(peer.step, turns[place], 1))
+    return sum(taken) / len(taken)

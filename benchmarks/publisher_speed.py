@@ -1,0 +1,63 @@
+"""The publisher's side: what an agent pays for telling of a turn, before anything is sent.
+
+The samples as they came, with all their text: checked, masked and hashed, encoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+import orjson
+
+from benchmarks.sizes import Sizes
+from benchmarks.table import BenchmarkDefect, Row
+from benchmarks.timing import percentile, piece_us
+from streamproc.client.encoding import encode
+from streamproc.events import RawEvent, parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.replay.source import Source
+from streamproc.samples import trajectory_file
+
+BYTES_MAX = 1_048_576
+
+
+def rows(sizes: Sizes) -> Iterator[Row]:
+    """The publisher's part of the table."""
+    with trajectory_file() as path:
+        raws = [line.raw for line in Source(path)]
+    dicts = [raw.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for raw in raws]
+    sizes_bytes = [len(orjson.dumps(one)) for one in dicts]
+    _check(raws)
+    rounds = max(2, sizes.rounds)
+    whole = _each(lambda one: encode(parse_raw(one), include_content=False, bytes_max=BYTES_MAX), dicts, rounds)
+    prints = _each(fingerprint, raws, rounds)
+    by_hand = _each(_by_hand, dicts, rounds)
+    of = f"a turn of {median(sizes_bytes) / 1024:.1f} KiB (median)"
+    yield Row("publisher.fingerprint.median", f"publisher, fingerprint of {of}, median", median(prints), "µs")
+    yield Row("publisher.fingerprint.p99", "publisher, fingerprint, p99", percentile(prints, 0.99), "µs")
+    mb_s = sum(sizes_bytes) / sum(prints)
+    yield Row(
+        "publisher.throughput", "publisher, fingerprint, throughput", mb_s, "MB/s",
+        "MD5 of json.dumps, nothing masked", sum(sizes_bytes) / sum(by_hand),
+    )  # fmt: skip
+    yield Row("publisher.whole", "publisher, check + fingerprint + encode, median", median(whole), "µs")
+
+
+def _each(work: Callable[[Any], Any], things: list[Any], rounds: int) -> list[float]:
+    """Microseconds of each thing: the best of the rounds."""
+    return [min(piece_us(work, thing, 1) for _ in range(rounds)) for thing in things]
+
+
+def _by_hand(turn: dict[str, Any]) -> str:
+    return hashlib.md5(json.dumps(turn, sort_keys=True).encode(), usedforsecurity=False).hexdigest()
+
+
+def _check(raws: list[RawEvent]) -> None:
+    """Alike turns have alike fingerprints, and others have others: what was timed did tell them apart."""
+    outputs = {raw.output: fingerprint(raw).output.exact for raw in raws if getattr(raw, "output", None)}  # type: ignore[attr-defined]
+    if len(set(outputs.values())) != len(outputs) or not outputs:
+        raise BenchmarkDefect("the fingerprints do not tell the samples apart")

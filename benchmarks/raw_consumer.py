@@ -1,0 +1,87 @@
+"""The limit and the plain loop: an aiokafka consumer that reads the turns topic once, as a process of its own.
+
+``decode``: `getmany` and `orjson.loads` of each value, nothing else: no Python worker can be faster. ``loop``: the
+same consumer with the same core, its states in a dict: nothing is stored, nothing is told, all is lost at the end.
+Prints one line of JSON: records, seconds, and processor seconds, from the first records on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import orjson
+import uvloop
+
+from benchmarks.kafka_log import consumer
+from benchmarks.timing import collector_of_a_worker
+from streamproc.core.run import RunState
+from streamproc.fingerprint import read_event
+from streamproc.policy import load_policy
+from streamproc.settings import load_settings
+
+Work = Callable[[Sequence[Any]], int]
+PATIENCE_S: Final = 30
+
+
+def decoding() -> Work:
+    """Decode each value; how many decisions were made of it: none."""
+
+    def work(records: Sequence[Any]) -> int:
+        for record in records:
+            orjson.loads(record.value)
+        return 0
+
+    return work
+
+
+def looping() -> Work:
+    """Step each event; how many decisions were made."""
+    engine = load_policy().engine()
+    states: dict[bytes, RunState] = {}
+
+    def work(records: Sequence[Any]) -> int:
+        decisions = 0
+        for record in records:
+            state = states.get(record.key)
+            if state is None:
+                state = states[record.key] = RunState()
+            decisions += len(engine.step(state, read_event(record.value), record.timestamp))
+        return decisions
+
+    return work
+
+
+async def read(work: Work, total: int) -> dict[str, float]:
+    """Read the whole topic through `work`."""
+    settings = load_settings()
+    done = decisions = 0
+    async with consumer(settings, settings.topic("turns")) as reader:
+        began = cpu = 0.0
+        first = 0
+        heard = time.monotonic()
+        while done < total and time.monotonic() - heard < PATIENCE_S:
+            for records in (await reader.getmany(timeout_ms=1_000)).values():
+                if not began:  # what has been fetched before the clock starts does not count
+                    began, cpu, first = time.perf_counter(), time.process_time(), len(records)
+                decisions += work(records)
+                done += len(records)
+                heard = time.monotonic()
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
+    return {"records": done, "measured": done - first, "seconds": seconds, "cpu_s": cpu_s, "decisions": decisions}
+
+
+def main() -> None:
+    """``python -m benchmarks.raw_consumer decode|loop RECORDS``."""
+    kind, total = sys.argv[1:]
+    work = decoding() if kind == "decode" else looping()
+    with collector_of_a_worker():
+        found = uvloop.run(read(work, int(total)))
+    os.write(1, orjson.dumps(found) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Where a turn's time goes in the worker: each stage by itself, on the same log, as a share of the whole.
+
+The stages are the worker's own code on records of the log, in this process, in the slices in which the worker takes
+them. What is left of the worker's processor time is Kafka's client (fetching, parsing batches, acknowledgements),
+Faust's part of the loop, and the collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from benchmarks.fleet_log import FleetLog
+from benchmarks.table import BenchmarkDefect, Row
+from benchmarks.timing import collector_of_a_worker, collector_time, piece_us
+from streamproc.core.run import RunState
+from streamproc.fingerprint import read_event
+from streamproc.policy import load_policy
+
+RECORDS_MAX: Final = 40_000
+ROUNDS: Final = 3
+
+
+class Fetched(NamedTuple):
+    """What aiokafka hands over, as far as the worker looks at it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes
+
+
+class Stages(NamedTuple):
+    """Microseconds a record of each stage."""
+
+    decode: float
+    step: float
+    carry: float
+    encode: float
+    batch: float
+
+
+def rows(log: FleetLog, worker_cpu_us: float, states_written: int) -> Iterator[Row]:
+    """The shares of a turn. `worker_cpu_us` is the worker's processor time an event."""
+    slices = _slices(log)
+    turns_per_state = log.records / states_written
+    rounds = [_measure(slices, turns_per_state) for _ in range(ROUNDS)]
+    stages = Stages(*(min(values) for values in zip(*rounds, strict=True)))
+    names = {
+        "decode": "decoding the record", "step": "the core's step", "carry": "bookkeeping, decisions to letters",
+        "encode": "encoding states", "batch": "building Kafka batches",
+    }  # fmt: skip
+    for name, what in names.items():
+        us = getattr(stages, name)
+        yield Row(f"stage.{name}", f"of an event in the worker: {what}", us, "µs", note=f"{us / worker_cpu_us:.0%}")
+    rest = worker_cpu_us - sum(stages)
+    what = "of an event in the worker: the rest (Kafka client, Faust, loop)"
+    yield Row("stage.rest", what, rest, "µs", note=f"{rest / worker_cpu_us:.0%}")
+
+
+def _slices(log: FleetLog) -> list[list[Fetched]]:
+    """The first records of each partition, in the worker's slices, partitions in turn."""
+    from streamproc.worker.limits import SLICE_RECORDS_MAX
+
+    share = RECORDS_MAX // len(log.partitions)
+    by_partition = []
+    for partition, records in enumerate(log.partitions):
+        fetched = [
+            Fetched("turns", partition, offset, record.at_ms, record.key, record.value)
+            for offset, record in enumerate(records[:share])
+        ]
+        by_partition.append(
+            [fetched[place : place + SLICE_RECORDS_MAX] for place in range(0, len(fetched), SLICE_RECORDS_MAX)]
+        )
+    return [one for turn in zip_longest(*by_partition) for one in turn if one]
+
+
+def _measure(slices: list[list[Fetched]], turns_per_state: float) -> Stages:
+    count = sum(map(len, slices))
+    with collector_time(), collector_of_a_worker():
+        decode = piece_us(_decode, slices, count)
+        decode_and_step = piece_us(_Stepping(), slices, count)
+        whole = _Worker()
+        accept = piece_us(whole.accept, slices, count)
+        encoded = piece_us(whole.encode, slices, len(whole.changed()))
+        batched = piece_us(whole.batch, whole.changes, len(whole.changes))
+    if whole.events != count:
+        raise BenchmarkDefect(f"the worker's processor took in {whole.events} events of {count}")
+    return Stages(
+        decode, decode_and_step - decode, accept - decode_and_step, encoded / turns_per_state, batched / turns_per_state
+    )
+
+
+def _decode(slices: Sequence[Sequence[Fetched]]) -> None:
+    for records in slices:
+        for record in records:
+            read_event(record.value)
+
+
+class _Stepping:
+    """Decoding and the core, nothing else."""
+
+    def __init__(self) -> None:
+        self._step: Callable[..., Any] = load_policy().engine().step
+        self._states: dict[bytes, RunState] = {}
+
+    def __call__(self, slices: Sequence[Sequence[Fetched]]) -> None:
+        step, states = self._step, self._states
+        for records in slices:
+            for record in records:
+                state = states.get(record.key)
+                if state is None:
+                    state = states[record.key] = RunState()
+                step(state, read_event(record.value), record.timestamp)
+
+
+class _Worker:
+    """The worker's processor with its runs, without Kafka."""
+
+    def __init__(self) -> None:
+        from streamproc.worker.processors import Processor
+        from streamproc.worker.tables import Census, Runs
+
+        engine = load_policy().engine()
+        self._processor = Processor(engine, event_bytes_max=1 << 20, dead_letter_bytes=1 << 20, version="benchmark")
+        census = Census()
+        self._runs = [Runs(partition, census) for partition in range(64)]
+        self.changes: list[tuple[bytes, bytes | None]] = []
+
+    @property
+    def events(self) -> int:
+        """Events that were stepped."""
+        counts = self._processor.counts
+        return counts.records - counts.refused - counts.repeated - counts.failures
+
+    def accept(self, slices: Sequence[Sequence[Fetched]]) -> None:
+        """Decode, step, and make letters of what was decided."""
+        for records in slices:
+            self._processor.accept(self._runs[records[0].partition], records)
+
+    def changed(self) -> list[bytes]:
+        """The runs whose states are to be written."""
+        return [key for runs in self._runs for key in runs.dirty]
+
+    def encode(self, _slices: object) -> None:
+        """Encode every changed state."""
+        for runs in self._runs:
+            self.changes += runs.take()
+
+    def batch(self, changes: list[tuple[bytes, bytes | None]]) -> None:
+        """Put encoded states into Kafka batches, as the producer does."""
+        builder = _builder()
+        for key, raw in changes:
+            if builder.append(key=key, value=raw, timestamp=None) is None:
+                builder.close()
+                builder = _builder()
+                builder.append(key=key, value=raw, timestamp=None)
+
+
+def _builder() -> BatchBuilder:
+    return BatchBuilder(batch_size=262_144, compression_type=0)

@@ -1,0 +1,116 @@
+"""The same work as people write it with Faust: an agent, a table write an event, a send for each decision.
+
+Everything that costs the stock agent nothing is given to it: the states stay decoded in memory beside the table, the
+buffers, the producer and the collector are tuned as well as is known, and the loop is uvloop. Runs as a process of its
+own, until so many events are done; prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import Any, Final
+
+import faust
+import orjson
+
+from benchmarks.timing import collector_of_a_worker
+from streamproc.core.decision import encode_decision
+from streamproc.core.run import RunState, dump
+from streamproc.fingerprint import read_event
+from streamproc.policy import load_policy
+from streamproc.settings import Settings, load_settings
+
+FLUSH_TIMEOUT_S: Final = 60
+
+
+def app_of(settings: Settings) -> faust.App:
+    """A Faust app with what its users tune."""
+    return faust.App(
+        settings.worker_group,
+        broker=f"kafka://{settings.brokers}",
+        key_serializer="raw",
+        value_serializer="raw",
+        topic_partitions=settings.partitions,
+        topic_disable_leader=True,
+        table_standby_replicas=0,
+        stream_buffer_maxsize=131_072,
+        producer_linger=0.02,
+        producer_max_batch_size=262_144,
+        broker_session_timeout=10.0,
+        broker_heartbeat_interval=3.0,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=4 << 20,
+        worker_redirect_stdouts=False,
+        web_enabled=False,
+        datadir=settings.datadir,
+    )
+
+
+class Count:
+    """What was done, and how long it took."""
+
+    def __init__(self, warm_up: int, total: int) -> None:
+        self.done = 0
+        self.reached: dict[int, int] = {}
+        self._warm_up, self._total = warm_up, total
+        self._began = self._cpu = 0.0
+        self._seconds = self._cpu_s = 0.0
+
+    def one(self, message: Any) -> bool:
+        """Count an event; True where it was the last."""
+        self.done += 1
+        self.reached[message.partition] = message.offset + 1
+        if self.done == self._warm_up:
+            self._began, self._cpu = time.perf_counter(), time.process_time()
+        if self.done == self._total:
+            self._seconds, self._cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu
+        return self.done == self._total
+
+    def told(self) -> bytes:
+        """As JSON."""
+        found = {"measured": self._total - self._warm_up, "seconds": self._seconds, "cpu_s": self._cpu_s}
+        return orjson.dumps(found | {"reached": {str(number): end for number, end in self.reached.items()}})
+
+
+def build(settings: Settings, count: Count) -> faust.App:
+    """The app, with its agent."""
+    app = app_of(settings)
+    turns = app.topic(settings.topic("turns"), key_type=bytes, value_type=bytes)
+    control = app.topic(f"{settings.worker_group}-control", key_type=bytes, value_type=bytes)
+    table = app.Table("runs", partitions=settings.partitions, key_type=bytes, value_type=bytes)
+    engine = load_policy().engine()
+    states: dict[bytes, RunState] = {}
+
+    @app.agent(turns)
+    async def step(stream: Any) -> None:
+        async for event in stream.events():
+            key, message = event.key, event.message
+            state = states.get(key)
+            if state is None:
+                state = states[key] = RunState(partition=message.partition)
+            for decision in engine.step(state, read_event(event.value), round(message.timestamp * 1000)):
+                await control.send(key=key, value=encode_decision(decision))
+            state.offset = message.offset
+            table[key] = dump(state)
+            if count.one(message):
+                await asyncio.wait_for(app.producer.flush(), FLUSH_TIMEOUT_S)
+                os.write(1, count.told() + b"\n")
+                os._exit(0)
+
+    return app
+
+
+def main() -> None:
+    """``python -m benchmarks.stock_agent WARM_UP TOTAL``, with the settings of the environment."""
+    warm_up, total = map(int, sys.argv[1:])
+    app = build(load_settings(), Count(warm_up, total))
+    sys.argv = ["stock_agent", "--loop", "uvloop", "worker", "-l", "error", "--without-web"]
+    with collector_of_a_worker():
+        app.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The worker's turns a second, beside what is possible and beside what one would write instead.
+
+All read the same topic, which was filled before, one after the other, round after round; the ratios are medians of
+the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+from typing import Final
+
+from benchmarks import stages
+from benchmarks.fleet_log import FleetLog, fleet_log
+from benchmarks.kafka_log import fill, own_topics
+from benchmarks.peers import raw_speed, stock_speed
+from benchmarks.sizes import Sizes
+from benchmarks.table import Aim, Row
+from benchmarks.timing import percentile
+from benchmarks.worker_speed import Speed, worker_speed
+from streamproc.settings import Settings
+
+STOCK_RATIO_MIN: Final = Aim("≥", 10)
+LOG_AGE_MS: Final = 600_000  # the log lies in the past, but well within the topic's retention
+
+BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
+    ("limit", "limit: aiokafka getmany + orjson, nothing done", None),
+    ("loop", "aiokafka loop, same core, nothing kept or told", None),
+    ("stock", "stock Faust agent, same core, table write an event", STOCK_RATIO_MIN),
+    ("stock path", "worker --path stock: same stores, event by event", None),
+)
+
+
+async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
+    """The worker's part of the table."""
+    start_ms = int(time.time() * 1000) - LOG_AGE_MS
+    log = fleet_log(sizes.log_turns, start_ms, settings.partitions)
+    speeds: defaultdict[str, list[Speed]] = defaultdict(list)
+    stored: list[int] = []
+    async with own_topics(settings):
+        await fill(settings, log)
+        for number in range(sizes.kafka_rounds):
+            speeds["limit"].append(await raw_speed(settings, log, "decode"))
+            speed, stored = await worker_speed(settings, log, number)
+            speeds["worker"].append(speed)
+            speeds["loop"].append(await raw_speed(settings, log, "loop"))
+            speeds["stock"].append(await stock_speed(settings, log, number, sizes.stock_turns))
+    speeds["stock path"].append(await _stock_path(sizes, settings, start_ms))
+    cpu_us = min(speed.cpu_us for speed in speeds["worker"])
+    return [*_speeds(speeds, log), *_stored(stored, log), *stages.rows(log, cpu_us, len(stored))]
+
+
+async def _stock_path(sizes: Sizes, settings: Settings, start_ms: int) -> Speed:
+    """The worker without its seam, once, on a shorter log: it would take minutes for the whole one."""
+    short = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-short", "group": ""})
+    log = fleet_log(sizes.stock_turns, start_ms, settings.partitions)
+    async with own_topics(short):
+        await fill(short, log)
+        return (await worker_speed(short, log, 0, "--path", "stock")).speed
+
+
+def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
+    ours = speeds["worker"]
+    for name, beside, aim in BESIDE:
+        theirs = speeds[name]
+        ratio = median(mine.per_s / its.per_s for mine, its in zip(ours, theirs, strict=False))
+        yield Row(
+            f"worker.{name}", "worker, all detectors, states and decisions on Kafka",
+            median(speed.per_s for speed in ours) * log.turn_share, "turns/s",
+            beside, median(speed.per_s for speed in theirs) * log.turn_share, ratio, aim,
+        )  # fmt: skip
+    for name, beside, _ in BESIDE[::2]:
+        yield Row(
+            f"worker.cpu.{name}", "worker, processor time a turn, everything included",
+            median(speed.cpu_us for speed in ours) / log.turn_share, "µs",
+            beside, median(speed.cpu_us for speed in speeds[name]) / log.turn_share,
+        )  # fmt: skip
+
+
+def _stored(stored: list[int], log: FleetLog) -> Iterator[Row]:
+    turns = sum(log.turns_of.values())
+    yield Row("worker.turns_per_state", "worker, turns for each state written", turns / len(stored), "turns")
+    yield Row("worker.changelog", "worker, changelog a turn", sum(stored) / turns, "bytes")
+    yield Row(
+        "worker.record", "worker, record of a run in the changelog, with what halted it, p99",
+        percentile(stored, 0.99), "bytes",
+    )  # fmt: skip

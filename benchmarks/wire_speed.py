@@ -1,0 +1,74 @@
+"""Reading a record of the turns topic, and making one: the real messages, through what one could read them with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from benchmarks.sizes import Sizes
+from benchmarks.table import BenchmarkDefect, Row
+from benchmarks.timing import best_median, interleaved, piece_us
+from benchmarks.traces import sample_runs
+from streamproc import wire
+from streamproc.fingerprint import read_event
+
+PASSES: Final = 3  # over the samples, a round
+
+
+class PydanticTurn(BaseModel):
+    """`wire.Turn` for pydantic, as strict about what it reads."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    w: int = Field(ge=1, le=1)
+    type: str
+    run_id: str = Field(min_length=1, max_length=256)
+    node: str = Field(min_length=1, max_length=256)
+    event_id: str = ""
+    at: int | None = None
+    output: tuple[int, int, int, int] | None = None
+    structured: tuple[int, int, int, int] | None = None
+    artifact: tuple[int, int, int, int] | None = None
+    calls: list[tuple[str, int, int, int, int]] = []
+    usage: tuple[int, int, int, int, int | None, int] | None = None
+
+
+def rows(sizes: Sizes) -> Iterator[Row]:
+    """Decoding of the wire's messages, side by side."""
+    values = [wire.encode(event) for run in sample_runs() for event, _ in run]
+    for value in values:
+        _check(value)
+    readers: dict[str, Callable[[bytes], Any]] = {
+        "ours": read_event,
+        "orjson, into dicts, nothing checked": orjson.loads,
+        "pydantic, into models": PydanticTurn.model_validate_json,
+    }
+    figures = interleaved({name: _timed(read, values) for name, read in readers.items()}, max(3, sizes.rounds))
+    us = {name: min(found) for name, found in figures.items()}
+    size = sum(map(len, values)) / len(values)
+    what = f"decoding a turn of {size:.0f} bytes into checked types (msgspec)"
+    for name in list(readers)[1:]:
+        yield Row(f"wire.decode.{name.split(',')[0]}", what, us["ours"], "µs", name, us[name])
+    encoded = [event for run in sample_runs() for event, _ in run]
+    yield Row("wire.encode", "encoding it", best_median([[_timed(wire.encode, encoded)()] for _ in range(5)]), "µs")
+
+
+def _timed(read: Callable[[Any], Any], values: list[Any]) -> Callable[[], float]:
+    def work(values: list[Any]) -> None:
+        for value in values:
+            read(value)
+
+    return lambda: piece_us(work, values * PASSES, PASSES * len(values))
+
+
+def _check(value: bytes) -> None:
+    """All three read the same."""
+    event, plain = wire.decode(value), orjson.loads(value)
+    modelled = PydanticTurn.model_validate_json(value)
+    if not event.run_id == plain["run_id"] == modelled.run_id:
+        raise BenchmarkDefect("the readers of the wire disagree")
+    if isinstance(event, wire.Turn) and len(event.calls) != len(modelled.calls):
+        raise BenchmarkDefect("the readers of the wire disagree about calls")

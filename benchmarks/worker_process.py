@@ -1,0 +1,96 @@
+"""A real worker, as a process of its own: ``streamproc worker``, told what to do by its environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from benchmarks.machine import ROOT
+from benchmarks.table import BenchmarkDefect
+from streamproc.settings import Settings
+
+STOP_TIMEOUT_S = 60
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Process:
+    """A command with our settings, ended with SIGTERM, and with its last words at hand."""
+
+    def __init__(self, settings: Settings, *command: str) -> None:
+        self._command = [sys.executable, "-m", *command]
+        self._files = tempfile.TemporaryDirectory(prefix="streamproc-bench-")
+        self._environment = os.environ | {
+            "STREAMPROC_BROKERS": settings.brokers,
+            "STREAMPROC_TOPIC_PREFIX": settings.topic_prefix,
+            "STREAMPROC_GROUP": settings.worker_group,
+            "STREAMPROC_PARTITIONS": str(settings.partitions),
+            "STREAMPROC_POLICY": "standard",
+            "STREAMPROC_DATADIR": self._files.name,
+        }
+
+    def __enter__(self) -> Self:
+        self._said = Path(self._files.name, "stderr").open("w+b")
+        self._answer = Path(self._files.name, "stdout").open("w+b")
+        self._process = subprocess.Popen(
+            self._command, cwd=ROOT, env=self._environment, stdout=self._answer, stderr=self._said
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
+            code = self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        last_words = self.said()
+        self._said.close()
+        self._answer.close()
+        self._files.cleanup()
+        if code and error is None:
+            raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with {code}:\n{last_words}")
+
+    def check(self) -> None:
+        """Raise `BenchmarkDefect` where it has ended by itself."""
+        code = self._process.poll()
+        if code is not None:
+            raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with {code}:\n{self.said()}")
+
+    async def answer(self, timeout_s: float) -> dict[str, Any]:
+        """The line of JSON that it prints before it ends. Raises `BenchmarkDefect` where it prints none."""
+        async with asyncio.timeout(timeout_s):
+            while self._process.poll() is None:
+                await asyncio.sleep(0.05)
+        self._answer.seek(0)
+        printed = self._answer.read().strip().splitlines()
+        if self._process.returncode or not printed:
+            raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with no answer:\n{self.said()}")
+        found: dict[str, Any] = orjson.loads(printed[-1])
+        return found
+
+    def said(self) -> str:
+        """The end of what it wrote to standard error."""
+        self._said.seek(0)
+        return self._said.read()[-4_000:].decode("utf-8", "replace")
+
+    def cpu_s(self) -> float:
+        """Processor time so far, in seconds."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+
+
+def worker(settings: Settings, *options: str) -> Process:
+    """The product's worker."""
+    return Process(settings, "streamproc", "worker", *options)

@@ -1,0 +1,164 @@
+"""What the benchmarks measure does happen: every part that needs no Kafka, at next to no size, and no look at times."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+
+import pytest
+
+from benchmarks import __main__ as command, core_speed, publisher_speed, stages, state_size, wire_speed
+from benchmarks.fleet_log import BEGIN, END, fleet_log, partition_of
+from benchmarks.rescans import LastTen, WholeHistory
+from benchmarks.sizes import TINY
+from benchmarks.table import BEGIN as MARK_BEGIN, END as MARK_END, Aim, Row, markdown, shown, write_between_marks
+from benchmarks.timing import best_median, in_pieces, percentile
+from benchmarks.traces import made_up_turns, real_turns, run_of, sample_runs
+from streamproc import wire
+from streamproc.core.run import RunState
+from streamproc.policy import load_policy
+from streamproc.wire import WIRE_VERSION, Call, Content, Turn, decode
+
+START_MS = 1_750_000_000_000
+
+
+@pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, publisher_speed])
+def test_a_part_without_kafka_gives_rows_that_can_be_shown(part) -> None:
+    rows = list(part.rows(TINY))
+
+    assert len({row.name for row in rows}) == len(rows) > 2
+    assert all(row.figure > 0 for row in rows)
+    assert markdown(rows, ["machine"]).count("\n") == len(rows) + 3
+
+
+def test_the_stages_of_a_turn_are_measured_on_the_log() -> None:
+    log = fleet_log(TINY.log_turns, START_MS)
+
+    rows = list(stages.rows(log, 100.0, log.records // 10))
+
+    assert [row.name for row in rows] == [
+        f"stage.{name}" for name in ("decode", "step", "carry", "encode", "batch", "rest")
+    ]
+    assert sum(row.figure for row in rows) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("source", [real_turns, made_up_turns])
+def test_a_long_run_is_the_same_for_the_same_seed_and_brings_decisions(source) -> None:
+    trace = run_of(3_000, source("r", 1))
+    engine, state = load_policy().engine(), RunState()
+
+    decisions = [decision for event, at_ms in trace for decision in engine.step(state, event, at_ms)]
+
+    assert trace == run_of(3_000, source("r", 1))
+    assert state.turns == 3_000
+    assert decisions
+
+
+def test_made_up_turns_bring_every_kind_of_evidence() -> None:
+    turns = [event for event, _ in islice(made_up_turns("r"), 500)]
+
+    for field in ("calls", "output", "artifact", "tests", "errors", "progress", "usage"):
+        assert any(getattr(turn, field) for turn in turns), field
+
+
+def test_the_log_has_every_sample_run_in_its_order_and_markers_around() -> None:
+    log = fleet_log(TINY.log_turns, START_MS)
+
+    assert sorted(log.markers.values()) == sorted([BEGIN, END] * 4)
+    assert sum(log.turns_of.values()) >= TINY.log_turns
+    assert {log.decisions[marker].offset for marker, side in log.markers.items() if side == BEGIN} == {log.warm_up}
+    for partition, records in enumerate(log.partitions):
+        assert all(partition_of(record.key.decode(), 4) == partition for record in records)
+        assert [record.at_ms for record in records] == sorted(record.at_ms for record in records)
+    run_id = next(iter(log.turns_of))
+    ids = [
+        decode(record.value).event_id
+        for record in log.partitions[partition_of(run_id, 4)]
+        if record.key.decode() == run_id
+    ]
+    assert ids == [f"{run_id}:s", *(f"{run_id}:{number}" for number in range(log.turns_of[run_id])), f"{run_id}:f"]
+
+
+def test_the_log_is_the_same_for_the_same_arguments() -> None:
+    assert fleet_log(300, START_MS) == fleet_log(300, START_MS)
+
+
+def test_the_samples_keep_their_times_and_never_go_back() -> None:
+    for run in sample_runs():
+        times = [at_ms for _, at_ms in run]
+        assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        Turn(w=WIRE_VERSION, run_id="r", node="n", calls=(Call("t", 1, 2, 3, 1),)),
+        Turn(w=WIRE_VERSION, run_id="r", node="n", output=Content(1, 2)),
+        Turn(w=WIRE_VERSION, run_id="r", node="n", tests=wire.Tests(5, 1)),
+    ],
+)
+def test_the_peers_that_rescan_find_a_plain_repeat(turn: Turn) -> None:
+    peers = [WholeHistory(), LastTen()] if turn.calls else [WholeHistory()]
+
+    for peer in peers:
+        assert [bool(peer.step(turn)) for _ in range(3)] == [False, False, True]
+
+
+def test_the_whole_history_peer_finds_alternation() -> None:
+    turns = [Turn(w=WIRE_VERSION, run_id="r", node=name, output=Content(1, 2)) for name in "ab"]
+    peer = WholeHistory()
+
+    assert [peer.step(turn) for turn in turns * 2] == [False, False, False, True]
+
+
+def test_an_aim_is_about_the_ratio_where_there_is_one() -> None:
+    alone = Row("a", "a", 9.0, "µs", aim=Aim("≤", 10))
+    beside = Row("b", "b", 9.0, "µs", "peer", 1.0, aim=Aim("≤", 3))
+
+    assert alone.met is True
+    assert beside.met is False
+    assert beside.cells()[-2:] == ("9x", "≤ 3x ✗")
+
+
+def test_numbers_are_shown_with_three_digits() -> None:
+    assert [shown(value) for value in (0, 0.01234, 4.567, 78.94, 123.4, 45_678, 420_123)] == [
+        "0", "0.0123", "4.57", "78.9", "123", "45 700", "420 000",
+    ]  # fmt: skip
+
+
+def test_the_table_goes_between_its_marks_and_nowhere_else(tmp_path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{MARK_BEGIN}\nold\n{MARK_END}\nafter\n")
+
+    write_between_marks(readme, "new")
+
+    assert readme.read_text() == f"before\n{MARK_BEGIN}\nnew\n{MARK_END}\nafter\n"
+    readme.write_text("no marks")
+    with pytest.raises(ValueError, match="bench:begin"):
+        write_between_marks(readme, "new")
+
+
+def test_pieces_are_alike_and_medians_are_the_best_rounds() -> None:
+    assert in_pieces(range(7), 3) == [range(3), range(3, 6)]
+    assert best_median([[1, 9, 9], [2, 2, 50]]) == 2
+    assert percentile([3, 1, 2, 4], 0.5) == 3
+
+
+def test_the_command_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(command, "QUICK", TINY)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", "wire", "--json", str(tmp_path / "b.json")])
+
+    assert command.main() == 0
+
+    assert "| measured" in capsys.readouterr().out
+    assert [row["unit"] for row in json.loads((tmp_path / "b.json").read_text())] == ["µs"] * 3
+
+
+def test_without_a_broker_the_command_says_what_to_do(monkeypatch, capsys) -> None:
+    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+    monkeypatch.setattr(sys, "argv", ["benchmarks"])
+
+    assert command.main() == 2
+
+    assert "make bench" in capsys.readouterr().err
