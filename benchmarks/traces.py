@@ -135,8 +135,9 @@ def made_up_turns(run_id: str, seed: int = 0) -> Iterator[Logged]:
         if node == "coder" and dice.random() < 0.7:
             turn.artifact = _content(hashed(), dice.randrange(100, 20_000))
         if node == "verifier":
-            failing = max(1, failing + dice.choice((-2, -1, 0, 0, 1, 2)))
-            turn.tests = Tests(dice.getrandbits(64), failing, 40 - failing, 40, ("tests/test_a.py::test_b",))
+            failing = min(40, max(0, failing + dice.choice((-2, -1, 0, 0, 1, 2))))
+            named = ("tests/test_a.py::test_b",) if failing else ()
+            turn.tests = Tests(failing * 0x9E3779B97F4A7C15 & HASH, failing, 40 - failing, 40, named)
         if dice.random() < 0.1:
             turn.errors = Errors(hashed(), hashed(), 1, "AssertionError: expected 3, got 4", "AssertionError")
         if node == "planner" and dice.random() < 0.3:

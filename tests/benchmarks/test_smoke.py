@@ -55,6 +55,12 @@ def test_a_long_run_is_the_same_for_the_same_seed_and_brings_decisions(source) -
     assert decisions
 
 
+@pytest.mark.parametrize("source", [real_turns, made_up_turns])
+def test_every_turn_could_have_come_over_the_wire(source) -> None:
+    for event, _ in islice(source("r", 2), 3_000):
+        assert decode(wire.encode(event)) == event
+
+
 def test_made_up_turns_bring_every_kind_of_evidence() -> None:
     turns = [event for event, _ in islice(made_up_turns("r"), 500)]
 
