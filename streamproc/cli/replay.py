@@ -90,7 +90,9 @@ def _time(option: str, text: str | None) -> int | None:
     try:
         at_ms: int = TypeAdapter(TimeMs).validate_python(int(text) if text.isdigit() else text)
     except ValidationError as error:
-        raise fail(f"{option} {text}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        what = error.errors()[0]["msg"].removeprefix("Value error, ")
+        remedy = "Give RFC 3339, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
+        raise fail(f"{option} {text}: {what}. {remedy}") from None
     return at_ms
 
 

@@ -82,8 +82,9 @@ async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[
     """Earlier ones, where they are asked for, then those that fall from now on; each once."""
     from streamproc.client import HaltListener
     from streamproc.controls import read_control
-    from streamproc.replay.kafka import open_topic
+    from streamproc.replay.kafka import open_topic, partitions_of
 
+    await partitions_of(settings, "control")  # what is missing is said at once
     async with HaltListener(settings=settings) as listener:
         live = listener.subscribe()
         note(f"watching {settings.topic('control')} on {settings.brokers}; Ctrl-C ends it")

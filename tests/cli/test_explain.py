@@ -20,7 +20,9 @@ def test_every_detector_has_a_page_whose_examples_do_what_they_say(run, code: st
 
 
 def test_names_and_small_letters_are_understood(run) -> None:
-    assert run("explain", "repeated_call").stdout == run("explain", "loop003").stdout == run("explain", "LOOP003").stdout
+    assert (
+        run("explain", "repeated_call").stdout == run("explain", "loop003").stdout == run("explain", "LOOP003").stdout
+    )
 
 
 def test_without_a_code_all_are_listed(run) -> None:

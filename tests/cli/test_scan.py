@@ -75,9 +75,7 @@ def test_several_files_are_one_log_and_gzip_is_read_as_it_is(run, tmp_path: Path
 
 def test_a_pipe_can_be_read_by_name(turns_file: Path) -> None:
     script = f'exec "{sys.executable}" -m streamproc scan <(cat "{turns_file}") --format jsonl'
-    found = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False
-    )
+    found = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert found.stderr == ""
     assert len(found.stdout.splitlines()) == 2

@@ -1,0 +1,87 @@
+"""What the commands say when no broker answers, when one leaves, and when they are asked for nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamproc.cli import publish
+from streamproc.replay.kafka import open_topic
+from streamproc.settings import load_settings
+from tests.cli.conftest import jsonl, stuck
+from tests.waiting import until
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address where nothing listens, for as long as the test runs."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("publish", "-"), ("replay", "--all"), ("topics", "apply"), ("topics", "check"), ("watch",)]
+)
+def test_a_broker_that_is_away_is_one_error_with_its_address_and_a_remedy(run, nowhere: str, arguments) -> None:
+    result = run(*arguments, "--brokers", nowhere, input=jsonl(stuck()))
+
+    assert result.exit_code == 2
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert nowhere in errors[0]
+    assert "STREAMPROC_BROKERS" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("replay",), "say what to replay: --run ID, --from/--to, or --all"),
+        (("replay", "--from", "yesterday"), "--from yesterday: not a time. Give RFC 3339"),
+        (("replay", "--to", "7"), "--to 7: outside the years 2000 to 2100. Give RFC 3339"),
+        (("watch", "--since", "yesterday"), "--since yesterday: use beginning, or a time such as"),
+        (("publish", "-", "--speed", "fast"), "speed 'fast': use max"),
+        (("worker", "--policy", "nope"), "nope"),
+        (("replay", "--all", "--policy", "nope"), "nope"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_told_before_anything_is_tried(
+    run, nowhere: str, arguments, told: str
+) -> None:
+    result = run(*arguments, "--brokers", nowhere)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+async def test_a_broker_that_leaves_makes_publishing_fail_with_what_was_lost(
+    own_broker: Any, run, tmp_path: Path, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "PATIENCE_S", 0.5)
+    address = f"127.0.0.1:{own_broker.start().port}"
+    settings = load_settings(brokers=address, topic_prefix=topic_prefix)
+    where = ("--brokers", address, "--topic-prefix", topic_prefix)
+    assert (await asyncio.to_thread(run, "topics", "apply", *where)).exit_code == 0
+    path = tmp_path / "turns.jsonl"
+    path.write_text(jsonl(stuck(turns=400)))
+    results: list[Any] = []
+    sending = threading.Thread(target=lambda: results.append(run("publish", path, "--speed", "100", *where)))
+    sending.start()
+
+    async def some_arrived() -> bool:
+        async with open_topic(settings, "turns") as reader:
+            return reader.records_total > 0
+
+    await until(some_arrived, 60, "the first events to arrive")
+    own_broker.kill()
+    await asyncio.to_thread(sending.join)
+
+    assert results[0].exit_code == 1
+    assert "400 events" in results[0].stdout
+    assert "were not delivered to" in results[0].stderr

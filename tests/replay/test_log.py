@@ -1,0 +1,81 @@
+"""The engine over records: places, refusals, one run among many, many runs in little memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproc.core.run import RunState
+from streamproc.policy import load_policy
+from streamproc.replay.log import LogReplay, States
+from tests.replay.records import record, stuck_record
+
+
+@pytest.fixture
+def log() -> LogReplay:
+    return LogReplay(load_policy().engine(), event_bytes_max=10_000)
+
+
+def test_a_decision_knows_its_place_in_the_log(log: LogReplay) -> None:
+    decisions = list(log.decide(stuck_record(offset, partition=3, at_ms=1_750_000_000_000) for offset in (7, 8, 11)))
+
+    trigger = decisions[-1].trigger
+    assert decisions[-1].severity == "halt"
+    assert (trigger.topic, trigger.partition, trigger.offset) == ("t.turns", 3, 11)
+    assert decisions[-1].at == "2025-06-15T15:06:40.000Z"
+    assert log.turns == {"r": 3}
+
+
+def test_the_same_run_in_two_partitions_is_two_runs(log: LogReplay) -> None:
+    records = [stuck_record(0), stuck_record(1), stuck_record(0, partition=1), stuck_record(1, partition=1)]
+
+    assert [decision.severity for decision in log.decide(records)] == ["warn", "warn"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        record(None, offset=9),
+        record(b"nonsense", offset=9),
+        record(b"\xff\xfe", offset=9),
+        record(b"[" * 5000, offset=9),
+        record({"run_id": "r"}, offset=9),
+        record({"run_id": "other", "node": "coder"}, offset=9),
+        record({"run_id": "r", "node": "coder"}, offset=9, key=None),
+        record({"run_id": "r", "node": "coder", "output": "x" * 20_000}, offset=9),
+    ],
+    ids=["tombstone", "not JSON", "not UTF-8", "nested", "no node", "another key", "no key", "too large"],
+)
+def test_what_the_worker_refuses_is_counted_and_changes_nothing(log: LogReplay, bad) -> None:
+    decisions = list(log.decide([stuck_record(0), stuck_record(1), bad, stuck_record(10)]))
+
+    assert [decision.severity for decision in decisions] == ["warn", "halt"]
+    assert log.refused == 1
+
+
+def test_only_one_run_can_be_looked_at() -> None:
+    log = LogReplay(load_policy().engine(), event_bytes_max=10_000, only="r")
+    other = record({"run_id": "s", "node": "coder", "output": "Again."}, offset=0, key=b"s")
+
+    decisions = list(log.decide([other, other, other, stuck_record(1), stuck_record(2)]))
+
+    assert [decision.run_id for decision in decisions] == ["r"]
+    assert log.turns == {"r": 2}
+
+
+@pytest.mark.parametrize("at_ms", [-1, 10**15, 2**62])
+def test_a_time_that_is_no_time_is_no_evidence(log: LogReplay, at_ms: int) -> None:
+    decisions = list(log.decide(stuck_record(offset, at_ms=at_ms) for offset in range(3)))
+
+    assert [decision.severity for decision in decisions] == ["warn", "halt"]
+    assert decisions[-1].at is None
+
+
+def test_states_survive_being_put_away() -> None:
+    """With room for two decoded states, a hundred runs keep their counts."""
+    states = States(hot_max=2)
+    for _ in range(3):
+        for number in range(100):
+            states.get(b"%d" % number).turns += 1
+
+    assert {states.get(b"%d" % number).turns for number in range(100)} == {3}
+    assert states.get(b"new").turns == RunState().turns
