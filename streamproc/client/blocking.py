@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.client.guard import Register
     from streamproc.controls import ControlEvent
+    from streamproc.errors import Unavailable
     from streamproc.events import RawEvent
     from streamproc.settings import Settings
 
@@ -62,7 +63,7 @@ class BlockingTurnPublisher:
         return self._turns.waiting + len(self._handed)
 
     @property
-    def trouble(self) -> Exception | None:
+    def trouble(self) -> Unavailable | None:
         """Why nothing is being delivered; None while all is well."""
         return self._turns.trouble
 
@@ -96,6 +97,9 @@ class BlockingTurnPublisher:
         encoded = self._turns.prepared(event)
         if encoded is None:
             return ""
+        if self._closed:
+            self._turns.admit(encoded)  # which counts it
+            return encoded.event_id
         if not self._turns.goes_on(encoded, len(self._handed)):
             background.call(self._room(encoded))
         self._handed.append(encoded)
@@ -106,7 +110,8 @@ class BlockingTurnPublisher:
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until everything published so far is acknowledged (or dropped). False where that took too long."""
-        return self._opened().call(self._flush(timeout_s))
+        background = self._opened()
+        return not self.waiting if self._closed else background.call(self._flush(timeout_s))
 
     def start(self) -> None:
         """Begin to connect in the background. Returns at once, also when the broker is away."""
@@ -142,9 +147,8 @@ class BlockingTurnPublisher:
                 raise  # else it must not hide why the body failed
 
     def _opened(self) -> Background:
-        if self._background is None or self._closed:
-            state = "closed" if self._closed else "not open"
-            raise RuntimeError(f"this BlockingTurnPublisher is {state}: use `with BlockingTurnPublisher() as turns:`")
+        if self._background is None:
+            raise RuntimeError("this BlockingTurnPublisher is not open: use `with BlockingTurnPublisher() as turns:`")
         return self._background
 
     # On the loop's thread.
@@ -222,7 +226,7 @@ class BlockingHaltListener:
         return self._halts.connected
 
     @property
-    def trouble(self) -> Exception | None:
+    def trouble(self) -> Unavailable | None:
         """Why nothing is being heard; None while all is well."""
         return self._halts.trouble
 

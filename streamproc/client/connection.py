@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Coroutine
 from typing import Any, Final
+
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from streamproc.errors import Unavailable
 from streamproc.settings import Settings, load_settings
+from streamproc.topics import unavailable
 
 BACKOFF_FIRST_S: Final = 0.1  # a restarted broker is back in seconds: the first tries come quickly
 BACKOFF_MAX_S: Final = 5.0
 REQUEST_TIMEOUT_MS: Final = 15_000  # a healthy broker answers in milliseconds; aiokafka's 40 s is a long silence
 CONNECT_TIMEOUT_S: Final = 20.0
+PROBE_EVERY_S: Final = 2.0
+PROBE_TIMEOUT_S: Final = 20.0
+
+EXPECTED: Final = (KafkaError, OSError, TimeoutError, Unavailable)  # what brokers and networks do to us
 
 
 class Backoff:
@@ -29,6 +38,64 @@ class Backoff:
         wait_s = self._next_s * random.uniform(0.5, 1.0)
         self._next_s = min(BACKOFF_MAX_S, self._next_s * 2)
         return wait_s
+
+
+async def together(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run until one ends, end the others, and raise its error. (A TaskGroup of Python 3.11 leaves its task counted
+    as cancelled when a child fails.)"""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        _raise(task)
+
+
+async def contained(coroutine: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+    """Run in a task of its own. Where aiokafka waits for a task that it cancelled itself, the cancellation comes out
+    of it and looks like ours; here it becomes a `ConnectionError`. Raises `TimeoutError` after `timeout_s`."""
+    task = asyncio.create_task(coroutine)
+    try:
+        done, _ = await asyncio.wait([task], timeout=timeout_s)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+    if not done:
+        raise TimeoutError(f"took more than {timeout_s} s")
+    _raise(task)
+
+
+def _raise(task: asyncio.Task[None]) -> None:
+    if task.cancelled():
+        raise ConnectionError("the Kafka client gave up one of its own tasks")
+    task.result()
+
+
+async def probe(client: Any) -> None:
+    """Raise `Unavailable` as soon as no broker answers. (Of one broker among several, aiokafka takes care.)
+
+    An aiokafka client that has lost all its brokers tries the addresses it knew for ever and logs each try; ours
+    starts anew, from the bootstrap servers, and says so once.
+    """
+    while True:
+        await asyncio.sleep(PROBE_EVERY_S)
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            answered = await client.force_metadata_update()
+        if not answered:
+            raise Unavailable("the broker left")
+
+
+def told(settings: Settings, error: Exception) -> Unavailable:
+    """The error as a person is told it."""
+    if isinstance(error, Unavailable):
+        return error
+    if isinstance(error, (KafkaConnectionError, OSError, TimeoutError)):
+        return unavailable(settings, error)
+    return Unavailable(f"broker at {settings.brokers}: {type(error).__name__}: {error}")
 
 
 async def partitions_of(client: Any, settings: Settings, *names: str) -> dict[str, list[int]]:

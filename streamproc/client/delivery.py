@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -17,15 +18,23 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
     InvalidTimestampError,
-    KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
 from aiokafka.partitioner import murmur2
 
-from streamproc.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, Backoff, partitions_of
+from streamproc.client.connection import (
+    CONNECT_TIMEOUT_S,
+    EXPECTED,
+    REQUEST_TIMEOUT_MS,
+    Backoff,
+    contained,
+    partitions_of,
+    probe,
+    together,
+    told,
+)
 from streamproc.errors import Unavailable
-from streamproc.topics import unavailable
 
 if TYPE_CHECKING:
     from streamproc.client.outbox import Item, Lane, Outbox
@@ -35,8 +44,9 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 262_144  # of one request and partition: a quarter of what brokers accept by default
 ACKNOWLEDGED_WITHIN_S: Final = 30.0  # then we connect anew, from the bootstrap servers: brokers may have moved
+RUN_EVENTS_MAX: Final = 20  # of one run in a batch: a batch that is sent twice must be known by the ids that a run
+# remembers (core.run.IDS_MAX), or its turns would look like a loop
 ABANDON_TIMEOUT_S: Final = 0.5
-EXPECTED: Final = (KafkaError, OSError, TimeoutError, Unavailable)
 REFUSED: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)  # trying again is no use
 
 _hash_of_key = lru_cache(maxsize=16_384)(murmur2)  # aiokafka's is pure Python: 5 µs for a UUID
@@ -52,7 +62,8 @@ class Delivery:
         self._outbox = outbox
         self._settled = settled
         self._wakers: list[asyncio.Event] = []
-        self.trouble: Exception | None = None
+        self._most: dict[int, int] = {}  # how many events the next batch of a partition may have, after a refusal
+        self.trouble: Unavailable | None = None
         """Why nothing is being delivered; None while the connection is well."""
 
     def wake(self, lane: int) -> None:
@@ -63,13 +74,13 @@ class Delivery:
     async def run(self) -> None:
         """Connect, deliver, connect again: until cancelled."""
         backoff = Backoff()
-        task = asyncio.current_task()
-        assert task is not None
-        while not task.cancelling():  # a cancellation that meets an error is swallowed by the TaskGroup
+        while True:
             try:
-                await self._session(backoff)
-            except* Exception as group:  # noqa: BLE001  # whatever it is: the publisher goes on, and tells
-                self._report(_first(group))
+                await contained(self._session(backoff))
+            except _Renewed:
+                continue
+            except Exception as error:  # noqa: BLE001  # whatever it is: the publisher goes on, and tells
+                self._report(error)
             await asyncio.sleep(backoff.next_s())
 
     async def _session(self, backoff: Backoff) -> None:
@@ -77,7 +88,8 @@ class Delivery:
             **self._settings.kafka(),
             acks="all",
             enable_idempotence=True,
-            max_batch_size=BATCH_BYTES,
+            compression_type=None,  # fingerprints are 250 bytes, mostly one a request: lz4 makes those larger, and
+            max_batch_size=BATCH_BYTES,  # costs 0.1 ms; a topic's own compression.type works for stored batches
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
         try:
@@ -88,9 +100,9 @@ class Delivery:
             count = len(found[self._topic])
             self._outbox.spread(count, lambda key: (_hash_of_key(key) & 0x7FFFFFFF) % count)
             self._wakers = [asyncio.Event() for _ in range(count)]
-            async with asyncio.TaskGroup() as group:
-                for number, lane in enumerate(self._outbox.lanes):
-                    group.create_task(self._serve(producer, backoff, number, lane))
+            lanes = enumerate(self._outbox.lanes)
+            serving = (self._serve(producer, backoff, number, lane) for number, lane in lanes)
+            await together(probe(producer.client), *serving)
         finally:
             self._wakers = []
             for lane in self._outbox.lanes:
@@ -101,36 +113,48 @@ class Delivery:
         waker = self._wakers[number]
         while True:
             while items := self._outbox.take(lane, BATCH_BYTES):
-                sent, refused = await self._send(producer, number, items)
+                try:
+                    sent = await self._send(producer, number, items[: self._most.pop(number, None)])
+                except _Refused as refused:
+                    self._refuse(number, lane, refused)
+                    raise _Renewed from refused
                 self._well(backoff)
-                self._outbox.settle(lane, sent + refused)
-                self._settled(sent, refused)
+                self._outbox.settle(lane, sent)
+                self._settled(sent, 0)
             waker.clear()
             await waker.wait()
 
-    async def _send(self, producer: AIOKafkaProducer, partition: int, items: list[Item]) -> tuple[int, int]:
-        """Send the first items, as many as one batch takes. Returns how many the broker has taken, and how many
-        it will never take."""
+    async def _send(self, producer: AIOKafkaProducer, partition: int, items: list[Item]) -> int:
+        """Send the first items, as many as one batch takes. Returns how many."""
         batch = producer.create_batch()
+        of_run: Counter[bytes] = Counter()
         count = 0
-        while count < len(items) and _append(batch, items[count]):
+        while count < len(items) and of_run[items[count].key] < RUN_EVENTS_MAX and _append(batch, items[count]):
+            of_run[items[count].key] += 1
             count += 1
         try:
             async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
                 await (await producer.send_batch(batch, self._topic, partition=partition))
         except REFUSED as error:
-            if count > 1:  # one of them is to blame: find out which, from the first on
-                return await self._send(producer, partition, items[: count // 2])
-            log.warning("the broker refuses an event of %d bytes: %s", items[0].size, error)
-            return 0, 1
-        return count, 0
+            raise _Refused(count, error) from error
+        return count
+
+    def _refuse(self, number: int, lane: Lane, refused: _Refused) -> None:
+        """Find out which event is to blame, by halving the batch, and drop it."""
+        if refused.count > 1:
+            self._most[number] = refused.count // 2
+            return
+        log.warning("the broker refuses an event of %d bytes: %s", lane.sending[0].size, refused.error)
+        self._outbox.settle(lane, 1)
+        self._settled(0, 1)
 
     def _report(self, error: Exception) -> None:
-        if self.trouble is None:
-            log.warning("turns are kept back: %s", _told(self._settings, error))
         if not isinstance(error, EXPECTED):
             log.error("unexpected while delivering turns; trying again", exc_info=error)
-        self.trouble = error
+        problem = told(self._settings, error)
+        if self.trouble is None:
+            log.warning("turns are kept back: %s", problem)
+        self.trouble = problem
 
     def _well(self, backoff: Backoff) -> None:
         backoff.reset()
@@ -139,20 +163,20 @@ class Delivery:
             self.trouble = None
 
 
+class _Refused(Exception):
+    """The broker will never take this batch of `count` events."""
+
+    def __init__(self, count: int, error: Exception) -> None:
+        self.count = count
+        self.error = error
+
+
+class _Renewed(Exception):
+    """A new producer is needed: after a refused batch an idempotent one has lost its count."""
+
+
 def _append(batch: Any, item: Item) -> bool:
     return batch.append(key=item.key, value=item.value, timestamp=item.at_ms) is not None
-
-
-def _first(group: BaseExceptionGroup[Any]) -> Exception:
-    error: Any = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, Exception)
-    return error
-
-
-def _told(settings: Settings, error: Exception) -> Exception:
-    return error if isinstance(error, Unavailable) else unavailable(settings, error)
 
 
 async def _abandon(producer: AIOKafkaProducer) -> None:
@@ -161,8 +185,8 @@ async def _abandon(producer: AIOKafkaProducer) -> None:
     sender = producer._sender.sender_task
     if sender is not None:
         sender.cancel()
-    with contextlib.suppress(KafkaError, OSError):
-        await producer.client.close()
+    with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
+        await contained(producer.client.close(), ABANDON_TIMEOUT_S)
     while sender is not None and not sender.done():
         await asyncio.wait([sender], timeout=ABANDON_TIMEOUT_S)
         sender.cancel()  # it may wait for requests that nobody answers any more

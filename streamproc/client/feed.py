@@ -12,12 +12,21 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 
-from streamproc.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, Backoff, partitions_of
+from streamproc.client.connection import (
+    CONNECT_TIMEOUT_S,
+    EXPECTED,
+    REQUEST_TIMEOUT_MS,
+    Backoff,
+    contained,
+    partitions_of,
+    probe,
+    together,
+    told,
+)
 from streamproc.client.halts import ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.errors import Unavailable
-from streamproc.topics import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECORDS_MAX: Final = 2_000  # taken at once, so that the event loop is held for a few ms at most
-PROBE_EVERY_S: Final = 5.0  # a consumer never says that its broker is gone: ask
-PROBE_TIMEOUT_S: Final = 10.0
+READ_TIMEOUT_S: Final = 20.0
+WATCH_EVERY_S: Final = 15.0
 CLOSE_TIMEOUT_S: Final = 2.0
 SKIPPED_SHOWN_EVERY: Final = 1000
 
@@ -63,22 +72,20 @@ class Feed:
         self.connected = False
         self.skipped = 0
         """Records that could not be read."""
-        self.trouble: Exception | None = None
+        self.trouble: Unavailable | None = None
         """Why nothing is heard; None while the connection is well."""
 
     async def run(self) -> None:
         """Connect, read, connect again: until cancelled."""
         backoff = Backoff()
-        task = asyncio.current_task()
-        assert task is not None
-        while not task.cancelling():  # a cancellation that meets an error is swallowed by the TaskGroup
+        while True:
             try:
-                await self._session(backoff)
-            except* OffsetOutOfRangeError as group:
+                await contained(self._session(backoff))
+            except OffsetOutOfRangeError as error:
                 self._positions.clear()
-                self._report(group)
-            except* Exception as group:  # noqa: BLE001  # whatever it is: a breaker must not go deaf
-                self._report(group)
+                self._report(error)
+            except Exception as error:  # noqa: BLE001  # whatever it is: a breaker must not go deaf
+                self._report(error)
             await asyncio.sleep(backoff.next_s())
 
     async def _session(self, backoff: Backoff) -> None:
@@ -103,9 +110,7 @@ class Feed:
                 await self._bootstrap(consumer, ends)
             backoff.reset()
             self._well()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._probe(consumer, partitions))
-                group.create_task(self._listen(consumer))
+            await together(probe(consumer._client), self._watch(consumer, partitions), self._listen(consumer))
         finally:
             self.connected = False
             await _close(consumer)
@@ -121,7 +126,7 @@ class Feed:
         consumer.pause(*control)
         latest: dict[str, StatusNews] = {}
         while left := [partition for partition in runs if positions[partition] < ends[partition]]:
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
+            async with asyncio.timeout(READ_TIMEOUT_S):
                 batches = await consumer.getmany(*left, timeout_ms=1_000)
             for records in batches.values():
                 for record in records:
@@ -171,12 +176,12 @@ class Feed:
                 place = f"{record.topic} partition {record.partition} offset {record.offset}"
                 log.warning("skipped an unreadable record at %s (%d so far): %s", place, self.skipped, error)
 
-    async def _probe(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
-        """Raise where the broker is gone, or where reading stands still although there is something to read."""
+    async def _watch(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
+        """Raise where reading stands still although there is something to read: a breaker must not go deaf."""
         behind: dict[TopicPartition, int] = {}
         while True:
-            await asyncio.sleep(PROBE_EVERY_S)
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
+            await asyncio.sleep(WATCH_EVERY_S)
+            async with asyncio.timeout(READ_TIMEOUT_S):
                 ends = await consumer.end_offsets(partitions)
             positions = {partition: await consumer.position(partition) for partition in partitions}
             stuck = [partition for partition, position in behind.items() if positions[partition] == position]
@@ -184,14 +189,10 @@ class Feed:
                 raise Unavailable(f"reading stands still at {', '.join(map(str, stuck))}")
             behind = {partition: at for partition, at in positions.items() if at < ends[partition]}
 
-    def _report(self, group: BaseExceptionGroup[Any]) -> None:
-        error: Any = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        expected = isinstance(error, (KafkaError, OSError, TimeoutError, Unavailable))
-        if not expected:
+    def _report(self, error: Exception) -> None:
+        if not isinstance(error, EXPECTED):
             log.error("unexpected while listening for halts; trying again", exc_info=error)
-        problem = error if isinstance(error, Unavailable) else unavailable(self._settings, error)
+        problem = told(self._settings, error)
         if self.trouble is None:
             log.warning("no halt is heard for now (runs known to be halted stay so): %s", problem)
         self.trouble = problem
@@ -204,6 +205,6 @@ class Feed:
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:
-    with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
-        async with asyncio.timeout(CLOSE_TIMEOUT_S):
-            await consumer.stop()
+    for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it comes to its client
+        with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
+            await contained(closing, CLOSE_TIMEOUT_S)

@@ -49,10 +49,13 @@ class ControlNews(NamedTuple):
     resumes: bool
 
 
+NOTHING: Final = msgspec.Raw(b"null")
+
+
 class _Status(msgspec.Struct):
     run_id: str
     status: str
-    halt: msgspec.Raw | None = None
+    halt: msgspec.Raw = NOTHING
 
 
 class _Control(msgspec.Struct):
@@ -81,12 +84,13 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
     if value is None:
         return StatusNews((key or b"").decode(), at_ms, None)
     status = _status_decoder.decode(value)
-    if status.status == "running" or (status.status == "finished" and _absent(status.halt)):
+    control = bytes(status.halt)
+    if control == b"null":
+        control = b""
+    if (status.status != "halted" and not control) or status.status == "running":
         return StatusNews(status.run_id, at_ms, None)
-    if _absent(status.halt):
-        return StatusNews(status.run_id, at_ms, Halt(b"", "", at_ms))
-    control = bytes(status.halt or b"")
-    return StatusNews(status.run_id, at_ms, Halt(control, _code_decoder.decode(control).code, at_ms))
+    code = _code_decoder.decode(control).code if control else ""
+    return StatusNews(status.run_id, at_ms, Halt(control, code, at_ms))
 
 
 def read_control_news(value: bytes, at_ms: int) -> ControlNews:
@@ -94,10 +98,6 @@ def read_control_news(value: bytes, at_ms: int) -> ControlNews:
     control = _control_decoder.decode(value)
     halt = Halt(value, control.code, at_ms) if control.severity == "halt" else None
     return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")
-
-
-def _absent(halt: msgspec.Raw | None) -> bool:
-    return halt is None or bytes(halt) == b"null"
 
 
 class Halts:

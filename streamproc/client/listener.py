@@ -58,8 +58,9 @@ class HaltListener:
         self.register = Register()
         """Who guards which run; the blocking twin's guards are in it, too."""
         self._subscriptions: set[Subscription] = set()
-        hearing = _Hearing(self._halts, self.register, self.caught_up, self._subscriptions)
-        self._feed = Feed(self.settings, hearing)
+        self.hearing = Hearing(self._halts, self.register, self.caught_up, self._subscriptions)
+        """Takes in what was heard; tests put records in here."""
+        self._feed = Feed(self.settings, self.hearing)
         self._task: asyncio.Task[None] | None = None
 
     # Asking.
@@ -93,7 +94,7 @@ class HaltListener:
         return self._feed.connected
 
     @property
-    def trouble(self) -> Exception | None:
+    def trouble(self) -> Unavailable | None:
         """Why nothing is being heard; None while all is well."""
         return self._feed.trouble
 
@@ -158,8 +159,8 @@ class HaltListener:
         return halted_error(run_id, self._runs.get(run_id)) if run_id in self._runs else None
 
 
-class _Hearing:
-    """What is done with what the feed hears."""
+class Hearing:
+    """What is done with what the feed hears: halts are noted, guards fired, subscribers told."""
 
     def __init__(self, halts: Halts, register: Register, caught_up: asyncio.Event, told: set[Subscription]) -> None:
         self._halts = halts
@@ -168,15 +169,18 @@ class _Hearing:
         self._told = told
 
     def snapshot(self, statuses: Iterable[StatusNews]) -> None:
+        """Take in the latest statuses: now every earlier halt is known."""
         for news in statuses:
             self.status(news)
         self._caught_up.set()
 
     def status(self, news: StatusNews) -> None:
+        """Take in a record of the `runs` topic."""
         if self._halts.status(news):
             self._register.fire(news.run_id)
 
     def control(self, news: ControlNews, value: bytes) -> None:
+        """Take in a record of the `control` topic."""
         if not self._halts.is_new(news.id):
             return
         if self._halts.control(news):
@@ -187,4 +191,5 @@ class _Hearing:
                 subscription.offer(control)
 
     def is_halted(self, run_id: str) -> bool:
+        """Whether this run is known to be halted."""
         return run_id in self._halts.runs

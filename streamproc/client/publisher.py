@@ -18,6 +18,7 @@ from streamproc.events import parse_raw
 
 if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
+    from streamproc.errors import Unavailable
     from streamproc.events import RawEvent
     from streamproc.settings import Settings
 
@@ -87,7 +88,7 @@ class TurnPublisher:
         return self._outbox.events
 
     @property
-    def trouble(self) -> Exception | None:
+    def trouble(self) -> Unavailable | None:
         """Why nothing is being delivered; None while all is well."""
         return self._delivery.trouble
 

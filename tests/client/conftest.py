@@ -1,0 +1,38 @@
+"""What the client's tests share: an address where nothing listens, topics of one's own, a worker's place."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc import topics
+from streamproc.settings import Settings, load_settings
+from tests.client.records import Worker, open_worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address on this machine where no broker is."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+async def settings(brokers: str, topic_prefix: str) -> Settings:
+    """Settings whose topics exist on the real broker, for this test alone."""
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=3)
+    await topics.apply(settings)
+    return settings
+
+
+@pytest.fixture
+async def worker(settings: Settings) -> AsyncIterator[Worker]:
+    """Stands where the worker stands: it writes real records onto the real topics."""
+    async with open_worker(settings) as worker:
+        yield worker

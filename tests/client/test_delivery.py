@@ -1,0 +1,64 @@
+"""What delivery promises to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from streamproc.client.connection import contained, together
+from streamproc.client.delivery import RUN_EVENTS_MAX
+from streamproc.core.run import IDS_MAX
+
+
+def test_a_batch_that_is_sent_twice_is_recognised_by_the_run() -> None:
+    assert RUN_EVENTS_MAX < IDS_MAX
+
+
+async def forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def fail() -> None:
+    raise OSError("gone")
+
+
+async def give_up() -> None:
+    raise asyncio.CancelledError
+
+
+async def test_the_first_to_fail_ends_all() -> None:
+    before = asyncio.all_tasks()
+
+    with pytest.raises(OSError, match="gone"):
+        await together(forever(), fail(), forever())
+
+    assert asyncio.all_tasks() == before
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_cancellation_from_inside_is_an_error() -> None:
+    with pytest.raises(ConnectionError):
+        await contained(give_up())
+    with pytest.raises(ConnectionError):
+        await together(forever(), give_up())
+
+
+async def test_a_cancellation_from_outside_ends_what_is_contained() -> None:
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(contained(together(forever())))
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_takes_too_long_is_ended() -> None:
+    before = asyncio.all_tasks()
+
+    with pytest.raises(TimeoutError):
+        await contained(forever(), 0.01)
+
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,86 @@
+"""From a raw event to a Kafka record."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from streamproc import wire
+from streamproc.client.encoding import Encoded, encode, new_id
+from streamproc.errors import InvalidEvent
+from streamproc.events import parse_raw
+
+
+def encoded(include_content: bool = False, bytes_max: int = 1_000_000, **fields: object) -> Encoded:
+    raw = parse_raw({"run_id": "r1", "node": "coder"} | fields)
+    return encode(raw, include_content=include_content, bytes_max=bytes_max)
+
+
+def test_the_record_is_keyed_by_its_run() -> None:
+    record = encoded(run_id="läuft")
+
+    assert record.key.decode() == "läuft"
+    assert wire.decode(record.value).run_id == "läuft"
+
+
+def test_content_stays_at_home() -> None:
+    record = encoded(output="the secret plan", tool_calls=[{"name": "bash", "args": "secret", "result": "secret"}])
+
+    assert b"secret" not in record.value
+
+
+def test_content_travels_where_it_was_asked_for() -> None:
+    assert b"the plan" in encoded(include_content=True, output="the plan").value
+
+
+def test_an_event_without_an_id_gets_a_uuid() -> None:
+    first, second = encoded(), encoded()
+
+    assert uuid.UUID(first.event_id).version == 4
+    assert wire.decode(first.value).event_id == first.event_id != second.event_id
+
+
+def test_an_id_that_was_given_is_kept() -> None:
+    assert encoded(event_id="mine").event_id == "mine"
+
+
+def test_ids_are_uuids() -> None:
+    ids = {new_id() for _ in range(200)}
+
+    assert len(ids) == 200
+    assert {(uuid.UUID(one).version, uuid.UUID(one).variant, len(one)) for one in ids} == {(4, uuid.RFC_4122, 36)}
+
+
+def test_only_turns_may_be_dropped_early() -> None:
+    assert not encoded().lasting
+    assert encoded(type="run.started").lasting
+    assert encoded(type="operator.stop").lasting
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "remedy"),
+    [
+        ({"output": "x" * 5000, "include_content": True}, "content.output", "without include_content"),
+        ({"labels": {"a": "x", "prompt": "y" * 5000}}, "labels.prompt", "fewer and shorter labels"),
+        ({"tool_calls": [{"name": f"tool{n}"} for n in range(500)]}, "calls", "split the turn"),
+        ({"progress": {f"metric{n}": 1 for n in range(500)}}, "progress", "fewer metrics"),
+    ],
+)
+def test_an_event_that_is_too_large_names_the_field_and_the_remedy(fields, place: str, remedy: str) -> None:
+    with pytest.raises(InvalidEvent) as refused:
+        encoded(bytes_max=2000, **fields)
+
+    [problem] = refused.value.problems
+    assert problem.field == place
+    assert "at most 2000" in problem.what
+    assert remedy in problem.remedy
+    assert "STREAMPROC_EVENT_BYTES_MAX" in problem.remedy
+
+
+def test_an_event_of_exactly_the_size_is_taken() -> None:
+    size = len(encoded(event_id="e").value)
+
+    assert encoded(event_id="e", bytes_max=size).value
+    with pytest.raises(InvalidEvent):
+        encoded(event_id="e", bytes_max=size - 1)

@@ -1,0 +1,384 @@
+"""What a guard does to the task in its body, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from streamproc.client.guard import Guard, Register
+from streamproc.client.halts import Halts, halted_error, read_control_news
+from streamproc.client.listener import Hearing
+from streamproc.errors import Halted
+from tests.client.records import halt_event, resume_event
+
+if TYPE_CHECKING:
+    from streamproc.controls import ControlEvent
+
+
+class Breaker:
+    """A listener's inside, without Kafka: what it hears is put in by hand."""
+
+    def __init__(self) -> None:
+        self.halts = Halts()
+        self.register = Register()
+        self.hearing = Hearing(self.halts, self.register, asyncio.Event(), set())
+        self.now_ms = 0
+
+    def hear(self, event: ControlEvent) -> None:
+        self.now_ms += 1
+        value = event.model_dump_json(exclude_none=True).encode()
+        self.hearing.control(read_control_news(value, self.now_ms), value)
+
+    def halt(self, run_id: str) -> None:
+        self.hear(halt_event(run_id, f"halt-{self.now_ms}"))
+
+    def resume(self, run_id: str) -> None:
+        self.hear(resume_event(run_id, f"resume-{self.now_ms}"))
+
+    def guard(self, run_id: str) -> Guard:
+        return Guard(run_id, self.register, self._error)
+
+    def _error(self, run_id: str) -> Halted | None:
+        return halted_error(run_id, self.halts.runs[run_id]) if run_id in self.halts.runs else None
+
+
+@pytest.fixture
+def breaker() -> Breaker:
+    return Breaker()
+
+
+class Work:
+    """A body that works until somebody ends it."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.cleaned = False
+
+    async def forever(self) -> NoReturn:
+        self.begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)  # cleaning up may await
+            self.cleaned = True
+        raise AssertionError("unreachable")
+
+
+async def guarded(breaker: Breaker, work: Work, *run_ids: str) -> None:
+    async with breaker.guard(run_ids[0]):
+        if run_ids[1:]:
+            await guarded(breaker, work, *run_ids[1:])
+        else:
+            await work.forever()
+
+
+async def begun(breaker: Breaker, *run_ids: str) -> tuple[asyncio.Task[None], Work]:
+    work = Work()
+    task = asyncio.create_task(guarded(breaker, work, *run_ids))
+    await work.begun.wait()
+    return task, work
+
+
+async def test_a_halt_cancels_the_body_and_raises_halted(breaker: Breaker) -> None:
+    task, work = await begun(breaker, "r1")
+
+    breaker.halt("r1")
+
+    with pytest.raises(Halted) as halted:
+        await task
+    assert halted.value.run_id == "r1"
+    assert halted.value.control == halt_event("r1", "halt-0")
+    assert work.cleaned
+
+
+async def test_a_run_that_was_halted_before_does_not_begin(breaker: Breaker) -> None:
+    breaker.halt("r1")
+    work = Work()
+
+    with pytest.raises(Halted):
+        await guarded(breaker, work, "r1")
+
+    assert not work.begun.is_set()
+
+
+async def test_a_halt_passes_code_that_retries_every_exception(breaker: Breaker) -> None:
+    work = Work()
+    tries = 0
+
+    async def stubborn() -> None:
+        nonlocal tries
+        async with breaker.guard("r1"):
+            while True:
+                tries += 1
+                with contextlib.suppress(Exception):  # what agent loops do
+                    await work.forever()
+
+    task = asyncio.create_task(stubborn())
+    await work.begun.wait()
+    breaker.halt("r1")
+
+    with pytest.raises(Halted):
+        await task
+    assert tries == 1
+
+
+async def test_other_runs_go_on(breaker: Breaker) -> None:
+    task, _ = await begun(breaker, "r1")
+
+    breaker.halt("r2")
+    await asyncio.sleep(0)
+    assert not task.done()
+
+    breaker.halt("r1")
+    with pytest.raises(Halted):
+        await task
+
+
+async def test_a_cancellation_from_outside_stays_one(breaker: Breaker) -> None:
+    task, work = await begun(breaker, "r1")
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+    assert work.cleaned
+    assert len(breaker.register) == 0
+
+
+@pytest.mark.parametrize("outside_first", [True, False])
+async def test_a_cancellation_from_outside_wins_over_a_halt(breaker: Breaker, outside_first: bool) -> None:
+    task, _ = await begun(breaker, "r1")
+
+    if outside_first:
+        task.cancel()
+    breaker.halt("r1")
+    if not outside_first:
+        task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelling() == 1
+
+
+async def test_the_task_can_go_on_after_a_halt(breaker: Breaker) -> None:
+    work = Work()
+
+    async def orchestrator() -> int:
+        try:
+            await guarded(breaker, work, "r1")
+        except Halted:
+            await asyncio.sleep(0)
+        return asyncio.current_task().cancelling()
+
+    task = asyncio.create_task(orchestrator())
+    await work.begun.wait()
+    breaker.halt("r1")
+
+    assert await task == 0
+
+
+async def test_a_halt_after_the_body_cancels_nothing(breaker: Breaker) -> None:
+    async with breaker.guard("r1"):
+        pass
+
+    breaker.halt("r1")
+    await asyncio.sleep(0)
+
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_body_that_swallows_its_cancellation_is_halted_all_the_same(breaker: Breaker) -> None:
+    work = Work()
+
+    async def swallows() -> None:
+        async with breaker.guard("r1"):
+            with contextlib.suppress(BaseException):  # the worst that agent code does
+                await work.forever()
+
+    task = asyncio.create_task(swallows())
+    await work.begun.wait()
+    breaker.halt("r1")
+
+    with pytest.raises(Halted):
+        await task
+    assert task.cancelling() == 0
+
+
+async def test_an_error_while_cleaning_up_is_the_cause_of_halted(breaker: Breaker) -> None:
+    work = Work()
+
+    async def fails() -> None:
+        async with breaker.guard("r1"):
+            try:
+                await work.forever()
+            finally:
+                raise OSError("disk full")
+
+    task = asyncio.create_task(fails())
+    await work.begun.wait()
+    breaker.halt("r1")
+
+    with pytest.raises(Halted) as halted:
+        await task
+    assert isinstance(halted.value.__cause__, OSError)
+
+
+async def test_an_error_of_the_body_is_left_alone(breaker: Breaker) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with breaker.guard("r1"):
+            _ = 1 / 0
+
+
+async def test_an_interrupt_is_left_alone(breaker: Breaker) -> None:
+    async def interrupted() -> None:
+        async with breaker.guard("r1"):
+            asyncio.get_running_loop().call_soon(breaker.halt, "r1")
+            try:
+                await Work().forever()
+            finally:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await interrupted()
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_check_in_the_body_raises_too(breaker: Breaker) -> None:
+    task, _ = await begun(breaker, "r1")
+    breaker.halt("r1")
+    with pytest.raises(Halted):
+        await task
+
+    guard = breaker.guard("r1")
+    with pytest.raises(Halted):
+        guard.check()
+
+
+async def test_the_outermost_guard_of_a_run_raises(breaker: Breaker) -> None:
+    task, work = await begun(breaker, "r1", "r1", "r1")
+
+    breaker.halt("r1")
+
+    with pytest.raises(Halted):
+        await task
+    assert task.cancelling() == 0
+    assert work.cleaned
+
+
+@pytest.mark.parametrize("halted_run", ["outer", "inner"])
+async def test_of_nested_guards_the_one_whose_run_is_halted_raises(breaker: Breaker, halted_run: str) -> None:
+    task, _ = await begun(breaker, "outer", "inner")
+
+    breaker.halt(halted_run)
+
+    with pytest.raises(Halted) as halted:
+        await task
+    assert halted.value.run_id == halted_run
+    assert task.cancelling() == 0
+
+
+async def test_of_nested_guards_halted_together_the_outer_one_raises(breaker: Breaker) -> None:
+    task, _ = await begun(breaker, "outer", "inner")
+
+    breaker.halt("inner")
+    breaker.halt("outer")
+
+    with pytest.raises(Halted) as halted:
+        await task
+    assert halted.value.run_id == "outer"
+    assert task.cancelling() == 0
+
+
+async def test_an_inner_halt_can_be_handled_and_the_outer_run_goes_on(breaker: Breaker) -> None:
+    work = Work()
+
+    async def parent() -> str:
+        async with breaker.guard("parent"):
+            try:
+                await guarded(breaker, work, "child")
+            except Halted:
+                await asyncio.sleep(0)
+                return "went on"
+        return "unreachable"
+
+    task = asyncio.create_task(parent())
+    await work.begun.wait()
+    breaker.halt("child")
+
+    assert await task == "went on"
+
+
+async def test_every_task_of_a_run_is_stopped(breaker: Breaker) -> None:
+    tasks = [(await begun(breaker, "r1"))[0] for _ in range(5)]
+
+    breaker.halt("r1")
+
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [Halted] * 5
+    assert len(breaker.register) == 0
+
+
+async def test_a_task_group_in_the_body_is_unwound(breaker: Breaker) -> None:
+    works = [Work(), Work()]
+
+    async def team() -> None:
+        async with breaker.guard("r1"), asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work.forever())
+
+    task = asyncio.create_task(team())
+    for work in works:
+        await work.begun.wait()
+    breaker.halt("r1")
+
+    with pytest.raises(Halted):
+        await task
+    assert all(work.cleaned for work in works)
+
+
+async def test_a_timeout_around_a_guard_stays_a_timeout(breaker: Breaker) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await guarded(breaker, Work(), "r1")
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_halt_inside_a_timeout_is_a_halt(breaker: Breaker) -> None:
+    work = Work()
+
+    async def limited() -> None:
+        async with breaker.guard("r1"), asyncio.timeout(3600):
+            await work.forever()
+
+    task = asyncio.create_task(limited())
+    await work.begun.wait()
+    breaker.halt("r1")
+
+    with pytest.raises(Halted):
+        await task
+    assert task.cancelling() == 0
+
+
+async def test_a_resumed_run_can_be_guarded_again(breaker: Breaker) -> None:
+    breaker.halt("r1")
+    breaker.resume("r1")
+
+    task, _ = await begun(breaker, "r1")
+    breaker.halt("r1")
+
+    with pytest.raises(Halted):
+        await task
+
+
+async def test_a_guard_is_used_once(breaker: Breaker) -> None:
+    guard = breaker.guard("r1")
+    async with guard:
+        pass
+
+    with pytest.raises(RuntimeError, match="once"):
+        async with guard:
+            pass

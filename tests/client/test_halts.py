@@ -1,0 +1,223 @@
+"""What is known of halted runs, whatever order two topics tell it in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.client import halts as module
+from streamproc.client.halts import (
+    ControlNews,
+    Halts,
+    StatusNews,
+    control_of,
+    halted_error,
+    read_control_news,
+    read_status_news,
+)
+from streamproc.controls import ControlEvent, RunStatus
+from tests.client.records import halt_event, resume_event, warning_event
+
+
+def control(event: ControlEvent, at_ms: int = 1) -> ControlNews:
+    return read_control_news(event.model_dump_json(exclude_none=True).encode(), at_ms)
+
+
+def status(run_id: str, status: str, at_ms: int = 1, halt: ControlEvent | None = None) -> StatusNews:
+    value = RunStatus.model_validate({"run_id": run_id, "status": status, "halt": halt})
+    return read_status_news(run_id.encode(), value.model_dump_json().encode(), at_ms)
+
+
+def test_a_halt_is_known_with_its_decision() -> None:
+    halts = Halts()
+
+    assert halts.control(control(halt_event("r1", "c1")))
+    assert control_of(halts.runs["r1"]) == halt_event("r1", "c1")
+    assert halted_error("r1", halts.runs["r1"]).control == halt_event("r1", "c1")
+    assert halts.runs["r1"].code == "LOOP003"
+
+
+def test_a_status_tells_the_same() -> None:
+    halts = Halts()
+
+    assert halts.status(status("r1", "halted", halt=halt_event("r1", "c1")))
+    assert control_of(halts.runs["r1"]) == halt_event("r1", "c1")
+
+
+def test_a_halt_that_is_known_is_no_news() -> None:
+    halts = Halts()
+
+    assert halts.control(control(halt_event("r1"), 1))
+    assert not halts.status(status("r1", "halted", 2, halt_event("r1")))
+
+
+def test_a_warning_halts_nothing() -> None:
+    halts = Halts()
+
+    assert not halts.control(control(warning_event("r1", "c1")))
+    assert not halts.runs
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        lambda halts: halts.control(control(resume_event("r1"), 2)),
+        lambda halts: halts.status(status("r1", "running", 2)),
+        lambda halts: halts.status(status("r1", "finished", 2)),
+        lambda halts: halts.status(read_status_news(b"r1", None, 2)),
+    ],
+    ids=["resumed", "running", "finished", "tombstone"],
+)
+def test_a_run_is_released(release) -> None:
+    halts = Halts()
+    halts.control(control(halt_event("r1"), 1))
+
+    release(halts)
+
+    assert not halts.runs
+    assert halts.control(control(halt_event("r1", "again"), 3))
+
+
+def test_a_halted_run_that_finished_is_still_halted() -> None:
+    halts = Halts()
+
+    halts.status(status("r1", "finished", 1, halt_event("r1")))
+
+    assert "r1" in halts.runs
+
+
+def test_a_status_from_before_the_halt_does_not_lift_it() -> None:
+    halts = Halts()
+    halts.control(control(halt_event("r1"), 5))
+
+    halts.status(status("r1", "running", 4))
+    halts.status(status("r1", "running", 5))
+
+    assert "r1" in halts.runs
+
+
+def test_a_halt_from_before_the_resume_does_not_come_back() -> None:
+    halts = Halts()
+    halts.status(status("r1", "running", 5))
+
+    assert not halts.control(control(halt_event("r1"), 4))
+    assert not halts.status(status("r1", "halted", 4, halt_event("r1")))
+    assert not halts.runs
+
+
+def test_a_resume_from_before_a_later_halt_does_not_lift_it() -> None:
+    halts = Halts()
+    halts.status(status("r1", "halted", 9, halt_event("r1", "third")))
+
+    for event, at_ms in ((halt_event("r1", "first"), 5), (resume_event("r1"), 6), (halt_event("r1", "third"), 8)):
+        halts.control(control(event, at_ms))
+
+    assert control_of(halts.runs["r1"]) == halt_event("r1", "third")
+
+
+def test_a_control_event_is_new_once() -> None:
+    halts = Halts()
+
+    assert halts.is_new("c1")
+    assert not halts.is_new("c1")
+    assert halts.is_new("c2")
+
+
+def test_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDS_MAX", 10)
+    halts = Halts()
+
+    assert all(halts.is_new(f"c{number}") for number in range(25))
+    assert not halts.is_new("c24")
+    assert halts.is_new("c0")
+
+
+def test_halted_runs_are_bounded_and_the_oldest_is_forgotten() -> None:
+    halts = Halts(halted_max=3)
+
+    for number in range(5):
+        halts.control(control(halt_event(f"r{number}")))
+
+    assert list(halts.runs) == ["r2", "r3", "r4"]
+    assert halts.forgotten == 2
+
+
+def test_of_long_halted_runs_only_the_fact_is_kept() -> None:
+    halts = Halts(detailed_max=2)
+
+    for number in range(4):
+        halts.control(control(halt_event(f"r{number}")))
+
+    assert [control_of(halt) is not None for halt in halts.runs.values()] == [False, False, True, True]
+    error = halted_error("r0", halts.runs["r0"])
+    assert error.control is None
+    assert "LOOP003" in str(error)
+    assert "streamproc replay --run r0" in str(error)
+
+
+def test_released_runs_are_bounded() -> None:
+    halts = Halts(released_max=2)
+
+    for number in range(10):
+        halts.status(status(f"r{number}", "running", 5))
+
+    # Of the last ones it is still known that they ran on, of the first ones it is not.
+    assert not halts.control(control(halt_event("r9"), 4))
+    assert halts.control(control(halt_event("r0"), 4))
+
+
+@pytest.mark.parametrize("value", [b"", b"nonsense", b"[]", b'{"run_id": 1, "status": "halted"}', b"\xff\xfe"])
+def test_what_cannot_be_read_is_a_value_error(value: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # the kind is the contract; the texts are msgspec's
+        read_status_news(b"r1", value, 1)
+    with pytest.raises(ValueError):  # noqa: PT011
+        read_control_news(value, 1)
+
+
+def test_a_halt_of_a_newer_version_halts_all_the_same() -> None:
+    value = b'{"id":"c","type":"loop.ended","run_id":"r1","severity":"halt","code":"X1","message":"m","new":[1]}'
+    halts = Halts()
+
+    assert halts.control(read_control_news(value, 1))
+    assert halted_error("r1", halts.runs["r1"]).control is None
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["halt", "resume", "turn"])), max_size=25)
+
+
+@given(CHANGES, st.data())
+def test_both_topics_in_any_interleaving_end_in_the_truth(changes, data) -> None:
+    """A worker writes control events, then statuses. Each topic keeps its order; a listener may read one long before
+    the other, joins anywhere (statuses from before that come compacted), and hears some control events twice."""
+    controls: list[ControlNews] = []
+    statuses: list[StatusNews] = []
+    truth: dict[str, bool] = {}
+    for number, (run_id, change) in enumerate(changes):
+        at_ms = number * 2
+        if change == "halt" and not truth.get(run_id):
+            truth[run_id] = True
+            controls.append(control(halt_event(run_id, f"c{number}"), at_ms))
+        elif change == "resume" and truth.get(run_id):
+            truth[run_id] = False
+            controls.append(control(resume_event(run_id, f"c{number}"), at_ms))
+        halt = halt_event(run_id, "s") if truth.get(run_id) else None
+        statuses.append(status(run_id, "halted" if halt else "running", at_ms + data.draw(st.integers(0, 1)), halt))
+
+    halts = Halts()
+    joined_ms = data.draw(st.integers(0, 60))
+    before = {news.run_id: news for news in statuses if news.at_ms <= joined_ms}
+    live = [news for news in statuses if news.at_ms > joined_ms]
+    heard = [news for news in controls if news.at_ms >= joined_ms - data.draw(st.integers(0, 10))]
+    for news in before.values():
+        halts.status(news)
+    while live or heard:
+        if heard and (not live or data.draw(st.booleans())):
+            event = heard.pop(0)
+            for _ in range(data.draw(st.integers(1, 2))):
+                if halts.is_new(event.id):
+                    halts.control(event)
+        else:
+            halts.status(live.pop(0))
+
+    # A resumed run is told by its statuses; every run that has one is right.
+    assert set(halts.runs) == {run_id for run_id, halted in truth.items() if halted}

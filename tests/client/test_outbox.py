@@ -1,0 +1,128 @@
+"""The publisher's buffer: bounded, in order, and what goes first when it is full."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from streamproc.client.outbox import Outbox
+
+
+def add(outbox: Outbox, *keys: str, lasting: bool = False, value: bytes = b"v") -> int:
+    return sum(outbox.add(key.encode(), value, None, lasting=lasting)[1] for key in keys)
+
+
+def drain(outbox: Outbox) -> list[str]:
+    taken = []
+    for lane in outbox.lanes:
+        items = outbox.take(lane, 10**9)
+        taken += [item.key.decode() for item in items]
+        outbox.settle(lane, len(items))
+    return taken
+
+
+def test_events_leave_in_the_order_they_came() -> None:
+    outbox = Outbox(10, 10**6)
+    add(outbox, "a", "b")
+    add(outbox, "started", lasting=True)
+    add(outbox, "c")
+
+    assert drain(outbox) == ["a", "b", "started", "c"]
+    assert (outbox.events, outbox.bytes) == (0, 0)
+
+
+def test_a_full_buffer_drops_its_oldest_turns() -> None:
+    outbox = Outbox(3, 10**6)
+
+    assert add(outbox, "a", "b", "c") == 0
+    assert add(outbox, "d", "e") == 2
+    assert drain(outbox) == ["c", "d", "e"]
+
+
+def test_limits_and_orders_outlive_turns() -> None:
+    outbox = Outbox(3, 10**6)
+    add(outbox, "started", lasting=True)
+
+    assert add(outbox, "a", "b", "c", "d") == 2
+    assert drain(outbox) == ["started", "c", "d"]
+
+
+def test_the_oldest_order_goes_where_no_turn_is_left() -> None:
+    outbox = Outbox(2, 10**6)
+    add(outbox, "s1", "s2", lasting=True)
+
+    assert add(outbox, "s3", lasting=True) == 1
+    assert drain(outbox) == ["s2", "s3"]
+
+
+def test_bytes_are_bounded_too() -> None:
+    outbox = Outbox(1000, 100)
+    add(outbox, *"abc", value=b"x" * 29)
+
+    assert outbox.bytes == 90
+    assert add(outbox, "d", value=b"x" * 59) == 2
+    assert drain(outbox) == ["c", "d"]
+
+
+def test_an_event_larger_than_the_buffer_drops_itself() -> None:
+    outbox = Outbox(10, 100)
+
+    assert add(outbox, "a", value=b"x" * 200) == 1
+    assert (outbox.events, outbox.bytes) == (0, 0)
+
+
+def test_what_is_being_sent_is_not_dropped_but_counts() -> None:
+    outbox = Outbox(2, 10**6)
+    add(outbox, "a", "b")
+    [lane] = outbox.lanes
+    outbox.take(lane, 10**6)
+
+    assert add(outbox, "c") == 1
+    assert [item.key for item in lane.sending] == [b"a", b"b"]
+    assert outbox.events == 2
+
+
+def test_what_was_not_acknowledged_waits_again_in_its_place() -> None:
+    outbox = Outbox(10, 10**6)
+    add(outbox, "a")
+    add(outbox, "s", lasting=True)
+    add(outbox, "b", "c")
+    [lane] = outbox.lanes
+    outbox.take(lane, 10**6)
+    outbox.settle(lane, 1)
+    lane.return_sending()
+
+    assert drain(outbox) == ["s", "b", "c"]
+
+
+def test_a_batch_has_at_least_one_event_and_ends_at_its_bytes() -> None:
+    outbox = Outbox(10, 10**6)
+    add(outbox, "a", "b", "c", value=b"x" * 99)
+    [lane] = outbox.lanes
+
+    assert len(outbox.take(lane, 50)) == 1
+    outbox.settle(lane, 1)
+    assert len(outbox.take(lane, 200)) == 2
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), max_size=60),
+    st.integers(1, 8),
+    st.integers(1, 20),
+    st.integers(0, 60),
+)
+def test_order_of_a_key_and_bounds_hold_however_it_is_spread(events, lanes: int, most: int, spread_at: int) -> None:
+    outbox = Outbox(most, 10**6)
+    dropped = 0
+    for number, (key, lasting) in enumerate(events):
+        if number == spread_at:
+            outbox.take(outbox.lanes[0], 3)
+            outbox.spread(lanes, lambda key: key[0] % lanes)
+        dropped += outbox.add(key.encode(), b"%d" % number, None, lasting=lasting)[1]
+        assert outbox.events <= most
+
+    left = [item for lane in outbox.lanes for item in outbox.take(lane, 10**9)]
+    assert len(left) + dropped == len(events)
+    assert outbox.oldest() == min((item.number for item in left), default=outbox.newest)
+    for key in "abcdefgh":
+        numbers = [int(item.value) for item in left if item.key == key.encode()]
+        assert numbers == sorted(numbers)

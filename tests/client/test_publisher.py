@@ -1,0 +1,222 @@
+"""The publisher where no broker is: it neither breaks nor stalls its caller, and says what it lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from streamproc.client import TurnPublisher
+from streamproc.errors import InvalidEvent, Undelivered
+from streamproc.settings import load_settings
+from tests.waiting import until
+
+FOREVER_MS = 3_600_000
+
+
+def warnings(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    ours = [record for record in caplog.records if record.name.startswith("streamproc.")]
+    return [record.message for record in ours if text in record.message and record.levelno >= logging.WARNING]
+
+
+def publisher(nowhere: str, **options: object) -> TurnPublisher:
+    return TurnPublisher(nowhere, **{"close_timeout_s": 0.01, "block_ms_max": 0} | options)  # type: ignore[arg-type]
+
+
+async def test_events_wait_for_a_broker_that_is_away(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        for number in range(100):
+            assert await turns.turn(run_id="r1", node="coder", output=f"try {number}")
+
+        assert (turns.waiting, turns.delivered, turns.dropped) == (100, 0, 0)
+
+
+async def test_a_broker_that_is_away_is_told_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with publisher(nowhere) as turns:
+        await until(lambda: turns.trouble, what="the first failed connection")
+        first = turns.trouble
+        await until(lambda: turns.trouble is not first, what="the second failed connection")
+
+    [told] = warnings(caplog, "turns are kept back")
+    assert nowhere in told
+
+
+async def test_a_full_buffer_drops_and_counts_and_warns_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with publisher(nowhere, buffer_max=10) as turns:
+        for _ in range(25):
+            await turns.turn(run_id="r1", node="coder")
+
+        assert (turns.waiting, turns.dropped) == (10, 15)
+
+    assert len(warnings(caplog, "buffer of 10 events is full")) == 1
+
+
+async def test_bytes_in_the_buffer_are_bounded(nowhere: str) -> None:
+    async with publisher(nowhere, include_content=True, buffer_bytes_max=100_000) as turns:
+        for _ in range(25):
+            await turns.turn(run_id="r1", node="coder", output="x" * 10_000)
+
+        assert turns.waiting + turns.dropped == 25
+        assert 0 < turns.waiting < 10
+
+
+async def test_a_full_buffer_stalls_the_caller_once_and_not_each_time(nowhere: str) -> None:
+    async with publisher(nowhere, buffer_max=1, block_ms_max=50) as turns, asyncio.timeout(25):
+        for _ in range(1000):  # with a wait of 50 ms for each, this took 50 s
+            await turns.turn(run_id="r1", node="coder")
+
+        assert turns.dropped == 999
+
+
+async def test_a_cancelled_caller_is_not_held(nowhere: str) -> None:
+    async with publisher(nowhere, buffer_max=1, block_ms_max=FOREVER_MS) as turns:
+        await turns.turn(run_id="r1", node="coder")
+        waiting = asyncio.create_task(turns.turn(run_id="r1", node="coder"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (turns.waiting, turns.dropped) == (1, 0)
+
+
+async def test_a_loop_that_publishes_leaves_room_for_other_tasks(nowhere: str) -> None:
+    ran = asyncio.Event()
+
+    async def other() -> None:
+        ran.set()
+
+    async with publisher(nowhere) as turns:
+        task = asyncio.create_task(other())
+        for _ in range(500):
+            await turns.turn(run_id="r1", node="coder")
+            if ran.is_set():
+                break
+
+        assert ran.is_set()
+        await task
+
+
+async def test_what_is_left_over_at_closing_is_counted_and_logged(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with publisher(nowhere) as turns:
+        await turns.turn(run_id="r1", node="coder")
+
+    assert turns.dropped == 1
+    assert len(warnings(caplog, "1 event(s) were not delivered")) == 1
+
+
+async def test_what_is_left_over_is_an_error_where_that_was_asked_for(nowhere: str) -> None:
+    turns = publisher(nowhere, on_undelivered="raise")
+    await turns.start()
+    await turns.turn(run_id="r1", node="coder")
+
+    with pytest.raises(Undelivered, match=r"1 event\(s\) were not delivered"):
+        await turns.close()
+
+
+async def test_what_is_left_over_does_not_hide_why_the_body_failed(nowhere: str) -> None:
+    async def fails() -> None:
+        async with publisher(nowhere, on_undelivered="raise") as turns:
+            await turns.turn(run_id="r1", node="coder")
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        await fails()
+
+
+async def test_flush_says_that_nothing_arrived(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        assert await turns.flush(0.01)
+        await turns.turn(run_id="r1", node="coder")
+        assert not await turns.flush(0.01)
+
+
+async def test_an_invalid_event_is_the_callers_mistake(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        with pytest.raises(InvalidEvent, match="run_id"):
+            await turns.turn(run_id="", node="coder")
+        with pytest.raises(InvalidEvent, match="type"):
+            await turns.event("no.such.type", run_id="r1")
+
+        assert (turns.invalid, turns.waiting) == (2, 0)
+
+
+async def test_invalid_events_are_dropped_where_that_was_asked_for(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with publisher(nowhere, on_invalid="drop") as turns:
+        for _ in range(5):
+            assert await turns.turn(run_id="r1", node="coder", round=-1) == ""
+
+        assert (turns.invalid, turns.waiting) == (5, 0)
+    [told] = warnings(caplog, "invalid event")
+    assert "round" in told
+
+
+async def test_an_event_that_is_too_large_names_its_field(nowhere: str) -> None:
+    settings = load_settings(brokers=nowhere, event_bytes_max=2000)
+    async with publisher(nowhere, settings=settings, include_content=True) as turns:
+        with pytest.raises(InvalidEvent, match=r"content\.output"):
+            await turns.turn(run_id="r1", node="coder", output="x" * 5000)
+
+
+async def test_unknown_fields_are_counted(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        await turns.send({"run_id": "r1", "node": "coder", "ouput": "misspelt", "toolcalls": []})
+
+        assert turns.unknown_fields == 2
+
+
+async def test_from_may_be_written_for_python(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        await turns.turn(run_id="r1", node="coder", from_="planner")
+
+        assert turns.unknown_fields == 0
+
+
+async def test_publishing_before_opening_is_a_clear_error(nowhere: str) -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await publisher(nowhere).turn(run_id="r1", node="coder")
+
+
+async def test_publishing_after_closing_breaks_nobody(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with publisher(nowhere) as turns:
+        pass
+
+    for _ in range(3):
+        await turns.turn(run_id="r1", node="coder")
+    assert turns.dropped == 3
+    assert len(warnings(caplog, "after closing")) == 1
+
+
+async def test_a_publisher_is_opened_once(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        with pytest.raises(RuntimeError, match="once"):
+            await turns.start()
+
+
+async def test_closing_twice_is_closing_once(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        await turns.turn(run_id="r1", node="coder")
+
+    await turns.close()
+    assert turns.dropped == 1
+
+
+async def test_nothing_is_left_running(nowhere: str) -> None:
+    before = asyncio.all_tasks()
+    async with publisher(nowhere) as turns:
+        await until(lambda: turns.trouble, what="a failed connection")
+
+    assert asyncio.all_tasks() == before
+
+
+def test_brokers_win_over_settings(nowhere: str) -> None:
+    settings = load_settings(brokers="elsewhere:1", topic_prefix="mine")
+
+    turns = TurnPublisher(nowhere, settings=settings)
+
+    assert (turns.settings.brokers, turns.settings.topic_prefix) == (nowhere, "mine")

@@ -1,0 +1,182 @@
+"""The publisher and a real broker: one that is there, one that comes late, one that leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.local.kafka import free_port
+from streamproc import topics, wire
+from streamproc.client import TurnPublisher
+from streamproc.errors import Unavailable
+from streamproc.settings import Settings, load_settings
+from tests.client.records import open_worker, read_all
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from deploy.local.kafka import Broker
+
+MINUTE_MS = 60_000
+
+
+async def turns_on(settings: Settings) -> list[wire.Event]:
+    return [wire.decode(record.value or b"") for record in await read_all(settings)]
+
+
+def distinct(events: list[wire.Event]) -> dict[str, list[int]]:
+    """The sequence numbers of each run in the order of the log, without immediate and later repeats of an event."""
+    seen: set[str] = set()
+    order: dict[str, list[int]] = {}
+    for event in events:
+        if event.event_id not in seen:
+            seen.add(event.event_id)
+            order.setdefault(event.run_id, []).append(event.seq or 0)
+    return order
+
+
+@pytest.mark.kafka
+async def test_turns_arrive_keyed_by_run_and_in_order(settings: Settings) -> None:
+    async with TurnPublisher(settings=settings) as turns:
+        for seq in range(300):
+            await turns.turn(run_id=f"run-{seq % 7}", node="coder", seq=seq, output=f"try {seq}")
+        assert await turns.flush(30)
+        assert (turns.delivered, turns.dropped, turns.waiting) == (300, 0, 0)
+
+    records = await read_all(settings)
+    events = [wire.decode(record.value or b"") for record in records]
+    assert [record.key for record in records] == [event.run_id.encode() for event in events]
+    assert len({record.partition for record in records}) > 1
+    partitions = {(record.key, record.partition) for record in records}
+    assert len(partitions) == 7  # a run is in one partition
+    assert distinct(events) == {f"run-{n}": list(range(n, 300, 7)) for n in range(7)}
+
+
+@pytest.mark.kafka
+async def test_runs_are_where_other_clients_put_them(settings: Settings) -> None:
+    """Java, aiokafka and Faust hash a key alike: what they publish of the same run is in the same partition."""
+    keys = [f"läuft-{number}" for number in range(50)]
+    async with TurnPublisher(settings=settings) as turns:
+        for key in keys:
+            await turns.turn(run_id=key, node="coder")
+    ours = {record.key: record.partition for record in await read_all(settings)}
+
+    async with open_worker(settings) as plain:
+        for key in keys:
+            await plain.write("turns", key, b"plain")
+    theirs = {record.key: record.partition for record in await read_all(settings) if record.value == b"plain"}
+
+    assert ours == theirs
+
+
+@pytest.mark.kafka
+async def test_every_kind_of_event_arrives(settings: Settings) -> None:
+    async with TurnPublisher(settings=settings) as turns:
+        await turns.run_started(run_id="r", workflow="fix", tier="pro", budgets={"maxSteps": 5})
+        await turns.user_message(run_id="r")
+        await turns.event("task.created", run_id="r", title="do it")
+        await turns.send({"run_id": "r", "node": "coder"})
+        await turns.operator_stop(run_id="r", by="ann", reason="enough")
+        await turns.run_finished(run_id="r", status="aborted")
+
+    events = await turns_on(settings)
+    assert [event.type for event in events] == [
+        "run.started", "user.message", "task.created", "turn", "operator.stop", "run.finished",
+    ]  # fmt: skip
+    started, _, noted, _, stop, finished = events
+    assert isinstance(started, wire.RunStarted)
+    assert (started.workflow, started.tier) == ("fix", "pro")
+    assert isinstance(noted, wire.Noted)
+    assert noted.data == {"title": "do it"}
+    assert isinstance(stop, wire.OperatorStop)
+    assert (stop.by, stop.reason) == ("ann", "enough")
+    assert isinstance(finished, wire.RunFinished)
+    assert finished.status == "aborted"
+
+
+@pytest.mark.kafka
+async def test_leaving_delivers_what_is_left(settings: Settings) -> None:
+    async with TurnPublisher(settings=settings, close_timeout_s=30) as turns:
+        for seq in range(50):
+            await turns.turn(run_id="r", node="coder", seq=seq)
+
+    assert (turns.delivered, turns.dropped) == (50, 0)
+    assert distinct(await turns_on(settings)) == {"r": list(range(50))}
+
+
+@pytest.mark.kafka
+async def test_whoever_waits_for_room_loses_nothing(settings: Settings) -> None:
+    async with TurnPublisher(settings=settings, buffer_max=20, block_ms_max=MINUTE_MS) as turns:
+        for seq in range(500):
+            await turns.turn(run_id="r", node="coder", seq=seq)
+        assert await turns.flush(30)
+
+    assert turns.dropped == 0
+    assert distinct(await turns_on(settings)) == {"r": list(range(500))}
+
+
+@pytest.mark.kafka
+async def test_an_event_that_the_broker_refuses_stops_no_other(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    larger = settings.model_copy(update={"event_bytes_max": 8_000_000})
+    async with TurnPublisher(settings=larger, include_content=True) as turns:
+        for seq in range(9):
+            await turns.turn(run_id="r", node="coder", seq=seq, output="x" * (3_000_000 if seq == 4 else 10))
+        assert await turns.flush(30)
+        assert (turns.delivered, turns.dropped) == (8, 1)
+
+    assert distinct(await turns_on(settings)) == {"r": [0, 1, 2, 3, 5, 6, 7, 8]}
+    assert sum("refuses an event of 300" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.kafka
+async def test_missing_topics_are_named_and_not_created(brokers: str, topic_prefix: str) -> None:
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+    async with TurnPublisher(settings=settings) as turns:
+        await turns.turn(run_id="r", node="coder")
+        trouble = await until(lambda: turns.trouble, what="the missing topic")
+        assert isinstance(trouble, Unavailable)
+        assert settings.topic("turns") in str(trouble)
+        assert "streamproc topics apply" in str(trouble)
+        assert settings.topic("turns") in (await topics.check(settings)).missing
+
+        await topics.apply(settings)
+        assert await turns.flush(60)
+        assert turns.trouble is None
+
+    assert distinct(await turns_on(settings)) == {"r": [0]}
+
+
+@pytest.mark.kafka
+async def test_a_broker_that_comes_late_and_leaves_again_loses_nothing(own_broker: Broker) -> None:
+    port = free_port()
+    settings = load_settings(brokers=f"127.0.0.1:{port}", topic_prefix="late", partitions=2)
+    sent = 0
+
+    async def publish(turns: TurnPublisher, count: int) -> None:
+        nonlocal sent
+        for seq in range(sent, sent + count):
+            await turns.turn(run_id=f"run-{seq % 5}", node="coder", seq=seq)
+        sent += count
+
+    async with TurnPublisher(settings=settings, block_ms_max=0) as turns:
+        await publish(turns, 50)
+        await until(lambda: turns.trouble, what="the missing broker")
+
+        own_broker.start(port)
+        await topics.apply(settings)
+        assert await turns.flush(60)
+        assert turns.delivered == 50
+
+        own_broker.kill()
+        await publish(turns, 50)
+        assert not await turns.flush(0.01)
+
+        own_broker.start(port)
+        await publish(turns, 50)
+        assert await turns.flush(60)
+        assert (turns.delivered, turns.dropped) == (150, 0)
+
+    order = distinct(await turns_on(settings))
+    assert order == {f"run-{n}": list(range(n, 150, 5)) for n in range(5)}
