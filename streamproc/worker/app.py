@@ -32,7 +32,7 @@ from streamproc.worker.limits import (
     REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
 )
-from streamproc.worker.preflight import wait_until_ready
+from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.stock import StockTransport, add_agent
@@ -113,8 +113,8 @@ async def _live(settings: Settings, policy: Policy, path: Path, give_up_after_s:
         policy.name, policy.version, policy.hash, path,
     )  # fmt: skip
     gc.set_threshold(*GC_THRESHOLD)
-    partitions = await _unless(stop, wait_until_ready(settings, give_up_after_s))
-    worker = Worker(settings, policy, path, partitions)
+    ready = await _unless(stop, wait_until_ready(settings, give_up_after_s))
+    worker = Worker(settings, policy, path, ready)
     try:
         await worker.run(stop)
     finally:
@@ -146,11 +146,12 @@ class App(faust.App):
 class Worker:
     """The parts of a worker, put together."""
 
-    def __init__(self, settings: Settings, policy: Policy, path: Path, partitions: dict[str, int]) -> None:
+    def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
+        partitions = ready.partitions
         self.processor = Processor(
             policy.engine(),
             event_bytes_max=settings.event_bytes_max,
-            dead_letter_bytes=topics.record_bytes_max(settings),
+            dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
         )
         self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
@@ -169,6 +170,8 @@ class Worker:
             else ChunkTransport(brokers, self.app, name, self.lanes, self.store)
         )
         self.app.tables.add(table)
+        self._turns = name
+        table.on_recover(self._recovered)
         turns = self.app.topic(name, key_type=bytes, value_type=bytes, allow_empty=True)
         if stock:
             add_agent(self.app, turns, self.lanes)
@@ -201,6 +204,11 @@ class Worker:
         problem = None if starting.cancelled() else starting.exception()
         if problem is not None:
             self._failed(problem)
+
+    async def _recovered(self) -> None:
+        consumer = self.app.consumer
+        mine = {tp for tp in consumer.assignment() if tp.topic == self._turns}
+        self.store.forget_another_log({tp.partition: end for tp, end in (await consumer.highwaters(*mine)).items()})
 
     def _failed(self, problem: BaseException) -> None:
         if not self._failure.done():

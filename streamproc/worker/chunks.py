@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streamproc.worker.tables import RunStore
 
 IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
+COMMIT_TRIES = 3  # one that is under way already commits less than there is by now; one that is refused stays so
 POLL_S = 1.0  # how long one wait for records lasts
 
 
@@ -241,9 +242,10 @@ class ChunkConsumer(driver.Consumer):
             self.log.warning("the broker does not take what was decided; it will be decided again after the rebalance")
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
-                # A commit that is under way already ends first, and commits less than there is by now.
-                while self._filter_committable_offsets(()) and not await self.commit():
-                    await asyncio.sleep(IDLE_S)
+                for _ in range(COMMIT_TRIES):
+                    if not self._filter_committable_offsets(()):
+                        return
+                    await self.commit()
         except TimeoutError:
             self.log.warning("offsets not committed: the broker does not answer")
 

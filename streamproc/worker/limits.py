@@ -23,10 +23,12 @@ GC_THRESHOLD: Final = (100_000, 50, 1_000)  # states are trees without cycles; l
 # What is kept of runs.
 HOT_RUNS_MAX: Final = 20_000  # decoded states, a worker: about 10 KB each, so 200 MB; the others are kept encoded
 RUNS_MAX: Final = 250_000  # runs in memory, a worker: at most 4 KiB each, so 1 GiB; past it the one idle longest goes
+STATE_BYTES_MAX: Final = 65_536  # a state is at most 4 KiB; one this large would soon be refused by the changelog
 FINISHED_KEEP_MS: Final = 3_600_000  # log time: so long a finished run still knows its latecomers and duplicates
 IDLE_KEEP_MS: Final = 7 * 86_400_000  # log time: as long as the turns topic keeps what a replay would need
 SWEEP_RUNS_MAX: Final = 1_000  # expired runs that leave with one write: a sweep never holds up the decisions
 CLOCK_SKEW_MS: Final = 300_000  # a record may be so far ahead of this machine's clock and still make runs expire
+CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names of a stranger may be anything
 
 # Times that are not times.
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: later than that no calendar can write it down
@@ -36,13 +38,9 @@ RETRY_FIRST_S: Final = 0.5  # the first pause before trying again; each pause is
 RETRY_MAX_S: Final = 5.0  # the longest pause: a broker that is back is found within it
 COMMIT_INTERVAL_S: Final = 1.0  # how often offsets are committed: a crash repeats at most so much
 HEARTBEATS_A_SESSION: Final = 4  # heartbeats that a session survives losing, less one
-REQUEST_TIMEOUT_S: Final = (
-    40.0  # of one request to the broker, as in aiokafka; produce requests are repeated without end
-)
+REQUEST_TIMEOUT_S: Final = 40.0  # of one request, as in aiokafka; produce requests are repeated without end
 DRAIN_TIMEOUT_S: Final = 20.0  # a clean stop waits so long for the broker's acknowledgements
-LIVES_MAX: Final = (
-    5  # crashes within LIVES_WINDOW_S that the worker restarts from by itself; then the supervisor's turn
-)
+LIVES_MAX: Final = 5  # crashes within LIVES_WINDOW_S after which it is the supervisor's turn
 LIVES_WINDOW_S: Final = 300.0
 
 # What people read.

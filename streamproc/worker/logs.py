@@ -36,9 +36,10 @@ class Calm(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this is worth telling."""
         template = str(record.msg)
-        if template.startswith("[^") and record.levelno < logging.WARNING:
-            return False  # mode's services, ours among them, starting and stopping
-        if not record.name.startswith(OTHERS):
+        service = template.startswith("[^")  # one of mode's, ours among them
+        if service and record.levelno < logging.WARNING:
+            return False  # starting, stopping
+        if not service and not record.name.startswith(OTHERS):
             return True
         if any(noise in template for noise in NOISE):
             return False

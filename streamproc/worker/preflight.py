@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamproc import topics
 from streamproc.errors import InvalidSettings, Unavailable
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NEEDED = ("turns", "control", "runs", "dead-letter")
+
+
+class Ready(NamedTuple):
+    """What the worker must know of the cluster: partitions by topic, and the largest dead letter (key and value)."""
+
+    partitions: dict[str, int]
+    dead_letter_bytes: int
 
 
 class Patience:
@@ -37,8 +44,8 @@ class Patience:
         return pause_s
 
 
-async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> dict[str, int]:
-    """The partitions of each topic, once the broker answers and every topic that the worker needs exists.
+async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> Ready:
+    """What is there, once the broker answers and every topic that the worker needs exists.
 
     Raises `Unavailable` once it has waited for `give_up_after_s`, and `InvalidSettings` where partitions do not fit.
     """
@@ -55,7 +62,7 @@ async def wait_until_ready(settings: Settings, give_up_after_s: float | None) ->
             await asyncio.sleep(pause_s)
 
 
-async def _ready(settings: Settings) -> dict[str, int]:
+async def _ready(settings: Settings) -> Ready:
     found = await topics.partitions(settings)
     changelog = topics.changelog_topic(settings)
     needed = [*(settings.topic(name) for name in NEEDED), changelog]
@@ -68,4 +75,14 @@ async def _ready(settings: Settings) -> dict[str, int]:
             f"{turns} has {found[turns]} partitions and {changelog} has {found[changelog]}; they must be equal: "
             f"delete {changelog} (the workers' memory of running runs) and run `streamproc topics apply`"
         )
-    return found
+    return Ready(found, await _dead_letter_bytes(settings))
+
+
+async def _dead_letter_bytes(settings: Settings) -> int:
+    """How much of a refused record the dead-letter topic takes; and a word on what is not as it should be."""
+    room = topics.dead_letter_bytes_max(settings)
+    for drift in (await topics.check(settings)).drift:
+        log.warning("%s", drift)
+        if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
+            room = min(room, int(drift.found))
+    return max(0, room - topics.ENVELOPE_BYTES)

@@ -84,7 +84,7 @@ class Processor:
             if offset <= state.offset:
                 self.counts.repeated += 1
                 continue
-            if not 0 <= at_ms <= AT_MS_MAX:
+            if at_ms is None or not 0 <= at_ms <= AT_MS_MAX:
                 at_ms = None
             elif at_ms > runs.clock_ms:
                 runs.clock_ms = at_ms
@@ -102,6 +102,7 @@ class Processor:
                 self._decided(runs, record, decisions, letters)
             if decisions or type(event) in STATUS_EVENTS:
                 changed[key] = event
+        runs.applied = records[-1].offset if records else runs.applied
         self.counts.records += len(records)
         letters += [Letter("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
         return letters

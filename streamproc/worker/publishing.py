@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
-from streamproc.worker.limits import BATCH_BYTES, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
+from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from streamproc.worker.tables import Change
 
 SOURCE: Final = b"/streamproc/worker"
-CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names of a stranger may be anything
 
 Headers = list[tuple[str, bytes]]
 NO_HEADERS: Final[Headers] = []
@@ -127,37 +126,48 @@ class Publisher:
         by_topic: dict[str, list[Letter]] = {}
         for letter in letters:
             by_topic.setdefault(letter.topic, []).append(letter)
-        sends = []
+        posted = []
         for name, records in by_topic.items():
             topic = self._settings.topic(name)
             place = partition % self._partitions.get(topic, partition + 1)
-            sends.append(_send(self._telling, topic, place, ((r.key, r.value, r.headers) for r in records)))
-        await asyncio.gather(*sends)
+            posted.append(await _post(self._telling, topic, place, [(r.key, r.value, r.headers) for r in records]))
+        for batches in posted:
+            await _delivered(batches)
 
     async def store(self, partition: int, changes: Iterable[Change]) -> int | None:
         """Write states to the changelog; the offset of the last one (None: the broker had them, and does not say)."""
-        return await _send(self._storing, self._changelog, partition, ((key, raw, NO_HEADERS) for key, raw in changes))
+        records = [(key, raw, NO_HEADERS) for key, raw in changes]
+        return await _delivered(await _post(self._storing, self._changelog, partition, records))
 
 
-async def _send(
+Posted = list[tuple[Any, int]]
+"""Batches handed over: the future of each one's acknowledgement, and how many records it has."""
+
+
+async def _post(
     producer: AIOKafkaProducer,
     topic: str,
     partition: int,
     records: Iterable[tuple[bytes | None, bytes | None, Headers]],
-) -> int | None:
-    """Send records in order, in as few batches as they fit into; the offset of the last one."""
-    delivered = []
+) -> Posted:
+    """Hand records over in order, in as few batches as they fit into."""
+    posted: Posted = []
     batch = producer.create_batch()
     for key, value, headers in records:
         if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
-            delivered.append((await _submit(producer, batch, topic, partition), batch.record_count()))
+            posted.append((await _submit(producer, batch, topic, partition), batch.record_count()))
             batch = producer.create_batch()
             batch.append(key=key, value=value, timestamp=None, headers=headers)
-    delivered.append((await _submit(producer, batch, topic, partition), batch.record_count()))
-    metadata = [await future for future, _ in delivered][-1]
+    posted.append((await _submit(producer, batch, topic, partition), batch.record_count()))
+    return posted
+
+
+async def _delivered(posted: Posted) -> int | None:
+    """Wait until the broker has all of it; the offset of the last record (None: it does not say)."""
+    metadata = [await future for future, _ in posted][-1]
     if metadata is None or metadata.offset < 0:
         return None
-    return int(metadata.offset) + delivered[-1][1] - 1
+    return int(metadata.offset) + posted[-1][1] - 1
 
 
 async def _submit(producer: AIOKafkaProducer, batch: Any, topic: str, partition: int) -> Any:

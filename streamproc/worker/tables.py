@@ -26,6 +26,7 @@ from streamproc.worker.limits import (
     HOT_RUNS_MAX,
     IDLE_KEEP_MS,
     RUNS_MAX,
+    STATE_BYTES_MAX,
     SWEEP_RUNS_MAX,
 )
 
@@ -94,6 +95,7 @@ class Runs:
         self.dirty: dict[bytes, list[Applied]] = {}
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
         self.clock_ms = 0  # log time: the latest record of this partition
+        self.applied = -1  # the last record of the turns topic that any of these runs knows
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
         self.forgotten = 0
         self.unreadable = 0
@@ -153,12 +155,25 @@ class Runs:
         changes: list[Change] = []
         for key in self.dirty:
             state = self.hot[key]
-            changes.append((key, pack(state, self.halts.get(key))))
+            raw = pack(state, self.halts.get(key))
+            if len(raw) > STATE_BYTES_MAX:
+                raw = self._shrunk(key, state)
+            changes.append((key, raw))
             self._age(key, state.at_ms, finished=state.finished)
         self.dirty.clear()
         changes += [(key, None) for key in self._expired()]
         self._under_way.update(changes)
         return changes
+
+    def _shrunk(self, key: bytes, state: RunState) -> bytes:
+        """A state that somebody made too large begins anew; that the run was halted or has ended is not forgotten."""
+        log.error("the memory of run %r was too large to keep; it begins anew", key[:64])
+        fresh = RunState(
+            partition=state.partition, offset=state.offset, turns=state.turns, at_ms=state.at_ms,
+            finished=state.finished, halted=state.halted, halt_code=state.halt_code, severity=state.severity,
+        )  # fmt: skip
+        self.hot[key] = fresh
+        return pack(fresh, None)
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
         """The broker has these; `last_offset` is that of the last one."""
@@ -190,6 +205,7 @@ class Runs:
             self._set(key, raw)
             self._age(key, head.at_ms, finished=head.finished)
             self.clock_ms = max(self.clock_ms, head.at_ms)
+            self.applied = max(self.applied, head.offset)
         self._census.runs += len(self._stored) - before
 
     def leave(self) -> None:
@@ -299,6 +315,17 @@ class RunStore(memory.Store[bytes, bytes]):
         self.retained(mine)
         for partition in [partition for partition in self.partitions if partition not in mine]:
             self.leave(partition)
+
+    def forget_another_log(self, ends: dict[int, int]) -> None:
+        """Given where each partition of the turns topic ends: forget runs that know of more than there is.
+
+        Somebody has made the topic anew. Its offsets began again, and these runs would skip what they have not seen.
+        """
+        for partition, end in ends.items():
+            runs = self.partitions.get(partition)
+            if runs is not None and runs.applied >= end:
+                log.warning("the turns topic was made anew: forgetting %d runs of partition %d", len(runs), partition)
+                self.leave(partition)
 
     async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:  # noqa: ARG002 (Faust's signature)
         """Say what this worker has now."""

@@ -216,6 +216,17 @@ def honest_run(run_id: str, turns: int = 6) -> list[tuple[bytes, bytes]]:
     ]
 
 
+def log_of_loops(runs: int, turns: int = 9) -> list[tuple[bytes, bytes]]:
+    """Runs in turn, of which each begins to loop a turn later than the one before: something is decided everywhere."""
+    return interleaved(
+        [
+            honest_run(f"run-{number}", turns)[: number % (turns - 2)]
+            + looping_run(f"run-{number}", turns)[number % (turns - 2) :]
+            for number in range(runs)
+        ]
+    )
+
+
 def expected_ids(records: Iterable[tuple[bytes | None, bytes | None]], policy: str = "standard") -> set[str]:
     """Ids of the decisions that the engine makes of these records, in one process."""
     engine = load_policy(policy).engine()

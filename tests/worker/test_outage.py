@@ -12,7 +12,7 @@ from streamproc import topics as kafka_topics
 from streamproc.errors import Unavailable
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-from tests.worker.running import Topics, expected_ids, gather_controls, interleaved, looping_run
+from tests.worker.running import Topics, expected_ids, gather_controls, log_of_loops
 
 if TYPE_CHECKING:
     from deploy.local.kafka import Broker
@@ -24,7 +24,7 @@ async def test_the_worker_waits_for_its_broker_and_outlives_its_fall(own_broker:
     port = free_port()
     settings = settings_for(f"127.0.0.1:{port}", "outage")
     topics = Topics(settings)
-    records = interleaved([looping_run(f"run-{number}", 12) for number in range(20)])
+    records = log_of_loops(20)
     third = len(records) // 3
     worker = start_worker(settings)
     await until(lambda: worker.said("does not answer: start it, or set STREAMPROC_BROKERS"), 30)

@@ -6,15 +6,16 @@ import logging
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from streamproc import wire
 from streamproc.controls import RunStatus, read_control
 from streamproc.core.decision import Decision, Evidence
 from streamproc.errors import Problem
 from streamproc.policy import load_policy
+from streamproc.worker.limits import CONTROL_BYTES_MAX
 from streamproc.worker.processors import Processor
-from streamproc.worker.publishing import CONTROL_BYTES_MAX, control_letter, dead_letter
+from streamproc.worker.publishing import control_letter, dead_letter
 from streamproc.worker.tables import Census, Runs
 from tests.worker.records import NOON_MS, Record, records_of
 from tests.worker.running import event_record, expected_ids, honest_run, interleaved, looping_run, said
@@ -63,6 +64,7 @@ def test_a_time_that_no_calendar_knows_is_no_time(timestamp: int) -> None:
 PAIRS = interleaved([looping_run("a", 8), honest_run("b", 8), looping_run("c", 5)])
 
 
+@settings(max_examples=50)  # each replays a log several times
 @given(cuts=st.lists(st.integers(0, len(PAIRS)), max_size=8), again=st.lists(st.integers(0, len(PAIRS)), max_size=8))
 def test_slices_and_redelivery_change_nothing(cuts: list[int], again: list[int]) -> None:
     """However the log is cut, and from wherever it is read again, each decision is made once."""

@@ -10,9 +10,9 @@ from streamproc.policy import load_policy
 from streamproc.worker import tables
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.processors import Processor
-from streamproc.worker.tables import Census, Runs, pack, unpack
+from streamproc.worker.tables import Census, Runs, RunStore, pack, unpack
 from tests.worker.records import NOON_MS, records_of
-from tests.worker.running import event_record, honest_run
+from tests.worker.running import event_record, honest_run, looping_run
 
 
 def runs(census: Census | None = None) -> Runs:
@@ -175,3 +175,25 @@ def test_the_census_counts_the_runs_of_all_partitions() -> None:
     assert census.runs == 3
     two.leave()
     assert census.runs == 1
+
+
+def test_a_state_that_somebody_made_too_large_begins_anew_and_stays_halted() -> None:
+    mine = runs()
+    step(mine, looping_run("a", 3))
+    mine.hot[b"a"].budgets = {f"budget-{number}": number for number in range(10_000)}
+    [(_, raw)] = mine.take()
+    state = unpack(raw)[0]
+    assert len(raw) < 1024
+    assert (state.halted, state.turns, state.offset, state.budgets) == (2, 3, 2, {})
+
+
+def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """Its offsets begin again, below those that the runs have applied."""
+    store = RunStore.__new__(RunStore)
+    store.census, store.partitions = Census(), {}
+    for partition in (0, 1):
+        step(store.runs(partition), honest_run(f"run-{partition}", 5))
+        write(store.runs(partition))
+    store.forget_another_log({0: 5, 1: 4, 2: 0})
+    assert set(store.partitions) == {0}
+    assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text

@@ -14,22 +14,16 @@ from tests.worker.running import (
     event_record,
     expected_ids,
     gather_controls,
-    honest_run,
-    interleaved,
+    log_of_loops,
     looping_run,
 )
 
 PATHS = ["batch", "stock"]
 
 
-def many_runs(count: int, turns: int = 6) -> list[tuple[bytes, bytes]]:
-    """Runs in turn, every second one in a loop."""
-    return interleaved([(looping_run if number % 2 else honest_run)(f"run-{number}", turns) for number in range(count)])
-
-
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_worker_decides_as_the_engine_does_in_one_process(settings, topics, start_worker, path) -> None:
-    records = many_runs(40)
+    records = log_of_loops(40)
     wanted = expected_ids(records)
     worker = start_worker(settings, path)
     await topics.send(records)
@@ -82,7 +76,7 @@ async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(sett
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_killed_worker_loses_no_decision_and_makes_none_up(settings, topics, start_worker, path) -> None:
-    records = many_runs(60, 10)
+    records = log_of_loops(60)
     wanted = expected_ids(records)
     first = start_worker(settings, path)
     await first.ready()
@@ -105,7 +99,7 @@ async def test_a_killed_worker_loses_no_decision_and_makes_none_up(settings, top
 async def test_a_worker_that_is_asked_to_stop_has_finished_and_its_successor_repeats_nothing(
     settings, topics, start_worker, path
 ) -> None:
-    records = many_runs(60, 10)
+    records = log_of_loops(60)
     half = len(records) // 2
     first = start_worker(settings, path)
     await first.ready()
