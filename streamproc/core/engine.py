@@ -147,6 +147,8 @@ class Engine:
         if turn.tests is not None or turn.artifact is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
         self._observe_content(view, turn, tag, node)
+        if run.news == index:
+            view.forget_loops()
         view.note_kinds()
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:

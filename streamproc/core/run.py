@@ -35,11 +35,18 @@ class Ring(msgspec.Struct, array_like=True):
     turns: list[int] = []
     active: dict[int, list[int]] = {}
 
+    def clear(self) -> None:
+        """Begin again."""
+        if self.tags:
+            self.tags.clear()
+            self.turns.clear()
+            self.active.clear()
+
 
 class CallMemory(msgspec.Struct, array_like=True):
-    """One call (tool and arguments) and what it answered lately. `steps` counts call turns, `turns` all turns."""
+    """What one call (tool and arguments) answered lately. `steps` counts call turns, `turns` all turns; `still` is
+    how often in a row the answer stayed while nothing new happened elsewhere."""
 
-    tool: str
     exact: int
     norm: int
     exact_run: int = 1
@@ -133,6 +140,7 @@ class RunState(msgspec.Struct, array_like=True):
     ids: dict[int, int] = {}
     seen: dict[int, int] = {}
     news: int = -1
+    found: int = -1
     progress: int = -1
     previous: int = 0
     pending: list[int] = []

@@ -6,7 +6,7 @@ from enum import IntFlag
 from typing import TYPE_CHECKING
 
 from streamproc.core.run import CallMemory, Cycle, NodeState, RunState, Streak
-from streamproc.core.window import Period
+from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Turn
 
 if TYPE_CHECKING:
@@ -60,6 +60,13 @@ class View:
         self.repeated = ()
         self.said = ()
         self.failed = False
+
+    def forget_loops(self) -> None:
+        """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
+        if self.run.progress == self.index:
+            self.periods = self.repeated = ()
+        elif self.periods:
+            self.periods = tuple(period for period in self.periods if period.stream == LEFT)
 
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""

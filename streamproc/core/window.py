@@ -24,19 +24,24 @@ from streamproc.wire import FAILED_RETRYABLE, Call, Turn
 
 PERIOD_MAX: Final = 16
 
+MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps sums of hashes apart
+HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
+
 STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
 SAID: Final = 2  # ring of what was said or left behind, whatever was called in between
 LEFT: Final = 3  # ring of artifacts; only measured progress breaks its periods
 
 
 class Period(NamedTuple):
-    """A stream repeats with this `length`; `matches` tags in a row equalled the one a period earlier."""
+    """A stream repeats with this `length`; `matches` tags in a row equalled the one a period earlier. `tags` and
+    `turns` are those of the last round."""
 
-    ring: Ring
     stream: int
     length: int
     matches: int
     onset: int
+    tags: list[int]
+    turns: list[int]
 
 
 def know(run: RunState, tag: int) -> bool:
@@ -53,12 +58,28 @@ def know(run: RunState, tag: int) -> bool:
     return True
 
 
-def note_news(run: RunState, index: int) -> None:
-    """Something new happened at this turn: no period that was running is a loop."""
-    run.news = index
+def note_news(run: RunState, index: int, own: tuple[int, ...] = ()) -> None:
+    """Something new happened at this turn, and no round in which it happened is part of a loop.
+
+    Where it is an element of a stream (`own`), it ends what was repeating there by being new. Other streams begin
+    again: two agents may say the same two sentences around work that is new each time.
+    """
+    run.news = run.found = index
+    _begin_again(run, own)
+
+
+def _begin_again(run: RunState, own: tuple[int, ...] = ()) -> None:
     for stream, ring in run.rings.items():
-        if ring.active and stream != LEFT:
+        if stream in own:
             ring.active.clear()
+        elif stream != LEFT:
+            ring.clear()
+
+
+def _note_poll(run: RunState, index: int) -> None:
+    """Somebody waits: what is repeated meanwhile is no loop, but nothing new was found."""
+    run.news = index
+    _begin_again(run)
 
 
 def note_progress(run: RunState, index: int) -> None:
@@ -67,7 +88,7 @@ def note_progress(run: RunState, index: int) -> None:
     note_news(run, index)
     left = run.rings.get(LEFT)
     if left is not None:
-        left.active.clear()
+        left.clear()
 
 
 def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
@@ -78,7 +99,7 @@ def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
     tags = ring.tags
     found = None
     if tag in tags:
-        found = _extend(ring, stream, tag)
+        found = _extend(ring, stream, tag, index)
     elif ring.active:
         ring.active.clear()
     tags.append(tag)
@@ -88,7 +109,7 @@ def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
     return found
 
 
-def _extend(ring: Ring, stream: int, tag: int) -> Period | None:
+def _extend(ring: Ring, stream: int, tag: int, index: int) -> Period | None:
     """Lengthen every period that this tag continues, drop every other."""
     tags, before = ring.tags, ring.active
     active: dict[int, list[int]] = {}
@@ -102,7 +123,8 @@ def _extend(ring: Ring, stream: int, tag: int) -> Period | None:
         held[0] += 1
         active[length] = held
         if found is None and length > 1 and held[0] >= length and _varied(active, length):
-            found = Period(ring, stream, length, held[0], held[1])
+            last = slice(1 - length, None)
+            found = Period(stream, length, held[0], held[1], [*tags[last], tag], [*ring.turns[last], index])
     ring.active = active
     return found
 
@@ -113,10 +135,9 @@ def _varied(active: dict[int, list[int]], length: int) -> bool:
     return constant is None or constant[0] < length - 1
 
 
-def loop_tag(ring: Ring, length: int) -> int:
+def loop_tag(block: list[int]) -> int:
     """The same number for the same loop, wherever in its round one starts to look."""
-    block = (ring.tags[1 - length :] + ring.tags[-length:])[-length:]
-    rotations = (tuple(block[i:] + block[:i]) for i in range(length))
+    rotations = (tuple(block[i:] + block[:i]) for i in range(len(block)))
     value = 0
     for tag in min(rotations):
         value = (value * 0x9E3779B1 + tag) & 0xFFFFFFFFFFFFFFFF
@@ -125,21 +146,25 @@ def loop_tag(ring: Ring, length: int) -> int:
 
 def remember_call(run: RunState, call: Call, index: int, at_ms: int) -> CallMemory:
     """Count a call against its earlier answers."""
-    memory = run.calls.pop(call.key, None)
+    key = call.key & HASH
+    memory = run.calls.pop(key, None)
     if memory is None:
-        memory = CallMemory(call.name[:64], call.exact, call.norm, 1, [run.steps], [index], False, 1, at_ms)
+        memory = CallMemory(call.exact & HASH, call.norm & HASH, 1, [run.steps], [index], False, 1, at_ms)
         if len(run.calls) >= CALLS_MAX:
             _forget_a_call(run)
     elif memory.norm != call.norm:
         _changed_answer(run, memory, call, index, at_ms)
     else:
-        _same_answer(run, memory, call, index)
-    run.calls[call.key] = memory
+        _same_answer(run, memory, call, index, at_ms)
+    run.calls[key] = memory
     return memory
 
 
-def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> None:
-    memory.still += 1
+def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int, at_ms: int) -> None:
+    if run.found > memory.turns[-1]:
+        memory.still, memory.still_since_ms = 1, at_ms  # it stood still while something else moved
+    else:
+        memory.still += 1
     memory.exact_run = memory.exact_run + 1 if memory.exact == call.exact else 1
     memory.exact = call.exact
     memory.steps.append(run.steps)
@@ -149,12 +174,14 @@ def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> N
 
 
 def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int, at_ms: int) -> None:
-    """A call whose answer changes while nothing else does is a poll: its thing moves by itself."""
-    if run.news <= memory.turns[-1]:
-        memory.live = True
-    memory.longest_still = max(memory.longest_still, memory.still)
-    memory.longest_still_ms = max(memory.longest_still_ms, run.at_ms - memory.still_since_ms)
-    memory.exact, memory.norm, memory.exact_run = call.exact, call.norm, 1
+    """A call whose answer changes while nothing else does is a poll: its thing moves by itself. An answer that was
+    not reported is no answer, and no change."""
+    if memory.norm:
+        if call.norm and run.news <= memory.turns[-1]:
+            memory.live = True
+        memory.longest_still = max(memory.longest_still, memory.still)
+        memory.longest_still_ms = max(memory.longest_still_ms, run.at_ms - memory.still_since_ms)
+    memory.exact, memory.norm, memory.exact_run = call.exact & HASH, call.norm & HASH, 1
     memory.still, memory.still_since_ms = 1, at_ms
     memory.steps, memory.turns = [run.steps], [index]
 
@@ -199,7 +226,7 @@ def observe_calls(
     for call in calls:
         memory = remember_call(run, call, index, at_ms)
         pair = call.key ^ (call.norm >> 1) ^ call.outcome
-        tag ^= pair
+        tag ^= (pair & TAG) * MIX >> 16  # mixed, or two siblings that swap their answers would look the same
         if know(run, pair):
             new = True
         elif memory.live and still_poll(memory, at_ms):
@@ -207,7 +234,10 @@ def observe_calls(
         elif memory.still > 1:
             repeated.append((call, memory))
     if new or polled:
-        note_news(run, index)
+        if new:
+            note_news(run, index, () if polled else (STEPS,))
+        else:
+            _note_poll(run, index)
         if turn.tests is None and turn.artifact is None and turn.errors is None:
             node.call_news = index
     period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
@@ -233,7 +263,7 @@ def observe_said(run: RunState, node_tag: int, turn: Turn, index: int) -> tuple[
 def state_said(run: RunState, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
     """A statement by a node: news or a repeat, and an element of the streams of what was said."""
     if know(run, tag):
-        note_news(run, index)
+        note_news(run, index, (STEPS, SAID))
     tag &= TAG & ~1
     found = []
     if step and (period := push(run, STEPS, tag, index)):

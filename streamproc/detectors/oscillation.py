@@ -53,7 +53,7 @@ class Oscillation:
         rounds, rest = divmod(period.matches + period.length, period.length)
         if rest:
             return None
-        if period.stream == STEPS and any(tag & 1 for tag in period.ring.tags[-period.length :]):
+        if period.stream == STEPS and any(tag & 1 for tag in period.tags):
             if rounds == limits.calls_halt:
                 return Level.HALT
             return Level.WARN if rounds == limits.calls_warn else None
@@ -61,19 +61,18 @@ class Oscillation:
 
     def _finding(self, view: View, period: Period, reached: Level) -> Finding:
         rounds = (period.matches + period.length) // period.length
-        tags = period.ring.tags[-period.length :]
         return Finding(
             code=self.code,
             level=reached,
-            loop=loop_tag(period.ring, period.length),
+            loop=loop_tag(period.tags),
             onset=period.onset,
             message=f"The run goes round in a circle of {period.length} steps, for the {_nth(rounds)} time.",
             evidence=Evidence(
                 kind=self.name,
                 period=period.length,
                 count=rounds,
-                turns=list(period.ring.turns[-period.length :]),
-                hashes=[f"{tag:08x}" for tag in tags],
+                turns=period.turns,
+                hashes=[f"{tag:08x}" for tag in period.tags],
                 match="normalised",
             ),
             reason=OSCILLATING,
@@ -100,6 +99,12 @@ HEALTHY = [
     Example("two polls, both moving", [
         call("poll", {"job": 1}, "1%"), call("poll", {"job": 2}, "5%"), call("poll", {"job": 1}, "2%"),
         call("poll", {"job": 2}, "6%"), call("poll", {"job": 1}, "3%"), call("poll", {"job": 2}, "7%"),
+    ]),
+    Example("the same two sentences around work that is new each time", [
+        turn for n in range(5) for turn in (
+            said("manager", "Go on."), call("read", {"chapter": n}, f"chapter {n}", node="worker"),
+            said("worker", "Done."),
+        )
     ]),
 ]  # fmt: skip
 STUCK = [

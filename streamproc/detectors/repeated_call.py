@@ -89,13 +89,13 @@ def _judge(run: RunState, made: Call, memory: CallMemory, limits: Limits) -> tup
     """How far up the ladder this repeat is, and how many occurrences were counted."""
     if memory.live:
         return Level.HALT, memory.still
+    since, first_step = run.news, run.steps - limits.within
+    counted = sum(turn >= since and step > first_step for turn, step in zip(memory.turns, memory.steps, strict=True))
     in_row = 1
-    while in_row < len(memory.steps) and memory.steps[-in_row - 1] == memory.steps[-in_row] - 1:
+    while in_row < counted and memory.steps[-in_row - 1] == memory.steps[-in_row] - 1:
         in_row += 1
     if made.outcome == NO_ANSWER:
         return level(in_row, limits.unanswered_warn, limits.unanswered_halt), in_row
-    since, first_step = run.news, run.steps - limits.within
-    counted = sum(turn >= since and step > first_step for turn, step in zip(memory.turns, memory.steps, strict=True))
     exact = min(counted, memory.exact_run)
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
@@ -115,6 +115,14 @@ HEALTHY = [
     Example("a poll that stands still for a while, once it is known to be one", [
         call("poll", {"job": 7}, answer)
         for answer in ("10%", "20%", "30%", "30%", "30%", "30%", "30%", "40%", "40%", "40%", "100%")
+    ]),
+    Example("a status that stays as it is while other things get done", [
+        call("status", {}, "starting"), *(
+            turn for n in range(15) for turn in (call("status", {}, "running"), call("visit", {"page": n}, f"page {n}"))
+        ),
+    ]),
+    Example("calls without answers while somebody else has something new to say", [
+        turn for n in range(6) for turn in (call("next", {}, node="worker"), said("reader", f"Chapter {n} is good."))
     ]),
     Example("a file read again between new findings", [
         call("read", {"path": "a.py"}, "A"), call("read", {"path": "b.py"}, "B"), call("read", {"path": "a.py"}, "A"),

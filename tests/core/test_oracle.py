@@ -1,0 +1,160 @@
+"""The engine, which never looks back, agrees with an oracle that does nothing else."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from streamproc.core.decision import Finding, Level
+from streamproc.core.engine import Engine
+from streamproc.core.rules import Rules
+from streamproc.core.run import RunState
+from streamproc.detectors import BY_CODE
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.fingerprint.mask import mask
+from tests.core.oracle import HALT, WARN, Circle, Oracle, Repeat, Turn
+from tests.feeding import STANDARD, Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamproc.core.view import Kind, View
+    from streamproc.wire import Event
+
+SEEDS: Final = range(1_000)
+LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}
+
+
+class Watched(NamedTuple):
+    """What a detector found at each turn, before the ladder decides what is told."""
+
+    inner: Any
+    found: dict[int, Finding]
+
+    @property
+    def code(self) -> str:
+        return str(self.inner.code)
+
+    @property
+    def name(self) -> str:
+        return str(self.inner.name)
+
+    @property
+    def kinds(self) -> Kind:
+        kinds: Kind = self.inner.kinds
+        return kinds
+
+    def check(self, view: View, limits: Any) -> Finding | None:
+        finding: Finding | None = self.inner.check(view, limits)
+        if finding is not None:
+            self.found[view.index] = finding
+        return finding
+
+
+class Watching:
+    """A policy with these two detectors alone, watched."""
+
+    def __init__(self) -> None:
+        self.repeats = Watched(BY_CODE["LOOP003"].DETECTOR, {})
+        self.circles = Watched(BY_CODE["LOOP002"].DETECTOR, {})
+
+    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+        return Rules(
+            STANDARD.ref,
+            [(watched, BY_CODE[watched.code].Limits()) for watched in (self.repeats, self.circles)],
+            {},
+            on_stall="pause",
+            actions={},
+            lower_is_better=frozenset(),
+            live_repeats_min=10,
+            live_standstills=3,
+        )
+
+
+@cache
+def event_of(turn: Turn) -> Event:
+    raw: Raw = {"run_id": "r", "type": "user.message"}
+    if turn.node != "user":
+        calls = [{"name": name, "args": {}, "result": answer and answer[0]} for name, answer in turn.calls]
+        raw = {"run_id": "r", "node": turn.node, "output": turn.text or None, "tool_calls": calls}
+    return fingerprint(parse_raw(raw))
+
+
+def judged(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]:
+    """What the engine finds of each turn."""
+    watching = Watching()
+    engine, run = Engine(watching), RunState()
+    for turn in turns:
+        engine.step(run, event_of(turn), None)
+    repeats: list[Repeat | None] = [None] * run.turns
+    circles: list[Circle | None] = [None] * run.turns
+    for index, finding in watching.repeats.found.items():
+        repeats[index] = Repeat(LEVELS[finding.level], finding.evidence.count or 0)
+    for index, finding in watching.circles.found.items():
+        evidence = finding.evidence
+        circles[index] = Circle(LEVELS[finding.level], evidence.period or 0, evidence.count or 0)
+    return repeats, circles
+
+
+def remembered(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]:
+    """What the oracle finds of each turn."""
+    oracle = Oracle()
+    for turn in turns:
+        oracle.take(turn)
+    return oracle.repeats, oracle.circles
+
+
+def answer(text: str) -> tuple[str, str]:
+    return text, mask(text)
+
+
+def shuffled(make: Callable[[random.Random], Turn], dice: random.Random) -> list[Turn]:
+    """A trace of blocks, some of them repeated: pure chance makes few loops."""
+    turns: list[Turn] = []
+    for _ in range(dice.randint(1, 5)):
+        block = [make(dice) for _ in range(dice.choice((1, 1, 2, 3, 5, 8)))]
+        turns += block * dice.choice((1, 2, 3, 4, 12))
+    return turns
+
+
+def one_caller(dice: random.Random) -> Turn:
+    name = dice.choice("xyz")
+    return Turn("a", ((name, dice.choice((answer("0"), answer("0"), answer("1")))),))
+
+
+def one_poller(dice: random.Random) -> Turn:
+    answers = (answer("0"), answer("1"), answer("2"), answer("at 10:00:01"), answer("at 10:00:02"), None)
+    return Turn("a", ((dice.choice("xy"), dice.choice(answers)),))
+
+
+def a_talker(dice: random.Random) -> Turn:
+    return Turn(dice.choice("abc"), text=dice.choice(("yes", "no")))
+
+
+def a_team(dice: random.Random) -> Turn:
+    node = dice.choice("ab")
+    if dice.random() < 0.05:
+        return Turn("user")
+    if dice.random() < 0.4:
+        return Turn(node, text=dice.choice(("yes", "no", "maybe")))
+    answers = (answer("0"), answer("0"), answer("1"), None)
+    names = dice.sample("xyz", dice.choice((1, 1, 1, 2)))
+    return Turn(node, tuple((name, dice.choice(answers)) for name in names))
+
+
+MAKERS: Final = (one_caller, one_poller, a_talker, a_team)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: str(make.__name__))
+def test_the_engine_agrees_with_the_oracle(make: Callable[[random.Random], Turn]) -> None:
+    found = 0
+    for seed in SEEDS:
+        turns = shuffled(make, random.Random(seed))[:50]
+        expected = remembered(turns)
+        assert judged(turns) == expected, f"seed {seed}"
+        found += sum(any(kind) for kind in expected)
+    assert found > len(SEEDS) / 4
