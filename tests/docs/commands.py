@@ -17,7 +17,7 @@ from tests.docs.pages import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ELSEWHERE = {"cd", "source", "git", "kafka-console-consumer.sh"}  # of the shell, and of other projects
+ELSEWHERE = {"cd", "cat", "echo", "source", "git", "kafka-console-consumer.sh"}  # of the shell, and of other projects
 STARTS_PYTHON = {"python", "python3", ".venv/bin/python"}
 
 

@@ -1,0 +1,68 @@
+"""Bounds that the documentation states are those of the code."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from streamproc.client import HaltListener, TurnPublisher
+from streamproc.core import run
+from streamproc.core.window import PERIOD_MAX
+from streamproc.detectors.repeated_call import Limits
+from streamproc.settings import Settings
+from streamproc.worker import limits
+from tests.docs.pages import ROOT
+
+HOUR_MS, DAY_MS, MIB = 3_600_000, 86_400_000, 1_048_576
+
+
+def of(function: type, argument: str) -> float:
+    default: float = inspect.signature(function).parameters[argument].default
+    return default
+
+
+def spaced(number: float) -> str:
+    return f"{number:,.0f}".replace(",", " ")
+
+
+STATED = [
+    ("architecture", f"slices of at most {spaced(limits.SLICE_RECORDS_MAX)}"),
+    ("architecture", f"within {limits.STORE_LINGER_S * 1000:g} ms"),
+    ("architecture", f"rested for {limits.STORE_LINGER_S * 1000:g} ms"),
+    ("architecture", f"the last {run.IDS_MAX} of a run"),
+    ("architecture", f"Every period from 2 to {PERIOD_MAX}"),
+    ("architecture", f"holds {run.SEEN_MAX} tags"),
+    ("architecture", f"states of {spaced(limits.RUNS_MAX)} runs"),
+    ("publishing", f"within the last {run.IDS_MAX} events of a run"),
+    ("publishing", f"remembers its last {run.IDS_MAX} event ids"),
+    ("publishing", f"`buffer_max` ({spaced(of(TurnPublisher, 'buffer_max'))}) events"),
+    ("publishing", f"`buffer_bytes_max` ({of(TurnPublisher, 'buffer_bytes_max') / MIB:g} MiB)"),
+    ("publishing", f"`block_ms_max` ({of(TurnPublisher, 'block_ms_max'):g} ms)"),
+    ("publishing", f"`close_timeout_s` ({of(TurnPublisher, 'close_timeout_s'):g} s)"),
+    ("publishing", f"at most {Settings.model_fields['event_bytes_max'].default / MIB:g} MiB"),
+    ("operations", f"up to {spaced(limits.RUNS_MAX)} runs a worker, the last {spaced(limits.HOT_RUNS_MAX)} of them"),
+    ("operations", f"up to {spaced(of(TurnPublisher, 'buffer_max'))} events or"),
+    ("operations", f"`STREAMPROC_SESSION_TIMEOUT_S` ({Settings.model_fields['session_timeout_s'].default:g} s)"),
+]
+IN_WORDS = [
+    ("architecture", "one hour of log time", limits.FINISHED_KEEP_MS == HOUR_MS),
+    ("architecture", "an idle one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
+    ("architecture", "ten repeats, and three times", (Limits().live_repeats_min, Limits().live_standstills) == (10, 3)),
+    ("operations", "leaves after an hour, an idle one after seven days", limits.FINISHED_KEEP_MS == HOUR_MS),
+    ("operations", "five crashes within five minutes", (limits.LIVES_MAX, limits.LIVES_WINDOW_S) == (5, 300)),
+    ("operations", "after ten seconds", of(HaltListener, "start_timeout_s") == 10),
+    ("operations", "about a second of work back", limits.COMMIT_INTERVAL_S == 1),
+    ("operations", "a line of counts each minute", limits.REPORT_INTERVAL_S == 60),
+]
+
+
+@pytest.mark.parametrize(("page", "stated"), STATED)
+def test_a_bound_is_stated_as_it_is(page: str, stated: str) -> None:
+    assert stated in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("page", "words", "so"), IN_WORDS)
+def test_a_bound_in_words_is_what_it_says(page: str, words: str, so: bool) -> None:
+    assert words in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert so
