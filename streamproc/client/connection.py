@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
-from streamproc.errors import Unavailable
+from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.settings import Settings, load_settings
 from streamproc.topics import unavailable
 
@@ -116,7 +116,17 @@ async def partitions_of(client: Any, settings: Settings, *names: str) -> dict[st
 
 
 def settings_of(brokers: str | None, settings: Settings | None) -> Settings:
-    """The settings of a client: those given, else the environment's; `brokers` wins over both."""
+    """The settings of a client: those given, else the environment's; `brokers` wins over both.
+
+    Raises `InvalidSettings` where they cannot be used, so that a certificate that is not there is told now, and not
+    by a connection that never comes.
+    """
     if settings is None:
-        return load_settings(brokers=brokers)
-    return settings if brokers is None else settings.model_copy(update={"brokers": brokers})
+        settings = load_settings(brokers=brokers)
+    elif brokers is not None:
+        settings = settings.model_copy(update={"brokers": brokers})
+    try:
+        settings.kafka()
+    except OSError as error:
+        raise InvalidSettings(f"STREAMPROC_SSL_CAFILE, _CERTFILE, _KEYFILE or _PASSWORD: {error}") from error
+    return settings

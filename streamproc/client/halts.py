@@ -149,7 +149,9 @@ class Halts:
         return self._released.get(run_id, -1) if halt is None else halt.at_ms
 
     def _halt(self, run_id: str, halt: Halt) -> bool:
-        was_running = run_id not in self.runs
+        known = self.runs.get(run_id)
+        if known is not None and not halt.control:
+            halt = known._replace(at_ms=halt.at_ms)  # a status that does not say why must not take the reason away
         self._released.pop(run_id, None)
         self.runs[run_id] = halt
         self.forgotten += len(_shrink(self.runs, self._halted_max))
@@ -158,7 +160,7 @@ class Halts:
             for oldest in _shrink(self._detailed, self._detailed_max):
                 if oldest in self.runs:
                     self.runs[oldest] = self.runs[oldest]._replace(control=b"")
-        return was_running
+        return known is None
 
     def _release(self, run_id: str, at_ms: int) -> None:
         self.runs.pop(run_id, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from streamproc import wire
 from streamproc.controls import ControlEvent, RunStatus
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
+    from streamproc.client import HaltListener
     from streamproc.settings import Settings
 
 
@@ -92,3 +95,34 @@ async def read_all(settings: Settings, topic: str = "turns") -> list[ConsumerRec
         return found
     finally:
         await consumer.stop()
+
+
+async def turns_on(settings: Settings) -> list[wire.Event]:
+    """Every event that is on the turns topic now."""
+    return [wire.decode(record.value or b"") for record in await read_all(settings)]
+
+
+def distinct(events: list[wire.Event]) -> dict[str, list[int]]:
+    """The sequence numbers of each run in the order of the log, without immediate and later repeats of an event."""
+    seen: set[str] = set()
+    order: dict[str, list[int]] = {}
+    for event in events:
+        if event.event_id not in seen:
+            seen.add(event.event_id)
+            order.setdefault(event.run_id, []).append(event.seq or 0)
+    return order
+
+
+async def work_forever(halts: HaltListener, run_id: str, begun: asyncio.Event) -> None:
+    """Work on a run until it is halted."""
+    async with halts.guard(run_id):
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+
+async def guarded(halts: HaltListener, run_id: str) -> asyncio.Task[None]:
+    """A task that works on a run under its guard, and has begun."""
+    begun = asyncio.Event()
+    task = asyncio.create_task(work_forever(halts, run_id, begun))
+    await begun.wait()
+    return task

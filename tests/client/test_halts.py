@@ -51,6 +51,16 @@ def test_a_halt_that_is_known_is_no_news() -> None:
     assert not halts.status(status("r1", "halted", 2, halt_event("r1")))
 
 
+def test_a_status_that_does_not_say_why_keeps_the_reason() -> None:
+    halts = Halts()
+    halts.control(control(halt_event("r1", "c1"), 1))
+
+    halts.status(status("r1", "halted", 2))
+    halts.status(status("r1", "running", 1))
+
+    assert control_of(halts.runs["r1"]) == halt_event("r1", "c1")
+
+
 def test_a_warning_halts_nothing() -> None:
     halts = Halts()
 

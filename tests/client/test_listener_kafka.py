@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 import pytest
 
-from deploy.local.kafka import free_port
 from streamproc import topics
 from streamproc.client import HaltListener
 from streamproc.errors import Halted, Unavailable
 from streamproc.settings import Settings, load_settings
-from tests.client.records import Worker, halt_event, open_worker, resume_event, warning_event
+from tests.client.records import Worker, guarded, halt_event, open_worker, resume_event, warning_event
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from deploy.local.kafka import Broker
-
-
-async def work_forever(halts: HaltListener, run_id: str, begun: asyncio.Event) -> None:
-    async with halts.guard(run_id):
-        begun.set()
-        await asyncio.get_running_loop().create_future()
-
-
-async def guarded(halts: HaltListener, run_id: str) -> asyncio.Task[None]:
-    begun = asyncio.Event()
-    task = asyncio.create_task(work_forever(halts, run_id, begun))
-    await begun.wait()
-    return task
 
 
 @pytest.mark.kafka
@@ -157,28 +137,3 @@ async def test_whoever_does_not_wait_catches_up_later(brokers: str, topic_prefix
             await task
         await halts.caught_up.wait()
         assert halts.trouble is None
-
-
-@pytest.mark.kafka
-async def test_a_broker_that_leaves_takes_no_knowledge_with_it(own_broker: Broker) -> None:
-    port = free_port()
-    own_broker.start(port)
-    settings = load_settings(brokers=f"127.0.0.1:{port}", topic_prefix="leaves", partitions=2)
-    await topics.apply(settings)
-    async with HaltListener(settings=settings) as halts:
-        async with open_worker(settings) as worker:
-            await worker.control(halt_event("before"))
-        await until(lambda: halts.halted("before"))
-        task = await guarded(halts, "after")
-
-        own_broker.kill()
-        await until(lambda: not halts.connected, what="the lost connection to be noticed")
-        assert halts.halted("before")
-
-        own_broker.start(port)
-        async with open_worker(settings) as worker:
-            await worker.control(halt_event("after"))
-        with pytest.raises(Halted):
-            await task
-        assert halts.connected
-        assert halts.halted("before")

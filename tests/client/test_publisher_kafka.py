@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from deploy.local.kafka import free_port
 from streamproc import topics, wire
 from streamproc.client import TurnPublisher
 from streamproc.errors import Unavailable
 from streamproc.settings import Settings, load_settings
-from tests.client.records import open_worker, read_all
+from tests.client.records import distinct, open_worker, read_all, turns_on
 from tests.waiting import until
 
-if TYPE_CHECKING:
-    from deploy.local.kafka import Broker
-
 MINUTE_MS = 60_000
-
-
-async def turns_on(settings: Settings) -> list[wire.Event]:
-    return [wire.decode(record.value or b"") for record in await read_all(settings)]
-
-
-def distinct(events: list[wire.Event]) -> dict[str, list[int]]:
-    """The sequence numbers of each run in the order of the log, without immediate and later repeats of an event."""
-    seen: set[str] = set()
-    order: dict[str, list[int]] = {}
-    for event in events:
-        if event.event_id not in seen:
-            seen.add(event.event_id)
-            order.setdefault(event.run_id, []).append(event.seq or 0)
-    return order
 
 
 @pytest.mark.kafka
@@ -146,37 +125,3 @@ async def test_missing_topics_are_named_and_not_created(brokers: str, topic_pref
         assert turns.trouble is None
 
     assert distinct(await turns_on(settings)) == {"r": [0]}
-
-
-@pytest.mark.kafka
-async def test_a_broker_that_comes_late_and_leaves_again_loses_nothing(own_broker: Broker) -> None:
-    port = free_port()
-    settings = load_settings(brokers=f"127.0.0.1:{port}", topic_prefix="late", partitions=2)
-    sent = 0
-
-    async def publish(turns: TurnPublisher, count: int) -> None:
-        nonlocal sent
-        for seq in range(sent, sent + count):
-            await turns.turn(run_id=f"run-{seq % 5}", node="coder", seq=seq)
-        sent += count
-
-    async with TurnPublisher(settings=settings, block_ms_max=0) as turns:
-        await publish(turns, 50)
-        await until(lambda: turns.trouble, what="the missing broker")
-
-        own_broker.start(port)
-        await topics.apply(settings)
-        assert await turns.flush(60)
-        assert turns.delivered == 50
-
-        own_broker.kill()
-        await publish(turns, 50)
-        assert not await turns.flush(0.01)
-
-        own_broker.start(port)
-        await publish(turns, 50)
-        assert await turns.flush(60)
-        assert (turns.delivered, turns.dropped) == (150, 0)
-
-    order = distinct(await turns_on(settings))
-    assert order == {f"run-{n}": list(range(n, 150, 5)) for n in range(5)}
