@@ -113,7 +113,7 @@ async def _broker(settings: Settings) -> Finding:
             topics = await consumer.topics()
     except (StreamprocError, OSError, ValueError) as error:
         remedy = "start Kafka, or name it with STREAMPROC_BROKERS (`streamproc demo` needs none)"
-        return Finding("fail", f"Kafka at {settings.brokers}: {str(error) or 'no answer'}", remedy)
+        return Finding("fail", str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer", remedy)
     return Finding("ok", f"Kafka at {settings.brokers} answers ({len(topics)} topics)")
 
 
@@ -144,5 +144,7 @@ async def _redis(settings: Settings) -> Finding:
         async with Redis.from_url(settings.redis, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=2) as client:
             await client.ping()
     except (RedisError, OSError, ValueError):
-        return Finding("warn", f"Redis at {shown} does not answer", "only admission needs it; see STREAMPROC_REDIS")
+        return Finding(
+            "warn", f"Redis at {shown} does not answer", "start it, or set STREAMPROC_REDIS, where admission is used"
+        )
     return Finding("ok", f"Redis at {shown} answers")

@@ -16,7 +16,7 @@ from streamproc.cli.options import Brokers, TopicPrefix
 from streamproc.cli.terminal import clean, examples, fail, line, note, paint, quiet_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
     from rich.table import Table
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-ROWS = 20  # of the table; older ones scroll out
+HEAD_ROWS = 2  # of the table's head and the line below it; the rest of the terminal is for events
 COLOURS = {"halt": "red", "warn": "yellow", "info": "cyan"}
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -134,23 +134,29 @@ def _live_table() -> Iterator[Callable[[ControlEvent], None]]:
 
     from streamproc.cli.terminal import out
 
-    rows: deque[ControlEvent] = deque(maxlen=ROWS)
-    with Live(_table(rows), console=out(), auto_refresh=False) as live:
+    console = out()
+    rows: deque[ControlEvent] = deque(maxlen=max(1, console.height - HEAD_ROWS))
+    with Live(table_of(rows), console=console, auto_refresh=False) as live:
 
         def show(control: ControlEvent) -> None:
             rows.append(control)
-            live.update(_table(rows), refresh=True)
+            live.update(table_of(rows), refresh=True)
 
         yield show
 
 
-def _table(rows: deque[ControlEvent]) -> Table:
+def table_of(controls: Iterable[ControlEvent]) -> Table:
+    """Control events as rows of one line each: what is short is never cut, ids and messages are."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("at", "severity", "run", "turn", "code", "message", box=None, header_style="bold", expand=True)
-    for control in rows:
+    table = Table(box=None, header_style="bold", expand=True)
+    for name, width in (("at", 8), ("what", 4), ("run", None), ("turn", 5), ("code", 9), ("why", None)):
+        ratio = {"run": 2, "why": 5}.get(name)
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width, ratio=ratio)
+    for control in controls:
+        time_of_day = (control.at or "")[11:19]
         severity = Text(control.severity, style=COLOURS[control.severity])
-        told = (control.at or "", severity, control.run_id, _turn(control), control.code, control.message)
-        table.add_row(*(Text(clean(cell)) if isinstance(cell, str) else cell for cell in told))
+        run, why = Text(clean(control.run_id)), Text(clean(control.message))
+        table.add_row(time_of_day, severity, run, _turn(control), control.code, why)
     return table

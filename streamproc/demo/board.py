@@ -82,7 +82,6 @@ class Screen:
             get_renderable=self._frame, console=self._console, refresh_per_second=FRAMES_A_SECOND, transient=True
         ):
             yield
-            self._said = ""
 
     def took_turn(self) -> None:
         """An agent took a turn: the next frame shows it."""

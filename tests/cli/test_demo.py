@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
 import subprocess
 
 import pytest
+from rich.console import Console
 
 from streamproc.controls import ControlEvent
 from streamproc.demo.agents import LOOP_RUN, Play
+from streamproc.demo.board import Lines, Screen, audience
 from streamproc.demo.show import Outcome
 from streamproc.demo.summary import sentences
 from streamproc.demo.trajectories import Trajectory, load_trajectories, spared
@@ -136,3 +139,45 @@ def test_a_solved_run_that_was_halted_is_named(trajectories: list[Trajectory]) -
 
     assert f"1 were halted: {solved.run_id}." in told[1]
     assert not any("at which `streamproc scan` halts it" in sentence for sentence in told)
+
+
+def test_the_screen_shows_every_run_and_why_it_was_halted(trajectories: list[Trajectory]) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    plays = [
+        played(trajectories[0], 10),
+        played(trajectories[1], None),
+        Play("waiting", 7),
+        Play("running", 9, taken=2),
+    ]
+    plays[1].done = True
+    screen = Screen(console)
+
+    with screen.show(plays):
+        screen.said("something to read")
+        screen.ended(plays[0])
+
+    shown = console.file.getvalue()
+    for text in ("running 1", "ended by themselves 1", "halted 1", "■", "✓", "▪", "·", "something to read", "LOOP003"):
+        assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"force_terminal": True}, Screen),
+        ({"force_terminal": False}, Lines),
+        ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, Lines),
+    ],
+)
+def test_a_screen_is_drawn_only_where_there_is_one(options, kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    utf8 = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr("sys.stdout", utf8)
+
+    assert type(audience(Console(file=utf8, **options))) is kind
+
+
+def test_no_screen_is_drawn_where_its_signs_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="iso-8859-1")
+    monkeypatch.setattr("sys.stdout", latin)
+
+    assert type(audience(Console(file=latin, force_terminal=True))) is Lines
