@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,7 @@ from streamproc.demo.board import Lines, Screen, audience
 from streamproc.demo.show import Outcome
 from streamproc.demo.summary import sentences
 from streamproc.demo.trajectories import Trajectory, load_trajectories, spared
-from tests.cli.conftest import command
+from tests.cli.conftest import ROOT, command
 
 NOW_MS = 1_790_000_000_000
 
@@ -74,6 +75,18 @@ def test_ctrl_c_ends_the_demo_and_everything_it_started() -> None:
     assert "Traceback" not in stderr
     assert len(children) == 2
     assert not any(alive(pid) for pid in children)
+
+
+def test_without_the_package_that_carries_the_broker_the_demo_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "confluent_kafka.py").write_text("raise ImportError\n")
+
+    process = command("demo", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    _, stderr = process.communicate(timeout=60)
+
+    assert process.returncode == 2
+    assert "the embedded broker did not start" in stderr
+    assert "pip install 'streamproc[demo]'" in stderr
+    assert "Traceback" not in stderr
 
 
 def _children(pid: int) -> list[int]:
