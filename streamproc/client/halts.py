@@ -16,7 +16,7 @@ import msgspec
 from streamproc.controls import ControlEvent, read_control
 from streamproc.errors import Halted
 
-HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 150 MB; the `runs` topic forgets finished ones earlier
+HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone forgets a run earlier
 DETAILED_MAX: Final = 20_000  # of these, how many with their whole control event: about 1.5 KB each
 RELEASED_MAX: Final = 100_000  # runs that are not halted, with the time of their newest record
 IDS_MAX: Final = 100_000  # control ids; a worker that crashed repeats what it sent in its last second
