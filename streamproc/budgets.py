@@ -6,6 +6,7 @@ given in USD, as decimal text or a number, and kept in integer micro-USD.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
@@ -78,3 +79,12 @@ def budget_value(budget: Budget, value: Any) -> int:
     if not 0 < value <= INTEGER_MAX:
         raise ValueError(f"expected more than 0 {budget.unit}, got {shown(value)}")
     return int(value)
+
+
+def declared(budgets: Mapping[str, int]) -> dict[str, int]:
+    """Of what a run declared, the budgets that there are, none above its ceiling."""
+    return {
+        name: min(value, known.ceiling or INTEGER_MAX)
+        for name, value in budgets.items()
+        if (known := _BY_NAME.get(_plain(name))) is not None and known.name == name and value >= 0
+    }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
+
+AT_MS_MAX: Final = 4_102_444_800_000  # the year 2100; a later time is a mistake, and would stop the run's clock
 
 
 def rfc3339(at_ms: int) -> str:

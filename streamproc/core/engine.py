@@ -10,7 +10,8 @@ from typing import Final, Protocol
 
 import xxhash
 
-from streamproc.core.clock import rfc3339
+from streamproc.budgets import declared
+from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import cycle_of, declare, hand_over
 from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
 from streamproc.core.ladder import admit
@@ -23,8 +24,9 @@ from streamproc.core.progress import (
     remember,
     said_again,
 )
+from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
-from streamproc.core.run import IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState, begin_again
+from streamproc.core.run import HASH, IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
 from streamproc.core.window import note_news, observe_calls, observe_said, settle_pending
@@ -76,7 +78,7 @@ class Engine:
         if event.event_id and self._repeated(run, event.event_id):
             run.duplicates += 1
             return []
-        if at_ms is not None and at_ms > run.at_ms:
+        if at_ms is not None and run.at_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
             run.started_ms = run.started_ms or at_ms
         if type(event) is Turn:
@@ -122,6 +124,7 @@ class Engine:
                 if found is None:
                     found = []
                 found.append(self._decide(run, turn, rules, finding, view.cycle))
+        make_room(run, len(turn.calls))
         return found or []
 
     def _observe(self, view: View, rules: Rules) -> None:
@@ -173,7 +176,7 @@ class Engine:
         output = turn.output if not turn.calls else None  # a text beside calls is narration
         left = turn.structured or turn.artifact or turn.docs
         if output is not None and node.called >= 0 and left is None and turn.tests is None:
-            run.pending = [tag, tag ^ output.norm, index]
+            run.pending = [tag, (tag ^ output.norm) & HASH, index]
         elif output is not None or left is not None:
             view.periods += observe_said(run, tag, turn, index)
         if output is not None:
@@ -218,7 +221,7 @@ class Engine:
             begin_again(run)  # a run id that is used again must not stay unguarded
         _take_scope(run, event)
         if event.budgets:
-            run.budgets = run.budgets | event.budgets
+            run.budgets = run.budgets | declared(event.budgets)
         if event.graph:
             try:
                 declare(run, event.graph, self.tag)

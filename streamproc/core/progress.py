@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamproc.core.run import RECENT_MAX, TAG, NodeState, RunState, Streak, TestTrack
+from streamproc.core.run import HASH, RECENT_MAX, TAG, NodeState, RunState, Streak, TestTrack
 from streamproc.core.window import LEFT, Period, know, note_news, note_progress, push
 from streamproc.wire import Errors, Tests, Turn
 
@@ -17,7 +17,7 @@ METRICS_MAX = 12  # named metrics of one run; the oldest goes
 
 def remember(values: list[int], value: int) -> None:
     """Keep the last few hashes, as loop evidence."""
-    values.append(value)
+    values.append(value & HASH)
     if len(values) > RECENT_MAX:
         del values[0]
 
@@ -62,9 +62,10 @@ def observe_tests(
     run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int
 ) -> None:
     """Take in a verifier's result. Progress is fewer failing, or more passing, than ever before in this suite."""
-    remember(run.failing, tests.failing_set)
+    failing_set = tests.failing_set & HASH
+    remember(run.failing, failing_set)
     remember(run.trend, tests.failing)
-    if know(run, node_tag ^ tests.failing_set ^ ((tests.passed or 0) << 7)):
+    if know(run, node_tag ^ failing_set ^ ((tests.passed or 0) << 7)):
         note_news(run, index)
     track = node.tests
     total = -1 if tests.total is None else tests.total
@@ -73,7 +74,7 @@ def observe_tests(
         note_progress(run, index)  # the last failing test is fixed
     if track is None or track.total != total or tests.failing == 0:
         # Nothing to compare with: the first result, another suite, or all is well.
-        streaks = Streak(tests.failing_set, 1, index, stamp), Streak(tests.failing, 0, index, stamp)
+        streaks = Streak(failing_set, 1, index, stamp), Streak(tests.failing, 0, index, stamp)
         node.tests = TestTrack(*streaks, tests.failing, passed, total, int(passed == 0))
         return
     better = tests.failing < track.best_failing or passed > track.best_passed
@@ -82,7 +83,7 @@ def observe_tests(
     if better:
         note_progress(run, index)
         since = index
-    extend(track.same, tests.failing_set, index, stamp, since)
+    extend(track.same, failing_set, index, stamp, since)
     _count_flat(track, tests, index, stamp, since, better=better)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 TAG: Final = 0xFFFFFFFF
+HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
 
 SEEN_MAX: Final = 96  # things known to this run; must hold three rounds of the longest period (16) of two streams
 CALLS_MAX: Final = 12  # calls remembered with their answers; LOOP003 looks back over ten

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from streamproc.core.run import (
     CALLS_MAX,
+    HASH,
     OCCURRENCES_MAX,
     SEEN_MAX,
     TAG,
@@ -25,7 +26,6 @@ from streamproc.wire import FAILED_RETRYABLE, Call, Turn
 PERIOD_MAX: Final = 16
 
 MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps sums of hashes apart
-HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
 
 STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
 SAID: Final = 2  # ring of what was said or left behind, whatever was called in between

@@ -7,6 +7,7 @@ calls, texts and messages of people; `test_oracle.py` compares it with the engin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 WARN, HALT = "warn", "halt"
@@ -26,7 +27,7 @@ class Turn:
 
 class Repeat(NamedTuple):
     level: str
-    count: int
+    times: int
 
 
 class Circle(NamedTuple):
@@ -36,16 +37,15 @@ class Circle(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A step of a stream. `turn` is where it happened."""
+    """A step of a stream: what it was, and whether it was made of calls."""
 
     what: Any
-    turn: int
     calls: bool
 
 
 def _differ(one: Answer, other: Answer) -> bool:
     """Whether two answers differ in more than time stamps."""
-    return (one and one[1]) != (other and other[1])
+    return (one[1] if one else None) != (other[1] if other else None)
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Oracle:
     def _stated(self, node: str, text: str, index: int) -> list[Circle | None]:
         if self._learn((node, text)):
             self._new(index, steps=True, said=True)
-        element = Element((node, text), index, calls=False)
+        element = Element((node, text), calls=False)
         self.steps.append(element)
         self.said.append(element)
         return [self._circle(self.steps), self._circle(self.said)]
@@ -135,8 +135,8 @@ class Oracle:
         ]
         circle = None
         if not any(moving):
-            what = turn.node, tuple(sorted((call, answer and answer[1] or "") for call, answer in calls.items()))
-            self.steps.append(Element(what, index, calls=True))
+            what = turn.node, tuple(sorted((call, answer[1] if answer else "") for call, answer in calls.items()))
+            self.steps.append(Element(what, calls=True))
             circle = self._circle(self.steps)
         repeats = [repeat for repeat in found if repeat is not None]
         return max(repeats, key=lambda repeat: repeat.level == HALT, default=None), circle
@@ -149,7 +149,7 @@ class Oracle:
         """The last times in a row that it answered the same, time stamps aside."""
         history = self._history(call)
         last = history[-1][2]
-        streak = []
+        streak: list[tuple[int, int, Answer]] = []
         for made in reversed(history):
             if _differ(made[2], last):
                 break
@@ -180,7 +180,7 @@ class Oracle:
             and later[2] is not None
             and _differ(earlier[2], later[2])
             and not any(earlier[0] < turn < later[0] for turn in self.news)
-            for earlier, later in zip(history, history[1:], strict=False)
+            for earlier, later in pairwise(history)
         )
 
     def _stands_still(self, call: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -22,34 +22,24 @@ from tests.feeding import STANDARD, Raw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.core.view import Kind, View
+    from streamproc.core.rules import Detector
+    from streamproc.core.view import View
     from streamproc.wire import Event
 
 SEEDS: Final = range(1_000)
 LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}
 
 
-class Watched(NamedTuple):
+class Watched:
     """What a detector found at each turn, before the ladder decides what is told."""
 
-    inner: Any
-    found: dict[int, Finding]
-
-    @property
-    def code(self) -> str:
-        return str(self.inner.code)
-
-    @property
-    def name(self) -> str:
-        return str(self.inner.name)
-
-    @property
-    def kinds(self) -> Kind:
-        kinds: Kind = self.inner.kinds
-        return kinds
+    def __init__(self, inner: Detector) -> None:
+        self.inner = inner
+        self.code, self.name, self.kinds = inner.code, inner.name, inner.kinds
+        self.found: dict[int, Finding] = {}
 
     def check(self, view: View, limits: Any) -> Finding | None:
-        finding: Finding | None = self.inner.check(view, limits)
+        finding = self.inner.check(view, limits)
         if finding is not None:
             self.found[view.index] = finding
         return finding
@@ -59,8 +49,8 @@ class Watching:
     """A policy with these two detectors alone, watched."""
 
     def __init__(self) -> None:
-        self.repeats = Watched(BY_CODE["LOOP003"].DETECTOR, {})
-        self.circles = Watched(BY_CODE["LOOP002"].DETECTOR, {})
+        self.repeats = Watched(BY_CODE["LOOP003"].DETECTOR)
+        self.circles = Watched(BY_CODE["LOOP002"].DETECTOR)
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         return Rules(
@@ -79,7 +69,7 @@ class Watching:
 def event_of(turn: Turn) -> Event:
     raw: Raw = {"run_id": "r", "type": "user.message"}
     if turn.node != "user":
-        calls = [{"name": name, "args": {}, "result": answer and answer[0]} for name, answer in turn.calls]
+        calls: list[Raw] = [{"name": name, "args": {}, "result": answer and answer[0]} for name, answer in turn.calls]
         raw = {"run_id": "r", "node": turn.node, "output": turn.text or None, "tool_calls": calls}
     return fingerprint(parse_raw(raw))
 

@@ -16,8 +16,8 @@ from tests.feeding import STANDARD, Feed, Raw
 from tests.laws.traces import BRIEF, EVENTS, LONGER, OTHERS, TURNS, traces, turns_only
 
 if TYPE_CHECKING:
-    from streamproc.core.cycles import Cycle
     from streamproc.core.rules import Rules
+    from streamproc.core.run import Cycle
     from streamproc.wire import Event
 
 POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
@@ -80,7 +80,9 @@ def test_an_event_that_comes_twice_changes_nothing(trace: list[Raw], data: st.Da
 @given(traces, traces, st.randoms(use_true_random=False))
 @BRIEF
 def test_interleaved_runs_stay_apart(first: list[Raw], second: list[Raw], order: Any) -> None:
-    alone = [written(Feed().all(raw | {"run_id": run} for raw in trace)) for run, trace in (("a", first), ("b", second))]
+    alone = [
+        written(Feed().all(raw | {"run_id": run} for raw in trace)) for run, trace in (("a", first), ("b", second))
+    ]
     engine = STANDARD.engine()
     states = {"a": RunState(), "b": RunState()}
     together: dict[str, list[Decision]] = {"a": [], "b": []}

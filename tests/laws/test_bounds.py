@@ -1,0 +1,235 @@
+"""A run costs at most 4 KiB, and a turn costs the same, however long the run and whatever it brings."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from streamproc import wire
+from streamproc.budgets import BUDGETS
+from streamproc.core.run import RunState, dump, load
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.wire import WIRE_VERSION, Call, Content, Errors, RunStarted, Turn, Usage
+from tests.feeding import STANDARD, Feed, Raw
+from tests.laws.traces import LONGER, START_MS, TURNS, traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STATE_BYTES_MAX = 4_096
+HASH_MAX = 2**64 - 1
+COUNT_MAX = 2**53
+WIDE = "𝄞"  # four bytes in UTF-8
+SCOPE = WIDE * 32  # 128 bytes
+
+
+def started(**more: Any) -> RunStarted:
+    """The largest legal start of a run: every scope as long as may be, every budget declared."""
+    budgets = {budget.name: COUNT_MAX for budget in BUDGETS}
+    scope: dict[str, Any] = {"workflow": SCOPE, "tenant": SCOPE, "user": SCOPE, "tier": SCOPE}
+    return RunStarted(w=WIRE_VERSION, run_id=WIDE * 64, event_id="start", budgets=budgets, **scope, **more)
+
+
+def full_turn(n: int, dice: random.Random) -> Turn:
+    """A turn that brings every kind of evidence, in the largest numbers that may come."""
+
+    def of(kinds: int) -> int:
+        return HASH_MAX - dice.randrange(kinds)
+
+    def content(kinds: int) -> Content:
+        return Content(of(kinds), of(kinds), of(kinds), COUNT_MAX)
+
+    brings = dice.randrange(64)
+    return Turn(
+        w=WIRE_VERSION,
+        run_id=WIDE * 64,
+        event_id=f"{n}",
+        node=f"{WIDE * 60}{dice.randrange(40)}",
+        from_=f"{WIDE * 60}{dice.randrange(40)}",
+        output=content(3) if brings & 1 else None,
+        structured=content(3) if brings & 2 else None,
+        artifact=content(3) if brings & 4 else None,
+        tests=wire.Tests(of(3), COUNT_MAX - dice.randrange(9), COUNT_MAX, COUNT_MAX) if brings & 8 else None,
+        errors=Errors(of(3), of(3), COUNT_MAX, "e" * 120) if brings & 16 else None,
+        progress={f"{WIDE * 30}{k}": dice.random() for k in range(15)} if brings & 32 else None,
+        calls=tuple(
+            Call(f"{WIDE * 60}{dice.randrange(20)}", of(20), of(2), of(2), dice.randrange(3))
+            for _ in range(dice.randrange(4))
+        ),
+        usage=Usage(COUNT_MAX, COUNT_MAX, COUNT_MAX, COUNT_MAX, 10**15, COUNT_MAX),
+    )
+
+
+def circling_turn(n: int, dice: random.Random) -> Turn:
+    """A turn of a run that is stuck in every way at once: twelve calls in parallel, texts, artifacts, tests, errors."""
+    same = Content(HASH_MAX, HASH_MAX)
+    return Turn(
+        w=WIRE_VERSION,
+        run_id=WIDE * 64,
+        event_id=f"{n}",
+        node=f"n{n % 8}",
+        from_=f"n{n * 3 % 9}",
+        output=same,
+        structured=Content(HASH_MAX - n % 2, HASH_MAX - n % 2),
+        artifact=same,
+        docs=same,
+        tests=wire.Tests(HASH_MAX, COUNT_MAX - 1, COUNT_MAX, COUNT_MAX),
+        errors=Errors(HASH_MAX, HASH_MAX, 3, "x"),
+        calls=tuple(Call("t", HASH_MAX - k, HASH_MAX, HASH_MAX, 1) for k in range(12 if n % 3 else 1)),
+    )
+
+
+def largest(
+    make: Callable[[int, random.Random], Turn], turns: int, start: RunStarted | None = None, before: int = 0
+) -> int:
+    """The largest state on the way, in bytes, of a run that had `before` turns before."""
+    feed, dice, worst = Feed(), random.Random(1), 0
+    if start is not None:
+        feed.event(start)
+    feed.state.turns = feed.state.steps = before
+    for n in range(turns):
+        feed.event(make(n, dice), START_MS + n * 1_000)
+        worst = max(worst, len(dump(feed.state)))
+    assert feed.state.turns == before + turns
+    return worst
+
+
+@given(traces)
+@LONGER
+def test_a_state_is_small_after_every_event(trace: list[Raw]) -> None:
+    feed = Feed()
+    for raw in trace:
+        feed.raw(raw)
+        assert len(dump(feed.state)) <= STATE_BYTES_MAX
+
+
+@pytest.mark.parametrize("before", [0, 100_000])
+@pytest.mark.parametrize("make", [full_turn, circling_turn])
+def test_a_state_is_small_when_everything_in_it_is_full(
+    make: Callable[[int, random.Random], Turn], before: int
+) -> None:
+    assert largest(make, 2_000, started(), before) <= STATE_BYTES_MAX
+
+
+def test_a_hundred_thousand_turns_cost_no_more_than_a_thousand() -> None:
+    events = [fingerprint(parse_raw({"run_id": "r", **raw})) for raw in TURNS]
+    feed, sizes = Feed(), []
+    feed.event(started())
+    for n in range(100_000):
+        event = events[n * 7 % len(events)]
+        event.event_id = f"{n}"
+        feed.event(event, START_MS + n)
+        if n in (999, 9_999, 99_999):
+            sizes.append(len(dump(feed.state)))
+    assert feed.state.turns == 100_000
+    assert max(sizes) <= STATE_BYTES_MAX
+    assert sizes[2] - sizes[0] < 256  # turn indices and counters have more digits, and nothing else grows
+
+
+@pytest.mark.parametrize("what", ["node", "tool", "metric", "run"])
+def test_ten_thousand_names_are_bounded(what: str) -> None:
+    def turn(n: int, dice: random.Random) -> Turn:
+        name = f"{WIDE * 60}{n}"
+        node = name if what == "node" else "agent"
+        calls = (Call(name, n * 7, n, n, 1),) if what == "tool" else ()
+        progress = {f"{WIDE * 30}{n}": float(n)} if what == "metric" else None
+        run = name if what == "run" else "r"
+        return Turn(w=WIRE_VERSION, run_id=run, node=node, calls=calls, progress=progress)
+
+    assert largest(turn, 10_000) <= STATE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        [[f"n{n}", f"n{n + 1}"] for n in range(5_000)],
+        [[f"n{n}", f"n{(n + 1) % 5_000}"] for n in range(5_000)],
+        [pair for n in range(2_500) for pair in ([f"a{n}", f"b{n}"], [f"b{n}", f"a{n}"])],
+    ],
+    ids=["a chain", "one great cycle", "thousands of cycles"],
+)
+def test_a_graph_of_five_thousand_nodes_is_bounded(edges: list[list[str]]) -> None:
+    feed = Feed()
+    feed.event(started(graph={"edges": edges}))
+    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+    for n in range(300):
+        feed.raw({"node": edges[n][0], "from": edges[n - 1][0], "output": "hm"})
+    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+
+
+def test_a_turn_of_ten_thousand_calls_is_bounded() -> None:
+    feed = Feed()
+    for _ in range(3):
+        feed.raw({"node": "agent", "tool_calls": [{"name": "read", "args": n, "result": "x"} for n in range(10_000)]})
+    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+
+
+def test_what_was_dropped_is_counted() -> None:
+    feed = Feed()
+    for n in range(100):
+        feed.raw({"node": f"n{n}"})
+    assert feed.state.evicted > 0
+
+
+@pytest.mark.parametrize("huge", [2**64, 10**40])
+def test_numbers_beyond_64_bits_can_be_stored(huge: int) -> None:
+    """A publisher in another language may write what it likes; the worker must not choke on storing it."""
+    feed = Feed()
+    content = Content(huge, huge, huge, 1)
+    feed.event(RunStarted(w=1, run_id="r", budgets={"maxSteps": huge, "maxRounds": huge, "nonsense": 1}))
+    for n in range(6):
+        feed.event(
+            Turn(
+                w=1,
+                run_id="r",
+                node="a",
+                at=huge,
+                seq=huge,
+                round=huge,
+                output=content,
+                structured=content,
+                artifact=content,
+                docs=content,
+                query=content,
+                tests=wire.Tests(huge, 1, 1, 2),
+                errors=Errors(huge, huge, 1),
+                calls=(Call("t", huge, huge + n, huge + n, 1),),
+            )
+        )
+        feed.event(Turn(w=1, run_id="r", node="a", output=content))
+    stored = dump(feed.state)
+    assert dump(load(stored)) == stored
+    assert len(stored) <= STATE_BYTES_MAX
+
+
+def test_spend_stops_at_the_largest_number_that_can_be_stored() -> None:
+    feed = Feed()
+    turn = full_turn(0, random.Random(0))
+    for n in range(100_000 // 8):
+        turn.event_id = f"{n}"
+        feed.event(turn)
+    ledger = load(dump(feed.state)).ledger
+    assert ledger.cost_usd_micro >= 10**18
+    assert ledger.total_tokens >= 10**18
+
+
+@pytest.mark.parametrize("at_ms", [-(2**63), -1, 0, 253_402_300_800_000, 2**63, 10**40])
+def test_a_time_that_is_none_does_not_move_the_clock(at_ms: int) -> None:
+    feed = Feed()
+    said = fingerprint(parse_raw({"run_id": "r", "node": "a", "output": "hm"}))
+    feed.event(said, START_MS)
+    [warning] = feed.event(said, at_ms)
+    assert warning.at == "2026-01-01T00:00:00.000Z"
+    [halt] = feed.event(said, START_MS + 5)
+    assert halt.at == "2026-01-01T00:00:00.005Z"
+
+
+def test_a_state_of_another_shape_is_refused() -> None:
+    with pytest.raises(Exception, match="array"):
+        load(b"\x01")
+    assert load(dump(RunState())) == RunState()
+    assert STANDARD.name == "standard"
