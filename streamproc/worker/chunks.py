@@ -118,7 +118,25 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
         return state._position if state is not None else None
 
 
-class ChunkConsumer(driver.Consumer):
+class SeekingConsumer(driver.Consumer):
+    """Faust's consumer, which loses nothing of a group that has committed nothing yet.
+
+    Faust drops what it fetched while a rebalance or recovery was going on, and seeks to the committed offset to read it
+    again. Where there is none, or it is 0, aiokafka does not move.
+    """
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Seek all partitions to their committed offset, or to their beginning."""
+        offsets = await super().seek_to_committed()
+        fresh = [tp for tp, offset in offsets.items() if not offset and not self._is_changelog_tp(tp)]
+        if fresh:
+            # Not `seek_to_beginning`: that waits for a fetch, which waits for somebody to take what was fetched before.
+            for tp, beginning in (await self.earliest_offsets(*fresh)).items():
+                self._thread.seek(tp, beginning)
+        return offsets
+
+
+class ChunkConsumer(SeekingConsumer):
     """Faust's consumer, draining partition batches."""
 
     _thread: SameLoopConsumer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faust.transport.drivers import aiokafka as driver
 
-from streamproc.worker.chunks import QuietProducer
+from streamproc.worker.chunks import QuietProducer, SeekingConsumer
 
 if TYPE_CHECKING:
     import faust
@@ -33,6 +33,7 @@ class Record(NamedTuple):
 class StockTransport(driver.Transport):
     """Faust's transport; topics are created by `streamproc topics apply` alone."""
 
+    Consumer = SeekingConsumer
     Producer = QuietProducer
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -11,9 +10,6 @@ import pytest
 from streamproc import topics as kafka_topics, wire
 from tests.waiting import until
 from tests.worker.running import (
-    CURSED,
-    Topics,
-    WorkerProcess,
     event_record,
     expected_ids,
     gather_controls,
@@ -23,9 +19,8 @@ from tests.worker.running import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamproc.settings import Settings
+    from tests.worker.running import Topics
 
 LARGE = 10_000_000
 
@@ -57,19 +52,6 @@ BAD = {
     "the year 9999": Bad(b"r", turn("r", at="9999-12-31T23:59:59Z")[1], "at", "outside the years"),
     "ten megabytes": Bad(b"r", turn("r", output="x" * LARGE)[1], "event", "bytes, more than"),
 }
-
-
-@pytest.fixture(scope="module")
-def shared(
-    shared_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Topics, WorkerProcess]]:
-    """One worker for this file; its engine has a bug with nodes named "cursed"."""
-    log = tmp_path_factory.mktemp("worker") / "worker.log"
-    worker = WorkerProcess(shared_settings, log, before=CURSED).start()
-    topics = Topics(shared_settings)
-    asyncio.run(worker.ready())
-    yield topics, worker
-    worker.end(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
