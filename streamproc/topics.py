@@ -32,6 +32,8 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MINUTE_MS: Final = 60_000
 
+SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it is made, and is no setting of it
+
 ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 

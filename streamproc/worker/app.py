@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import faust
-from aiokafka.errors import KafkaError
 from yarl import URL
 
 from streamproc import topics
@@ -183,9 +182,9 @@ class Worker:
         """Work until somebody asks for the end. Raises what made it crash."""
         try:
             await _unless(stop, self.publisher.start())
-        except (KafkaError, OSError) as problem:
+        except BaseException:
             await self.publisher.stop()
-            raise ConnectionError(f"the broker was there and is gone: {problem}") from problem
+            raise
         starting = asyncio.ensure_future(self.app.start())
         watching: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(stop.wait()),
@@ -208,7 +207,8 @@ class Worker:
     async def _recovered(self) -> None:
         consumer = self.app.consumer
         mine = {tp for tp in consumer.assignment() if tp.topic == self._turns}
-        self.store.forget_another_log({tp.partition: end for tp, end in (await consumer.highwaters(*mine)).items()})
+        ends = await consumer.highwaters(*mine) if mine else {}
+        self.store.forget_another_log({tp.partition: end for tp, end in ends.items()})
 
     def _failed(self, problem: BaseException) -> None:
         if not self._failure.done():

@@ -82,7 +82,8 @@ async def _dead_letter_bytes(settings: Settings) -> int:
     """How much of a refused record the dead-letter topic takes; and a word on what is not as it should be."""
     room = topics.dead_letter_bytes_max(settings)
     for drift in (await topics.check(settings)).drift:
-        log.warning("%s", drift)
+        if drift.setting not in topics.SHAPE:
+            log.warning("%s", drift)
         if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
             room = min(room, int(drift.found))
     return max(0, room - topics.ENVELOPE_BYTES)

@@ -1,0 +1,76 @@
+"""How the worker is put together, what it logs, and how it ends when it cannot go on."""
+
+from __future__ import annotations
+
+import logging
+import signal
+
+import pytest
+from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
+
+from streamproc import topics as kafka_topics
+from streamproc.settings import load_settings
+from streamproc.worker.app import _credentials
+from streamproc.worker.logs import Calm
+from tests.waiting import until
+from tests.worker.conftest import settings_for
+
+BROKEN = """
+from streamproc.policy import Policy
+from streamproc.worker import app
+Policy.engine = lambda policy: 1 / 0
+app.RETRY_FIRST_S = 0.01
+"""
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_faust_s_clients_connect_as_all_others_do(protocol: str, mechanism: str) -> None:
+    settings = load_settings(
+        security_protocol=protocol, sasl_mechanism=mechanism, sasl_username="me", sasl_password="secret"
+    )
+    ours = settings.kafka()
+    theirs = credentials_to_aiokafka_auth(_credentials(settings))
+    assert (ours.pop("ssl_context") is None) == (theirs.pop("ssl_context", None) is None)
+    ours.pop("bootstrap_servers")
+    assert theirs == ours
+
+
+def line(name: str, level: int, message: str) -> logging.LogRecord:
+    return logging.LogRecord(name, level, "", 0, message, (), None)
+
+
+def test_another_library_says_the_same_once_and_ours_is_heard_each_time() -> None:
+    calm = Calm()
+    lost = line("aiokafka.consumer", logging.ERROR, "Failed fetch messages from %s: %s")
+    assert [calm.filter(lost) for _ in range(3)] == [True, False, False]
+    assert calm.filter(line("aiokafka.consumer", logging.ERROR, "something else"))
+    halt = line("streamproc.worker.processors", logging.INFO, "halt run=r")
+    assert all(calm.filter(halt) for _ in range(3))
+    assert not calm.filter(line("streamproc.worker.chunks", logging.INFO, "[^-ChunkConsumer]: Starting..."))
+    assert calm.filter(line("streamproc.worker.chunks", logging.ERROR, "[^-ChunkConsumer]: Crashed"))
+
+
+async def test_a_worker_that_crashes_again_and_again_leaves_it_to_its_supervisor(settings, start_worker) -> None:
+    worker = start_worker(settings, before=BROKEN)
+    await until(lambda: not worker.running, 60)
+    assert worker.end() == 1
+    assert worker.text.count("crashed, starting anew from what is committed: ZeroDivisionError") == 4
+    assert "crashed 5 times within 300 s; leaving it to the supervisor" in worker.text
+
+
+async def test_a_worker_stops_when_it_is_asked_while_it_starts(settings, start_worker) -> None:
+    worker = start_worker(settings)
+    await until(lambda: worker.said("starts brokers="), 60)
+    assert worker.end(signal.SIGINT) == 0
+    assert "Traceback" not in worker.text
+
+
+async def test_a_worker_without_a_partition_waits_for_one(brokers, topic_prefix, start_worker) -> None:
+    settings = settings_for(brokers, topic_prefix, partitions=1)
+    await kafka_topics.apply(settings)
+    first, second = start_worker(settings), start_worker(settings)
+    await until(lambda: "ready partitions=- " in first.text + second.text, 60)
+    assert first.end() == 0
+    await until(lambda: second.said("ready partitions=0 "), 60)
+    assert second.end() == 0
