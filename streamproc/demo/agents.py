@@ -18,7 +18,7 @@ from streamproc.errors import Halted
 
 LOOP_RUN: Final = "demo/coder-verifier"
 LOOP_THINKING: Final = 6  # the scripted loop thinks longer, so that a person can read along
-LAST_WORD_S: Final = 5.0
+LAST_WORD_S: Final = 20.0  # a halt that must come is waited for so long: a busy machine is not a broken breaker
 ATTEMPTS_MAX: Final = 12  # a breaker that has not stopped the scripted loop by then is broken
 FAILING: Final = ["test_sort_is_stable", "test_sort_of_nothing"]
 PATCHES: Final = ("if left <= right: take(left)", "if left < right: take(left)", "if not left > right: take(left)")
@@ -90,17 +90,12 @@ class Stage:
                     play.sent()
                     await self._turns.send(turn)
                     self._audience.took_turn()
-                await self._last_word(play)
+                if play.trajectory.halt_at is not None:
+                    await asyncio.sleep(LAST_WORD_S)
         except Halted as halted:
             play.halted(halted)
         play.done = True
         self._audience.ended(play)
-
-    async def _last_word(self, play: Play) -> None:
-        """A run that would be halted by its very last turn is given the time to hear so."""
-        assert play.trajectory is not None
-        if play.trajectory.halt_at is not None:
-            await asyncio.sleep(LAST_WORD_S)
 
     async def coder_and_verifier(self, play: Play) -> None:
         """A coder that patches the same line again and again, and a verifier whose tests fail all the same."""
@@ -109,6 +104,7 @@ class Stage:
                 await self._turns.run_started(run_id=play.run_id, workflow="demo", graph=GRAPH)
                 for attempt in range(ATTEMPTS_MAX):
                     await self._attempt(play, attempt)
+                await asyncio.sleep(LAST_WORD_S)
         except Halted as halted:
             play.halted(halted)
         play.done = True
