@@ -166,7 +166,7 @@ def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int, at_m
     else:
         memory.still += 1
     memory.exact_run = memory.exact_run + 1 if memory.exact == call.exact else 1
-    memory.exact = call.exact
+    memory.exact = call.exact & HASH
     memory.steps.append(run.steps)
     memory.turns.append(index)
     if len(memory.steps) > OCCURRENCES_MAX:

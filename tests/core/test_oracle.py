@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamproc.core.view import View
     from streamproc.wire import Event
 
-SEEDS: Final = range(1_000)
+SEEDS: Final = range(500)
 LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}
 
 

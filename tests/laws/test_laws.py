@@ -9,10 +9,8 @@ from hypothesis import given, strategies as st
 from streamproc.core.decision import Decision, Finding, Level, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.run import RunState, dump, load
-from streamproc.events import parse_raw
-from streamproc.fingerprint import fingerprint
 from streamproc.policy import load_policy
-from tests.feeding import STANDARD, Feed, Raw
+from tests.feeding import STANDARD, Feed, Raw, event_of
 from tests.laws.traces import BRIEF, EVENTS, LONGER, OTHERS, TURNS, traces, turns_only
 
 if TYPE_CHECKING:
@@ -89,8 +87,8 @@ def test_interleaved_runs_stay_apart(first: list[Raw], second: list[Raw], order:
     waiting = {"a": list(reversed(first)), "b": list(reversed(second))}
     while waiting["a"] or waiting["b"]:
         run = order.choice([name for name in waiting if waiting[name]])
-        raw = parse_raw(waiting[run].pop() | {"run_id": run})
-        together[run] += engine.step(states[run], fingerprint(raw), raw.at)
+        event = event_of(waiting[run].pop() | {"run_id": run})
+        together[run] += engine.step(states[run], event, event.at)
     assert [written(together["a"]), written(together["b"])] == alone
 
 
@@ -102,8 +100,8 @@ def test_a_loop_is_told_once_at_each_level(trace: list[Raw]) -> None:
     for raw in trace:
         if starts_again(state, raw):
             engine.findings.clear()
-        parsed = parse_raw({"run_id": "r", **raw})
-        ids += [decision.id for decision in engine.step(state, fingerprint(parsed), parsed.at)]
+        event = event_of({"run_id": "r", **raw})
+        ids += [decision.id for decision in engine.step(state, event, event.at)]
         told = [(finding.code, finding.loop, finding.level) for finding in engine.findings]
         assert len(told) == len(set(told))
         for code, loop, _ in told:

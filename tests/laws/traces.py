@@ -12,7 +12,7 @@ from hypothesis import settings, strategies as st
 Raw = dict[str, Any]
 
 BRIEF: Final = settings(max_examples=60, deadline=None, derandomize=True, print_blob=True)
-LONGER: Final = settings(BRIEF, max_examples=200)
+LONGER: Final = settings(BRIEF, max_examples=150)
 
 START_MS: Final = 1_767_225_600_000  # 2026-01-01
 GRAPH: Final = {

@@ -1,0 +1,119 @@
+"""Whatever is on the topic is an event or is refused with a reason, and no event upsets the engine."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.core.decision import encode_decision
+from streamproc.core.run import dump, load
+from streamproc.core.status import encode_status
+from streamproc.errors import InvalidEvent
+from streamproc.events import parse_line, parse_raw
+from streamproc.fingerprint import fingerprint, read_event
+from streamproc.wire import Event, decode, encode
+from tests.feeding import Feed, Raw
+from tests.laws.records import fingerprinted, raw, spoilt, torn, written
+from tests.laws.traces import EVENTS, LONGER, START_MS
+
+
+@pytest.mark.parametrize("template", EVENTS)
+def test_an_event_survives_the_wire(template: Raw) -> None:
+    parsed = parse_raw({"run_id": "r", "event_id": "e", "at": START_MS, **template})
+    for include_content in (False, True):
+        event = fingerprint(parsed, include_content=include_content)
+        assert decode(encode(event)) == event
+        assert encode(decode(encode(event))) == encode(event)
+
+
+@given(raw)
+@LONGER
+def test_a_raw_record_reads_as_it_would_have_been_published(record: Raw) -> None:
+    line = written(record)
+    try:
+        expected = fingerprint(parse_line(line))
+    except InvalidEvent:
+        return
+    if not isinstance(record.get("w"), int):
+        assert read_event(line) == expected
+    assert decode(encode(expected)) == expected
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode) | torn | (spoilt | raw).map(written))
+@LONGER
+def test_bytes_are_an_event_or_are_refused_with_a_reason(value: bytes) -> None:
+    for read in (read_event, parse_line):
+        try:
+            event = read(value)
+        except InvalidEvent as refusal:
+            for problem in refusal.problems:
+                assert problem.field
+                assert problem.what
+                assert problem.remedy
+                assert len(problem.what) < 500
+        else:
+            assert event.run_id
+
+
+@given(st.text(max_size=100) | torn.map(lambda value: value.decode("utf-8", "surrogateescape")))
+@LONGER
+def test_a_line_of_text_is_an_event_or_is_refused(line: str) -> None:
+    try:
+        assert parse_line(line).run_id
+    except InvalidEvent as refusal:
+        assert all(problem.remedy for problem in refusal.problems)
+
+
+@given(st.binary(max_size=200) | torn | (spoilt | fingerprinted).map(written))
+@LONGER
+def test_the_wire_is_decoded_or_refused(value: bytes) -> None:
+    try:
+        event = decode(value)
+    except msgspec.DecodeError:
+        return
+    assert isinstance(event, Event)
+    assert decode(encode(event)) == event
+
+
+@given(st.lists(fingerprinted, min_size=1, max_size=6), st.integers(-(10**15), 10**15) | st.none())
+@LONGER
+def test_no_decodable_event_upsets_the_engine(records: list[Raw], at_ms: int | None) -> None:
+    feed = Feed()
+    for record in records:
+        try:
+            event = decode(written(record))
+        except msgspec.DecodeError:
+            continue
+        for _ in range(3):
+            for decision in feed.event(event, at_ms):
+                assert encode_decision(decision)
+                assert decision.severity in ("warn", "halt")
+                encode_status(feed.engine.status(feed.state, "r", decision))
+            feed.state = load(dump(feed.state))
+
+
+def test_most_of_these_records_are_events() -> None:
+    """The laws above would prove little if everything were refused."""
+    counted = {"decoded": 0, "read": 0, "all": 0}
+
+    @given(fingerprinted, raw)
+    @LONGER
+    def count(record: Raw, other: Raw) -> None:
+        counted["all"] += 1
+        for name, read, value in (("decoded", decode, record), ("read", read_event, other)):
+            try:
+                read(written(value))
+            except (msgspec.DecodeError, InvalidEvent):
+                continue
+            counted[name] += 1
+
+    count()
+    assert counted["decoded"] > counted["all"] / 3
+    assert counted["read"] > counted["all"] / 20
+
+
+@pytest.mark.parametrize("opened", [b"[", b'{"a":', b'{"w":1,"type":"turn","run_id":"r","node":"n","content":{"a":['])
+def test_a_hundred_thousand_brackets_are_refused(opened: bytes) -> None:
+    with pytest.raises(InvalidEvent, match="not JSON"):
+        read_event(opened * 100_000)
