@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Final
 import uvloop
 
 from benchmarks import core_speed, latency, publisher_speed, state_size, throughput, wire_speed
-from benchmarks.machine import ROOT, header
+from benchmarks.machine import ROOT, header, others
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
 from streamproc.settings import Settings, load_settings
@@ -31,11 +32,13 @@ ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = 
 EXIT_OK: Final = 0  # also where an aim was missed: that is a figure, not a fault
 EXIT_DEFECT: Final = 1
 EXIT_UNUSABLE: Final = 2
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 def main() -> int:
     """Measure, print, write; the exit code."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # so that workers and topics are cleared away
     chosen = options.only or [*IN_PROCESS, *ON_KAFKA]
     brokers = os.environ.get("STREAMPROC_BROKERS")
     if not brokers and any(name in ON_KAFKA for name in chosen):
@@ -44,19 +47,22 @@ def main() -> int:
         return EXIT_UNUSABLE
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it warns of what it then does again
     sizes = QUICK if options.quick else FULL
-    began = time.monotonic()
+    began, busy = time.monotonic(), others()
     try:
         rows = [row for name in chosen for row in _measure(name, sizes, brokers)]
     except BenchmarkDefect as defect:
         print(f"\nDEFECT: what was measured is not what was claimed.\n{defect}", file=sys.stderr)
         return EXIT_DEFECT
-    how = f"Measured in {time.monotonic() - began:.0f} s by `make bench{' ARGS=--quick' if options.quick else ''}`."
-    text = markdown(rows, header(brokers if any(name in ON_KAFKA for name in chosen) else None, how))
-    print(text)
+    how = (
+        f"Measured in {time.monotonic() - began:.0f} s by `make bench{' ARGS=--quick' if options.quick else ''}`.{busy}"
+    )
+    head = header(brokers if any(name in ON_KAFKA for name in chosen) else None, how)
+    print(markdown(rows, head))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) | {"met": row.met} for row in rows], indent=1), "utf-8")
     if options.readme:
-        write_between_marks(ROOT / "README.md", text)
+        write_between_marks(ROOT / "README.md", markdown([row for row in rows if not row.detail], head))
+        write_between_marks(ROOT / "docs" / "performance.md", markdown(rows, head))
     return EXIT_OK
 
 
@@ -65,25 +71,34 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="less of everything: under a minute, and rougher")
     parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="some parts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
-    parser.add_argument("--readme", action="store_true", help="put the table into the README, between its marks")
-    return parser.parse_args()
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md and docs/performance.md")
+    options = parser.parse_args()
+    if options.readme and options.only:
+        parser.error("--readme needs the whole table: leave --only out")
+    return options
 
 
 def _measure(name: str, sizes: Sizes, brokers: str | None) -> list[Row]:
-    print(f"measuring {name} …", file=sys.stderr, flush=True)
-    if name in IN_PROCESS:
-        return list(IN_PROCESS[name](sizes))
+    print(f"measuring {name} … ", end="", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    try:
+        return list(IN_PROCESS[name](sizes)) if name in IN_PROCESS else _on_kafka(name, sizes, brokers)
+    finally:
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
+def _on_kafka(name: str, sizes: Sizes, brokers: str | None) -> list[Row]:
     settings = load_settings(
         brokers=brokers,
         topic_prefix=f"bench-{os.getpid()}-{name}",
         # The log that the worker catches up with keeps the times that the engine was given.
         timestamp_type="CreateTime" if name == "worker" else "LogAppendTime",
     )
-    return uvloop.run(_on_kafka(name, sizes, settings))
 
+    async def measure() -> list[Row]:
+        return await ON_KAFKA[name](sizes, settings)
 
-async def _on_kafka(name: str, sizes: Sizes, settings: Settings) -> list[Row]:
-    return await ON_KAFKA[name](sizes, settings)
+    return uvloop.run(measure())
 
 
 if __name__ == "__main__":

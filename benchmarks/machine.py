@@ -14,6 +14,15 @@ from deploy.local import kafka
 ROOT: Final = Path(__file__).parents[1]
 
 
+BUSY: Final = 0.5  # processes that wanted a core, for each core, before we began
+
+
+def others() -> str:
+    """Who else was at work on this machine just now: figures of a busy machine are rough, ratios less so."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f" **The machine was busy** (load {load:.1f} on {cores} cores)." if load > BUSY * cores else ""
+
+
 def header(brokers: str | None, how: str) -> list[str]:
     """Lines for the head of the table. `brokers` is the address of the Kafka, None where none was used."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "faust-streaming", "msgspec"))

@@ -20,6 +20,6 @@ class Sizes:
     probes: int  # of each kind, for latency
 
 
-FULL: Final = Sizes(5, 100_000, 60, 4_000, 200_000, 24_000, 3, 1_000)
-QUICK: Final = Sizes(2, 20_000, 20, 1_000, 60_000, 8_000, 1, 200)
+FULL: Final = Sizes(3, 100_000, 40, 2_000, 120_000, 16_000, 3, 1_000)
+QUICK: Final = Sizes(2, 20_000, 20, 800, 40_000, 8_000, 1, 200)
 TINY: Final = Sizes(1, 60, 3, 20, 600, 100, 1, 5)

@@ -57,10 +57,17 @@ def rows(log: FleetLog, worker_cpu_us: float, states_written: int) -> Iterator[R
     }  # fmt: skip
     for name, what in names.items():
         us = getattr(stages, name)
-        yield Row(f"stage.{name}", f"of an event in the worker: {what}", us, "µs", note=f"{us / worker_cpu_us:.0%}")
+        yield Row(
+            f"stage.{name}",
+            f"of an event in the worker: {what}",
+            us,
+            "µs",
+            note=f"{us / worker_cpu_us:.0%}",
+            detail=True,
+        )
     rest = worker_cpu_us - sum(stages)
     what = "of an event in the worker: the rest (Kafka client, Faust, loop)"
-    yield Row("stage.rest", what, rest, "µs", note=f"{rest / worker_cpu_us:.0%}")
+    yield Row("stage.rest", what, rest, "µs", note=f"{rest / worker_cpu_us:.0%}", detail=True)
 
 
 def _slices(log: FleetLog) -> list[list[Fetched]]:
