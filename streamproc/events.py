@@ -143,7 +143,7 @@ class ToolCall(_Model):
 class TestReport(_Model):
     """A verifier's result: the ids of the failing tests, and how many passed and exist."""
 
-    failed: list[str] = []
+    failed: list[str] | None = Field(None, description="ids of the failing tests; an empty list: none fails")
     passed: Whole | None = None
     total: Whole | None = None
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from streamproc.controls import ControlEvent, RunStatus, public
+from streamproc.core.decision import Decision
 from streamproc.core.run import RunState
 from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
@@ -33,6 +34,7 @@ class Monitor:
         self.evicted = 0
         self._engine = self.policy.engine()
         self._runs: dict[str, RunState] = {}
+        self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
 
     def feed(self, turn: Mapping[str, Any] | None = None, /, **fields: Any) -> list[ControlEvent]:
@@ -46,13 +48,23 @@ class Monitor:
         state = self._runs.pop(raw.run_id, None) or RunState()
         self._runs[raw.run_id] = state
         if len(self._runs) > self._runs_max:
-            del self._runs[next(iter(self._runs))]
+            oldest = next(iter(self._runs))
+            del self._runs[oldest]
+            self._halts.pop(oldest, None)
             self.evicted += 1
-        return [public(decision) for decision in self._engine.step(state, fingerprint(raw), raw.at)]
+        decisions = self._engine.step(state, fingerprint(raw), raw.at)
+        if state.halted < 0:
+            self._halts.pop(raw.run_id, None)
+        for decision in decisions:
+            if decision.severity == "halt":
+                self._halts.setdefault(raw.run_id, decision)
+        return [public(decision) for decision in decisions]
 
     def status(self, run_id: str) -> RunStatus | None:
         """What is known of a run."""
         state = self._runs.get(run_id)
         if state is None:
             return None
-        return RunStatus.model_validate(msgspec.to_builtins(self._engine.status(state, run_id)))
+        return RunStatus.model_validate(
+            msgspec.to_builtins(self._engine.status(state, run_id, self._halts.get(run_id)))
+        )

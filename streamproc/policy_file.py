@@ -79,8 +79,9 @@ def read_layer(text: str, place: str) -> Layer:
     if not isinstance(data, dict):
         raise InvalidPolicy([Problem("policy", "expected a mapping of settings", "see a preset", place=place)])
     lines: Lines = {}
-    _note_lines(node, (), lines)
-    problems: list[Problem] = []
+    twice: list[tuple[str | int, ...]] = []
+    _note_lines(node, (), lines, twice)
+    problems = [Problem(_dotted(path), "is set twice", "keep one", _at(path, lines, place)) for path in twice]
     layer = None
     try:
         layer = Layer.model_validate(data)
@@ -108,17 +109,21 @@ def _salvage(data: dict[str, Any]) -> Layer:
     return Layer.model_validate(kept)
 
 
-def _note_lines(node: Any, path: tuple[str | int, ...], lines: Lines) -> None:
+def _note_lines(node: Any, path: tuple[str | int, ...], lines: Lines, twice: list[tuple[str | int, ...]]) -> None:
+    """Note the line of every value; keys that stand twice in one mapping go to `twice`."""
     if node is None:
         return
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            lines[(*path, key.value)] = key.start_mark.line + 1
-            _note_lines(value, (*path, key.value), lines)
+            below = (*path, str(key.value))
+            if below in lines:
+                twice.append(below)
+            lines[below] = key.start_mark.line + 1
+            _note_lines(value, below, lines, twice)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _note_lines(value, (*path, index), lines)
+            _note_lines(value, (*path, index), lines, twice)
 
 
 def _at(path: tuple[str | int, ...], lines: Lines, place: str) -> str:

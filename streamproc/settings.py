@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     event_bytes_max: int = Field(1_048_576, ge=1024, description="a larger event is refused, or dead-lettered")
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     sasl_username: str = ""
     sasl_password: SecretStr = SecretStr("")
     ssl_cafile: str | None = Field(None, description="certificate authorities (PEM); empty: the system's")

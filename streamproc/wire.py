@@ -50,7 +50,8 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A verifier's result: hash of the sorted failing ids (0: none), how many fail, pass, exist; first three ids."""
+    """A verifier's result: hash of the sorted failing ids (0: none, or not told), how many fail, pass, exist; the first
+    three ids."""
 
     failing_set: Hash
     failing: Count

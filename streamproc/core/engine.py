@@ -29,7 +29,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
-from streamproc.core.window import note_news, observe_calls, observe_said, settle_pending
+from streamproc.core.window import note_progress, observe_calls, observe_said, settle_pending
 from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
 
@@ -208,7 +208,7 @@ class Engine:
             run.finished = True
         elif type(event) is UserMessage:
             if not run.finished:
-                note_news(run, run.turns)
+                note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
                 run.pending = []
         elif type(event) is OperatorStop:
             return self._stopped(run, event)

@@ -70,7 +70,7 @@ def observe_tests(
     track = node.tests
     total = -1 if tests.total is None else tests.total
     passed = -1 if tests.passed is None else tests.passed
-    if tests.failing == 0 and (track is None or track.same.value != 0):
+    if tests.failing == 0 and (track is None or track.best_failing > 0):
         note_progress(run, index)  # the last failing test is fixed
     if track is None or track.total != total or tests.failing == 0:
         # Nothing to compare with: the first result, another suite, or all is well.

@@ -1,7 +1,8 @@
 """BUDGET007 cost: a run has cost more than its tier allows.
 
 Sees: the measured cost of a run (`usage.cost_usd`, in integer micro-USD) against the limit of its tier: free 0.50,
-pro 2.00, enterprise 10.00 USD; or against `maxCostUsd`, which wins. Warns at a share of it, halts above it. The
+pro 2.00, enterprise 10.00 USD; or against `maxCostUsd`: what the run declares wins over its tier, and its tier over
+what a policy says for all. Warns at a share of it, halts above it. The
 default action is `force_synthesis`: answer with what there is.
 
 Why: the kill switch that works whatever else fails.

@@ -40,7 +40,7 @@ class SameFailures:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         track, tests = view.node.tests, view.turn.tests
-        if track is None or tests is None or tests.failing == 0:
+        if track is None or tests is None or not tests.failing_set:
             return None
         streak = track.same
         reached = level(streak.count, limits.warn, limits.halt)

@@ -40,7 +40,7 @@ class StepBudget:
     def check(self, view: View, limits: Limits) -> Finding | None:
         limit = view.budget("maxSteps")
         if limit is None:
-            rounds = view.run.budgets.get("maxRounds")
+            rounds = view.budget("maxRounds")
             if rounds is None:
                 return None
             limit = limits.steps_per_round * rounds + limits.steps_around

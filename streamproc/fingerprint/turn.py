@@ -137,7 +137,11 @@ def _artifact(value: str | dict[str, str] | None) -> Content | None:
     return _text(value, patch)
 
 
-def _tests(report: TestReport) -> Tests:
+def _tests(report: TestReport) -> Tests | None:
+    if report.failed is None:
+        if report.passed is None or report.total is None:
+            return None  # nothing is known of failures: no evidence
+        return Tests(0, max(0, report.total - report.passed), report.passed, report.total)
     failed = sorted({" ".join(name.split()) for name in report.failed})
     failing_set = h64("\n".join(failed)) if failed else 0
     shown = tuple(_printable(name[:TEST_ID_MAX]) for name in failed[:TESTS_SHOWN])
