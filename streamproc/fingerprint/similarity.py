@@ -31,7 +31,7 @@ def simhash(text: str) -> int:
     if len(features) > FEATURES_MAX:
         # Sampled by their own hash, not by place: a word more at the start must not change the whole sample.
         rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1
-        features = [feature for feature in features if not feature >> 7 & rare]
+        features = [feature for feature in features if not feature >> 7 & rare] or features[:FEATURES_MAX]
     if not features:
         return 0
     total = 0
