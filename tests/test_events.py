@@ -291,9 +291,11 @@ def test_no_run_is_declared_past_a_hard_ceiling() -> None:
 
 
 def test_nesting_up_to_the_limit_is_accepted() -> None:
-    assert parse_raw(TURN | {"structured_output": nested(DEPTH_MAX)})
     wide = [[[n] for n in range(200)] for _ in range(200)]
-    assert parse_raw(TURN | {"structured_output": wide})
+    for value in (nested(DEPTH_MAX), wide):
+        turn = parse_raw(TURN | {"structured_output": value})
+        assert isinstance(turn, RawTurn)
+        assert turn.structured_output == value
 
 
 def test_from_may_be_written_as_python_allows() -> None:

@@ -158,9 +158,12 @@ def test_the_twin_of_a_signature_is_masked() -> None:
     assert one[1] == other[1] != signature(["Request 6ba7b810-9dad-11d1-80b4-00c04fd430c8 granted"])[1]
 
 
+WORDS = ("whale", "ship", "storm", "harbour", "captain", "mast", "rope", "sail", "deck", "wave")
+
+
 def words(seed: int, count: int = 300) -> list[str]:
     dice = random.Random(seed)
-    return [dice.choice("whale ship storm harbour captain mast rope sail deck wave".split()) + str(n % 17)
+    return [dice.choice(WORDS) + str(n % 17)
             for n in range(count)]  # fmt: skip
 
 

@@ -99,10 +99,12 @@ def test_content_that_is_not_json_can_still_be_sent(value: Any) -> None:
 # What counts as evidence.
 
 
-@pytest.mark.parametrize("empty", [{"output": ""}, {"output": " \n"}, {"artifact": ""}, {"artifact": {"a.py": " "}},
-                                   {"artifact": {}}, {"docs": "\n"}, {"query": " "}, {"structured_output": {}},
-                                   {"structured_output": []}, {"structured_output": ""}, {"progress": {}},
-                                   {"tool_calls": []}, {"errors": None}, {"tests": None}, {"tests": {"failed": None}}], ids=str)  # fmt: skip
+EMPTY = [{"output": ""}, {"output": " \n"}, {"artifact": ""}, {"artifact": {"a.py": " "}}, {"artifact": {}},
+         {"docs": "\n"}, {"query": " "}, {"structured_output": {}}, {"structured_output": []}, {"structured_output": ""},
+         {"progress": {}}, {"tool_calls": []}, {"errors": None}, {"tests": None}, {"tests": {"failed": None}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
 def test_what_is_empty_is_no_evidence(empty: dict[str, Any]) -> None:
     assert turn(**empty) == turn()
 
@@ -268,7 +270,7 @@ def test_a_record_may_be_raw_or_fingerprinted() -> None:
 @pytest.mark.parametrize("version", [2, 99])
 def test_a_record_of_a_newer_version_is_refused_with_what_to_do(version: int) -> None:
     record = orjson.dumps({"w": version, "type": "turn", "run_id": "r", "node": "n"})
-    with pytest.raises(InvalidEvent, match="newer than this program.*upgrade workers"):
+    with pytest.raises(InvalidEvent, match=r"newer than this program.*upgrade workers"):
         read_event(record)
 
 
