@@ -20,7 +20,6 @@ from streamproc.fingerprint import read_event
 from streamproc.wire import RunFinished, RunStarted
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
-from streamproc.worker.tables import Applied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +96,7 @@ class Processor:
             applied = dirty.get(key)
             if applied is None:
                 applied = dirty[key] = []
-            applied.append(Applied(event, at_ms))
+            applied.append((event, at_ms))
             if decisions:
                 self._decided(runs, record, decisions, letters)
             if decisions or type(event) in STATUS_EVENTS:

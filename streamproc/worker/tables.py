@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from faust.stores import memory
@@ -39,6 +39,9 @@ log = logging.getLogger("streamproc.worker")
 
 Change = tuple[bytes, bytes | None]
 """A record of the changelog: a run's key, and its state (None: the run is forgotten)."""
+
+Applied = tuple["Event", int | None]
+"""An event that a changed state took in since it was last written, and its log time. (Plain: there is one a turn.)"""
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -77,13 +80,6 @@ def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
     """A run as it was before `pack`."""
     end = SIZE_BYTES + int.from_bytes(raw[:SIZE_BYTES], "little")
     return load(raw[SIZE_BYTES:end]), raw[end:] or None
-
-
-class Applied(NamedTuple):
-    """An event that a changed state has taken in since it was last written, and its log time."""
-
-    event: Event
-    at_ms: int | None
 
 
 class Runs:
