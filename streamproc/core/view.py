@@ -30,7 +30,7 @@ class View:
     """One turn in front of the detectors. The engine uses one object again and again."""
 
     __slots__ = (
-        "counts", "cycle", "failed", "index", "iterated", "kinds", "node", "node_tag", "periods", "repeated",
+        "budgets", "counts", "cycle", "failed", "index", "iterated", "kinds", "node", "node_tag", "periods", "repeated",
         "rules", "run", "said", "turn",
     )  # fmt: skip
 
@@ -47,6 +47,7 @@ class View:
     repeated: tuple[tuple[Call, CallMemory], ...]
     said: tuple[Streak, ...]
     failed: bool
+    budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
     kinds: int
 
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
@@ -55,6 +56,8 @@ class View:
         self.turn = turn
         self.rules = rules
         self.index = run.turns
+        own, general = run.budgets, rules.budgets
+        self.budgets = general | own if own and general else own or general
         self.cycle = self.iterated = None
         self.periods = ()
         self.repeated = ()
@@ -71,7 +74,7 @@ class View:
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""
         turn = self.turn
-        kinds = 1 if self.run.budgets or self.rules.budgets else 0
+        kinds = 1 if self.budgets else 0
         if self.repeated:
             kinds |= 2
         if self.said:
@@ -87,8 +90,3 @@ class View:
         if turn.progress:
             kinds |= 128
         self.kinds = kinds
-
-    def budget(self, name: str) -> int | None:
-        """A limit: what the run declared, else what policy says; None where nobody did."""
-        limit = self.run.budgets.get(name)
-        return self.rules.budgets.get(name) if limit is None else limit
