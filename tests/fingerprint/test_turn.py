@@ -99,9 +99,11 @@ def test_content_that_is_not_json_can_still_be_sent(value: Any) -> None:
 # What counts as evidence.
 
 
-EMPTY = [{"output": ""}, {"output": " \n"}, {"artifact": ""}, {"artifact": {"a.py": " "}}, {"artifact": {}},
-         {"docs": "\n"}, {"query": " "}, {"structured_output": {}}, {"structured_output": []}, {"structured_output": ""},
-         {"progress": {}}, {"tool_calls": []}, {"errors": None}, {"tests": None}, {"tests": {"failed": None}}]  # fmt: skip
+EMPTY = [{"output": ""}, {"output": " \n"}, {"artifact": ""}, {"artifact": {"a.py": " "}},
+         {"artifact": {}},
+         {"docs": "\n"}, {"query": " "}, {"structured_output": {}}, {"structured_output": []},
+         {"structured_output": ""}, {"progress": {}}, {"tool_calls": []}, {"errors": None}, {"tests": None},
+         {"tests": {"failed": None}}]  # fmt: skip
 
 
 @pytest.mark.parametrize("empty", EMPTY, ids=str)
