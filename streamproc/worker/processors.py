@@ -85,8 +85,6 @@ class Processor:
                 continue
             if at_ms is None or not 0 <= at_ms <= AT_MS_MAX:
                 at_ms = None
-            elif at_ms > runs.clock_ms:
-                runs.clock_ms = at_ms
             try:
                 decisions = step(state, event, at_ms)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
@@ -97,6 +95,8 @@ class Processor:
             if applied is None:
                 applied = dirty[key] = []
             applied.append((event, at_ms))
+            if type(event) is RunStarted and not state.turns:
+                runs.halts.pop(key, None)  # the halt of a run that had this id before
             if decisions:
                 self._decided(runs, record, decisions, letters)
             if decisions or type(event) in STATUS_EVENTS:
@@ -165,7 +165,7 @@ class Processor:
         what = Problem(
             "engine",
             f"{type(problem).__name__}: {problem}",
-            "report this event; `streamproc dlq requeue` after the mend",
+            "report this event",
         )
         return dead_letter(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
 
