@@ -37,10 +37,12 @@ SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it
 ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
+# Listeners tell which of `control` and `runs` is newer by time.
+ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}
+
 # A compacted topic is read whole by every listener and every recovering worker, so it is kept short: the cleaner never
 # touches the active segment, hence ten minutes; it starts at a tenth of waste; a tombstone lives for a day, so that
 # a listener that was away over night still sees it.
-ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}  # listeners order the two topics by time
 COMPACTED: Final = {
     "cleanup.policy": "compact",
     "segment.ms": str(10 * MINUTE_MS),
