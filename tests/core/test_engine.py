@@ -176,6 +176,14 @@ def test_a_run_id_that_is_used_again_begins_again_and_keeps_its_place_in_the_log
     assert (run.turns, run.halted, run.severity, run.workflow) == (0, -1, 0, "")
 
 
+def test_a_run_id_that_is_used_again_has_ids_of_its_own() -> None:
+    """Whoever knows the first run's halt must not take the second run's for a duplicate."""
+    once = [MAKE] * 3
+    found = decisions([*once, {"type": "run.finished"}, {"type": "run.started"}, *once])
+    assert [one.severity for one in found] == ["warn", "halt", "warn", "halt"]
+    assert len({one.id for one in found}) == 4
+
+
 # Time and spend.
 
 

@@ -35,6 +35,15 @@ def test_the_anchor_edge_may_be_declared() -> None:
     assert (cycle.anchor, cycle.over) == ("coder", "verifier")
 
 
+def test_cycles_come_in_the_order_of_their_declaration() -> None:
+    """A run follows the first few of them."""
+    pairs = ["zy", "yz", "ab", "ba", "mn", "nm"]
+    edges_out = [[pair[0], "end"] for pair in pairs]
+    found = cycles_of(read_graph({"nodes": ["n", "y"], "edges": [*map(list, pairs), *edges_out]}))
+    assert [cycle.nodes for cycle in found] == [("m", "n"), ("y", "z"), ("a", "b")]
+    assert [cycle.anchor for cycle in found] == ["n", "y", "a"]
+
+
 def test_a_node_that_hands_over_to_itself_is_a_cycle() -> None:
     [cycle] = check_graph({"edges": [["coder", "coder"], ["coder", "end"]]})
     assert cycle.nodes == ("coder",)

@@ -197,7 +197,7 @@ def test_numbers_beyond_64_bits_can_be_stored(huge: int) -> None:
                 query=content,
                 tests=wire.Tests(huge, 1, 1, 2),
                 errors=Errors(huge, huge, 1),
-                calls=(Call("t", huge, huge + n, huge + n, 1),),
+                calls=(Call("t", huge, huge + n, huge + n, 1), Call("u", 1, huge + n, 1, 1)),
             )
         )
         feed.event(Turn(w=1, run_id="r", node="a", output=content))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -16,9 +20,6 @@ from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source, line_event_id
 from streamproc.samples import trajectory_file
 from tests.feeding import STANDARD, Raw, Told, short
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AGAIN: Raw = {"node": "agent", "output": "I will try again."}
 STUCK = [Told("LOOP001", "warn", 1), Told("LOOP001", "halt", 2)]
@@ -70,6 +71,43 @@ def test_a_scan_and_a_monitor_say_the_same() -> None:
     assert [control.model_dump(exclude_none=True)["evidence"] for control in fed] == [
         one["evidence"] for one in scanned
     ]
+
+
+SCANNED: Final = """
+import sys
+from streamproc.core.decision import encode_decision
+from streamproc.core.run import dump
+from streamproc.policy import load_policy
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source
+scan = Scan([Source(path) for path in sys.argv[1:]], load_policy("loop-safety"))
+for decision in scan:
+    sys.stdout.buffer.write(encode_decision(decision))
+for state in scan.runs.values():
+    sys.stdout.buffer.write(dump(state))
+"""
+
+
+def test_every_process_says_the_same(tmp_path: Path) -> None:
+    """Python orders its sets anew in each process; the order of nodes, edges and cycles must not follow it."""
+    names = [f"node {n}" for n in range(12)]
+    ring = [[names[n], names[(n + 1) % 4 + n // 4 * 4]] for n in range(12)]
+    graph = {"edges": [*ring, *([name, names[(n * 5) % 12]] for n, name in enumerate(names))]}
+    turns: list[Raw] = [{"node": names[n * 7 % 12], "output": f"{n % 5}"} for n in range(80)]
+    observed = [turn | {"run_id": "observed"} for turn in turns]
+    declared = [{"type": "run.started", "graph": graph, "run_id": "declared"}]
+    path = write(tmp_path / "runs.jsonl", *observed, *declared, *(turn | {"run_id": "declared"} for turn in turns))
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", SCANNED, str(path)],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert len(said) == 1
+    assert b"loop.halted" in said.pop()
 
 
 def test_a_bad_line_ends_a_scan_with_its_place(tmp_path: Path) -> None:
