@@ -16,7 +16,7 @@ REVIEW = {
     "nodes": ["planner", "coder", "verifier", {"id": "done", "terminal": True}],
     "edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "done"]],
 }
-EXAMPLES = settings(max_examples=150, deadline=None, derandomize=True, print_blob=True)
+EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True, print_blob=True)
 edges = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)).map(lambda edge: [f"n{edge[0]}", f"n{edge[1]}"]))
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
 from streamproc.fingerprint.similarity import SIZE_MIN, distance, simhash
 
-EXAMPLES = settings(max_examples=150, deadline=None, derandomize=True, print_blob=True)
+EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True, print_blob=True)
 JSON = st.recursive(
     st.none()
     | st.booleans()

@@ -15,7 +15,7 @@ from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
 from streamproc.wire import WIRE_VERSION, Call, Content, Errors, RunStarted, Turn, Usage
 from tests.feeding import STANDARD, Feed, Raw
-from tests.laws.traces import LONGER, START_MS, TURNS, traces
+from tests.laws.traces import BRIEF, START_MS, TURNS, traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ def largest(
 
 
 @given(traces)
-@LONGER
+@BRIEF
 def test_a_state_is_small_after_every_event(trace: list[Raw]) -> None:
     feed = Feed()
     for raw in trace:
