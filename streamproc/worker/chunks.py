@@ -95,9 +95,9 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
 
     @property
     def expelled(self) -> bool:
-        """Whether the group goes on without this worker."""
-        coordinator: Any = self._ensure_consumer()._coordinator
-        return bool(coordinator.generation == driver.DEFAULT_GENERATION_ID)
+        """Whether the group goes on without this worker, or it has never been in it."""
+        consumer: Any = self._consumer
+        return consumer is None or bool(consumer._coordinator.generation == driver.DEFAULT_GENERATION_ID)
 
     def hold(self, tps: set[TP], *, held: bool) -> None:
         """Stop or go on fetching: a fetch that returns what nobody takes delays the partitions that share it."""
