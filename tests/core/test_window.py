@@ -78,7 +78,7 @@ def test_one_other_thing_ends_a_period() -> None:
     (SAID, (), False), (SAID, (SAID,), True), (STEPS, (STEPS,), True), (STEPS, (SAID,), False), (LEFT, (), True),
 ])  # fmt: skip
 def test_a_round_with_news_from_elsewhere_does_not_count(stream: int, own: tuple[int, ...], found: bool) -> None:
-    """Two elements, something new, the same two again: where the news was one of the two, that is a full second round."""
+    """Two elements, news, the same two again: a full second round only where the news was one of the two."""
     run = RunState()
     pushed(stream, "ab", run)
     note_news(run, 1, own)
