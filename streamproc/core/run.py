@@ -91,6 +91,7 @@ class NodeState(msgspec.Struct, array_like=True):
     artifact: Streak | None = None
     tests: TestTrack | None = None
     errors: Streak | None = None
+    suite: TestTrack | None = None
 
 
 class Cycle(msgspec.Struct, array_like=True):

@@ -75,6 +75,9 @@ DETECTOR = NoFewerFailures()
 HEALTHY = [
     Example("7, 4, 2, 0", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("one step back", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (4, 5, 3, 2, 1, 0)]),
+    Example("a new change after all was well", [
+        tested("verifier", [f"t{n}" for n in range(k)]) for k in (0, 4, 3, 2, 1)
+    ]),
     Example("a short plateau that breaks", [
         tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["a"], [])
     ]),

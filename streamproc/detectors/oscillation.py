@@ -108,6 +108,9 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 STUCK = [
+    Example("words only, by a node that has called a tool before", [
+        call("ls", {}, "a b"), *[said("agent", "I will use a list."), said("agent", "I will use a set.")] * 3,
+    ], "halt", 4),
     Example("A/B/A/B", [said("coder", "use a list"), said("coder", "use a set")] * 2, "halt", 3),
     Example("a ring of three nodes", [said("a", "x"), said("b", "y"), said("c", "z")] * 2, "halt", 5),
     Example("three calls in a circle", [

@@ -136,6 +136,12 @@ HEALTHY = [
         call("edit", {"line": 1}, "ok"), call("test", {}, _TESTS), call("edit", {"line": 2}, "ok"),
         call("test", {}, _TESTS), call("edit", {"line": 3}, "ok"), call("test", {}, _TESTS),
     ]),
+    Example("three nodes look at the same file", [
+        call("read", {"path": "task.md"}, "the task", node=name) for name in ("planner", "coder", "reviewer")
+    ]),
+    Example("one look at the guide for each task", [
+        call("read_guide", {}, "the guide", task_id=f"T{n}") for n in range(3)
+    ]),
     Example("siblings in parallel", [
         {"node": "agent", "tool_calls": [{"name": "ping", "args": {}, "result": "pong"}] * 6},
     ]),

@@ -76,6 +76,10 @@ HEALTHY = [
         _failed("Template ${foo.bar} not found"), said("repair", "use foo.baz"),
         _failed("Command failed with exit code 1"),
     ]),
+    Example("two tracebacks that only begin alike", [
+        _failed("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    run()\nKeyError: 'a'"),
+        _failed("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    run()\nTypeError: b"),
+    ]),
     Example("rate limits", [_failed("HTTP 429 Too Many Requests")] * 5),
     Example("a success in between", [_failed("boom"), {"node": "executor", "errors": []}, _failed("boom")]),
     Example("a lone agent that investigates", [
