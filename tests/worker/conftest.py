@@ -10,7 +10,7 @@ import pytest
 
 from streamproc import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
-from tests.worker.running import CURSED, Topics, WorkerProcess, run_sync
+from tests.worker.running import CURSED, Topics, Way, WorkerProcess, run_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,10 +40,12 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts workers; none outlives the test."""
     started: list[WorkerProcess] = []
 
-    def start(settings: Settings, path: str = "batch", *arguments: str, before: str = "") -> WorkerProcess:
+    def start(
+        settings: Settings, path: Way = "batch", *, give_up_after_s: float | None = None, before: str = ""
+    ) -> WorkerProcess:
         worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before)
         started.append(worker)
-        return worker.start(*arguments)
+        return worker.start(give_up_after_s)
 
     yield start
     for worker in started:

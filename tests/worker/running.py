@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -23,20 +24,29 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from streamproc.settings import Settings
 
-PROGRAM = """
-import sys
-from streamproc.policy import load_policy
-from streamproc.settings import load_settings
-from streamproc.worker.app import run_worker
-{before}
-settings = load_settings()
-give_up = float(sys.argv[2]) if len(sys.argv) > 2 else None
-sys.exit(run_worker(settings, load_policy(settings.policy), sys.argv[1], give_up_after_s=give_up))
-"""
+Way = Literal["batch", "stock"]
+
+# Workers are forked from a process that has Faust loaded already: a second and more for each of them.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["streamproc.worker.app", "streamproc.policy"])
+
+
+def work(environment: dict[str, str], log: str, path: Way, before: str, give_up_after_s: float | None) -> None:
+    """Be a worker, as `streamproc worker` is; `before` is run first."""
+    with Path(log).open("ab") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    os.environ.update(environment)
+    exec(before, {})
+    from streamproc.settings import load_settings
+    from streamproc.worker.app import run_worker
+
+    settings = load_settings()
+    sys.exit(run_worker(settings, load_policy(settings.policy), path, give_up_after_s=give_up_after_s))
+
 
 # A policy's engine that has a bug: it fails on a turn of the node "cursed", after it has changed the state.
 CURSED = """
@@ -54,23 +64,25 @@ Engine.step = cursed
 class WorkerProcess:
     """`run_worker` in a process. Its log goes to a file."""
 
-    def __init__(self, settings: Settings, log: Path, path: str = "batch", before: str = "") -> None:
+    def __init__(self, settings: Settings, log: Path, path: Way = "batch", before: str = "") -> None:
         self.settings = settings
         self.log = log
-        self._command = [sys.executable, "-c", PROGRAM.format(before=before), path]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._path = path
+        self._before = before
+        self._process: Any = None
 
-    def start(self, *arguments: str) -> WorkerProcess:
+    def start(self, give_up_after_s: float | None = None) -> WorkerProcess:
         """Start it; does not wait."""
-        environment = os.environ | {
+        environment = {
             "STREAMPROC_BROKERS": self.settings.brokers,
             "STREAMPROC_TOPIC_PREFIX": self.settings.topic_prefix,
             "STREAMPROC_SESSION_TIMEOUT_S": str(self.settings.session_timeout_s),
             "STREAMPROC_INSTANCE": self.settings.instance,
             "STREAMPROC_EVENT_BYTES_MAX": str(self.settings.event_bytes_max),
         }
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen([*self._command, *arguments], env=environment, stderr=log, stdout=log)
+        arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
+        self._process = FORKS.Process(target=work, args=arguments, daemon=True)
+        self._process.start()
         return self
 
     @property
@@ -86,7 +98,7 @@ class WorkerProcess:
     @property
     def running(self) -> bool:
         """Whether it is alive."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.is_alive()
 
     async def ready(self, times: int = 1) -> None:
         """Wait until it has its partitions."""
@@ -94,16 +106,15 @@ class WorkerProcess:
 
     def send(self, signum: signal.Signals) -> None:
         """Send it a signal."""
-        assert self._process is not None
-        self._process.send_signal(signum)
+        os.kill(self._process.pid, signum)
 
     def end(self, signum: signal.Signals = signal.SIGTERM, timeout_s: float = 60) -> int:
         """Make it end; its exit code."""
-        if self._process is None:
-            return 0
         if self.running:
             self.send(signum)
-        return self._process.wait(timeout_s)
+        self._process.join(timeout_s)
+        assert self._process.exitcode is not None, f"it did not end within {timeout_s} s"
+        return int(self._process.exitcode)
 
 
 @dataclass

@@ -49,7 +49,7 @@ async def test_the_worker_waits_for_its_broker_and_outlives_its_fall(own_broker:
 
 
 async def test_a_worker_with_little_patience_gives_up_and_says_why(start_worker) -> None:
-    worker = start_worker(settings_for(NOBODY, "nobody"), "batch", "1")
+    worker = start_worker(settings_for(NOBODY, "nobody"), give_up_after_s=1)
     await until(lambda: not worker.running, 30)
     assert worker.end() == 1
     assert f"gave up: broker at {NOBODY} does not answer" in worker.text
