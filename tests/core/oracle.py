@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 WARN, HALT = "warn", "halt"
 
 Answer = tuple[str, str] | None  # byte for byte, and masked; None: no answer was reported
-Calls = dict[str, Answer]
+Calls = dict[tuple[str, str], Answer]  # who called what, and the answer
 
 
 @dataclass(frozen=True)
