@@ -34,6 +34,7 @@ from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
 
 NAME_SEED: Final = 1  # a node that says a node's name says a text: the two must not have the same hash
+TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 NAMES_MAX: Final = 65_536  # node names whose tags are kept ready; past it, all are computed again
 
 
@@ -151,7 +152,7 @@ class Engine:
         if run.cycles:
             view.cycle = cycle_of(run, tag)
         if turn.calls:
-            actor = tag ^ self.tag(turn.task_id) if turn.task_id else tag  # who calls, and for what
+            actor = tag ^ self.tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
             observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
             view.repeated = observed.repeated
             view.periods += observed.periods
@@ -203,7 +204,7 @@ class Engine:
 
     def _topic(self, turn: Turn) -> int:
         """What the words of a turn are about, where it says so: the same words about another thing are not the same."""
-        topic = self.tag(turn.task_id) if turn.task_id else 0
+        topic = self.tag(TASK + turn.task_id) if turn.task_id else 0
         if turn.query is not None:
             topic ^= turn.query.norm >> 4
         if turn.errors is not None and turn.errors.count:
