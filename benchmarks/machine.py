@@ -27,9 +27,9 @@ def header(brokers: str | None, how: str) -> list[str]:
     """Lines for the head of the table. `brokers` is the address of the Kafka, None where none was used."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "faust-streaming", "msgspec"))
     return [
-        f"Machine: {_cpu()}, {os.cpu_count()} cores, {_memory()}, {platform.system()} {platform.release()}.  ",
+        f"Machine: {_cpu()}, {os.cpu_count()} cores, {_memory()}, {platform.system()} {platform.release()}.",
         f"Software: Python {platform.python_version()}, {packages}; "
-        + (f"{_kafka(brokers)}.  " if brokers else "no Kafka.  "),
+        + (f"{_kafka(brokers)}." if brokers else "no Kafka."),
         f"Commit: {_commit()}. {how}",
     ]
 
