@@ -18,6 +18,7 @@ from streamproc.errors import InvalidPolicy, Problem
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
 LIMIT_MAX: Final = 1_000_000
+DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor may contain itself
 
 Lines = dict[tuple[str | int, ...], int]
 
@@ -72,7 +73,7 @@ def read_layer(text: str, place: str) -> Layer:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date or a number that is none is a ValueError
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
         raise InvalidPolicy([Problem("policy", f"not YAML: {getattr(error, 'problem', error)}", place=where)]) from None
@@ -87,7 +88,7 @@ def read_layer(text: str, place: str) -> Layer:
         layer = Layer.model_validate(data)
     except ValidationError as error:
         problems += [_problem(item, lines, place) for item in error.errors(include_url=False)]
-    problems += _check_meaning(layer if layer is not None else _salvage(data), lines, place)
+    problems += _check_meaning(layer if layer is not None else Layer.model_validate(_salvage(data)), lines, place)
     if problems or layer is None:
         raise InvalidPolicy(sorted(problems, key=lambda problem: _line_of(problem.place)))
     return layer
@@ -98,20 +99,29 @@ def _line_of(place: str) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def _salvage(data: dict[str, Any]) -> Layer:
-    """What can still be checked of a file with mistakes, so that all of them are told at once."""
-    kept = {name: data[name] for name in ("detectors", "budgets", "on_stall", "presets") if name in data}
-    for name in list(kept):
-        try:
-            Layer.model_validate({name: kept[name]})
-        except ValidationError:
-            del kept[name]
-    return Layer.model_validate(kept)
+def _salvage(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """What can still be checked of a file with mistakes, part by part, so that all of them are told at once."""
+    if _fits(value, path):
+        return value
+    if not isinstance(value, dict) or len(path) > DEPTH_MAX:
+        return None
+    parts = {key: _salvage(part, (*path, key)) for key, part in value.items()}
+    return {key: part for key, part in parts.items() if part is not None}
+
+
+def _fits(value: Any, path: tuple[str, ...]) -> bool:
+    for key in reversed(path):
+        value = {key: value}
+    try:
+        Layer.model_validate(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _note_lines(node: Any, path: tuple[str | int, ...], lines: Lines, twice: list[tuple[str | int, ...]]) -> None:
     """Note the line of every value; keys that stand twice in one mapping go to `twice`."""
-    if node is None:
+    if node is None or len(path) > DEPTH_MAX:
         return
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):

@@ -37,6 +37,9 @@ SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it
 ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
+# Listeners tell which of `control` and `runs` is newer by time.
+ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}
+
 # A compacted topic is read whole by every listener and every recovering worker, so it is kept short: the cleaner never
 # touches the active segment, hence ten minutes; it starts at a tenth of waste; a tombstone lives for a day, so that
 # a listener that was away over night still sees it.
@@ -120,9 +123,9 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         (
             settings.topic("control"),
             "every decision; orchestrators and dashboards read it",
-            deleted | {"retention.ms": str(30 * DAY_MS)},
+            deleted | ONE_CLOCK | {"retention.ms": str(30 * DAY_MS)},
         ),
-        (settings.topic("runs"), "the latest status of each run", COMPACTED),
+        (settings.topic("runs"), "the latest status of each run", COMPACTED | ONE_CLOCK),
         (
             settings.topic("commands"),
             "orders to the whole fleet",

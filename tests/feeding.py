@@ -40,7 +40,7 @@ def _fingerprinted(written: bytes) -> Event:
 
 def event_of(raw: Mapping[str, Any]) -> Event:
     """The event of a raw one. What differs in id and time alone is fingerprinted once: traces repeat themselves."""
-    place = {"event_id": raw.get("event_id", ""), "at": raw.get("at")}
+    place = {name: raw[name] for name, kind in (("event_id", str), ("at", int)) if isinstance(raw.get(name), kind)}
     rest = {name: value for name, value in raw.items() if name not in place}
     return msgspec.structs.replace(_fingerprinted(orjson.dumps(rest)), **place)
 

@@ -127,8 +127,9 @@ class HaltListener:
                 await self.caught_up.wait()
         except TimeoutError:
             await self.close()
-            why = f": {self.trouble}" if self.trouble else ""
-            raise Unavailable(f"halts could not be read within {self._start_timeout_s:g} s{why}") from self.trouble
+            what = f"halts could not be read from {self.settings.brokers} within {self._start_timeout_s:g} s"
+            why = f": {self.trouble}" if self.trouble else ": no answer came"
+            raise Unavailable(what + why) from self.trouble
         except BaseException:
             await self.close()
             raise

@@ -106,7 +106,10 @@ class Engine:
         return status_of(run, run_id, halt, limit)
 
     def _repeated(self, run: RunState, event_id: str) -> bool:
-        digest = xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
+        try:
+            digest = xxhash.xxh3_64_intdigest(event_id.encode())  # naming an error handler would cost 150 ns
+        except UnicodeEncodeError:
+            digest = xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
         ids = run.ids
         if digest in ids:
             return True
@@ -120,27 +123,28 @@ class Engine:
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         if turn.workflow or turn.tenant or turn.user or turn.tier:
             _take_scope(run, turn)
-        rules = self.rules_of(run)
+        rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
         view.begin(run, turn, rules)
         self._observe(view, rules)
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
-        found = None
-        for detector, limits in rules.detectors(view.kinds):
-            finding = detector.check(view, limits)
-            if finding is not None and admit(run, finding, view.index):
-                if found is None:
-                    found = []
-                found.append(self._decide(run, turn, rules, finding, view.cycle))
+        found: list[Decision] = []
+        if view.kinds:
+            for detector, limits in rules.detectors(view.kinds):
+                finding = detector.check(view, limits)
+                if finding is not None and admit(run, finding, view.index):
+                    found.append(self._decide(run, turn, rules, finding, view.cycle))
         make_room(run, len(turn.calls))
-        return found or []
+        return found
 
     def _observe(self, view: View, rules: Rules) -> None:
         """Take the turn into the run's memory, and note which kinds of evidence it brought."""
         run, turn, index = view.run, view.turn, view.index
-        tag = view.node_tag = self.tag(turn.node)
-        node = view.node = self._node(run, tag, index)
+        tags = self._tags
+        tag = view.node_tag = tags.get(turn.node) or self.tag(turn.node)
+        node = view.node = run.nodes.get(tag) or self._new_node(run, tag)
+        node.last = index
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
         if usage is not None:
@@ -150,11 +154,12 @@ class Engine:
             view.periods += settle_pending(run, tag)
             if run.found == since:
                 note_finder(run, waiting, since)
-        source = self.tag(turn.from_) if turn.from_ else run.previous
-        if source and (source != tag or turn.from_):
+        from_ = turn.from_
+        source = (tags.get(from_) or self.tag(from_)) if from_ else run.previous
+        if source and (source != tag or from_):
             view.iterated = hand_over(run, source, tag, run.at_ms)
             if run.chosen != (source << 32 | tag):
-                view.hop = Hop(turn.from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
+                view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
         run.chosen = 0
         if turn.next:
             chosen = self.tag(turn.next)
@@ -227,14 +232,11 @@ class Engine:
             if streak.count > 1:
                 view.said += (streak,)
 
-    def _node(self, run: RunState, tag: int, index: int) -> NodeState:
-        node = run.nodes.get(tag)
-        if node is None:
-            if len(run.nodes) >= NODES_MAX:
-                del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last)]
-                run.evicted += 1
-            node = run.nodes[tag] = NodeState()
-        node.last = index
+    def _new_node(self, run: RunState, tag: int) -> NodeState:
+        if len(run.nodes) >= NODES_MAX:
+            del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last)]
+            run.evicted += 1
+        node = run.nodes[tag] = NodeState()
         return node
 
     # Other events.

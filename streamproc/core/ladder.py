@@ -7,6 +7,8 @@ began later is a new episode, and is told.
 
 from __future__ import annotations
 
+from functools import cache
+
 from streamproc.core.decision import Finding, Level
 from streamproc.core.run import EPISODES_MAX, TAG, RunState
 
@@ -33,6 +35,7 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
     return True
 
 
+@cache
 def hash_code(code: str) -> int:
     """A detector's code as a number: its letters' sum times its digits, apart for every code of the catalogue."""
     return sum(code.encode()) * 0x9E3779B1 ^ int(code[-3:]) * 0x85EBCA6B

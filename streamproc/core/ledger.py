@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.core.run import COUNTS_MAX, RunState
+from streamproc.core.run import COUNTS_MAX, Ledger, RunState
 from streamproc.wire import Usage
 
 SPEND_MAX: Final = 2**63 - 1  # what a stored integer can hold; a sum that reaches it stays there
@@ -18,7 +18,8 @@ def count_turn(run: RunState, node_tag: int, duration_ms: int) -> list[int]:
             _drop_rarest(run)
         counts = run.counts[node_tag] = [0, 0]
     counts[0] += 1
-    counts[1] = min(counts[1] + duration_ms, SPEND_MAX)
+    if duration_ms:
+        counts[1] = min(counts[1] + duration_ms, SPEND_MAX)
     return counts
 
 
@@ -31,13 +32,20 @@ def _drop_rarest(run: RunState) -> None:
 def spend(run: RunState, usage: Usage) -> None:
     """Book a turn's measured spend."""
     ledger = run.ledger
-    total = usage.total_tokens or usage.input_tokens + usage.output_tokens
-    ledger.input_tokens = min(ledger.input_tokens + usage.input_tokens, SPEND_MAX)
-    ledger.output_tokens = min(ledger.output_tokens + usage.output_tokens, SPEND_MAX)
-    ledger.cached_tokens = min(ledger.cached_tokens + usage.cached_tokens, SPEND_MAX)
-    ledger.total_tokens = min(ledger.total_tokens + total, SPEND_MAX)
-    ledger.duration_ms = min(ledger.duration_ms + usage.duration_ms, SPEND_MAX)
+    ledger.input_tokens += usage.input_tokens
+    ledger.output_tokens += usage.output_tokens
+    ledger.cached_tokens += usage.cached_tokens
+    ledger.total_tokens += usage.total_tokens or usage.input_tokens + usage.output_tokens
+    ledger.duration_ms += usage.duration_ms
     if usage.cost_usd_micro is not None:
-        ledger.cost_usd_micro = min(ledger.cost_usd_micro + usage.cost_usd_micro, SPEND_MAX)
+        ledger.cost_usd_micro += usage.cost_usd_micro
     elif usage.total_tokens or usage.input_tokens or usage.output_tokens:
         ledger.unpriced += 1
+    tokens = ledger.input_tokens | ledger.output_tokens | ledger.cached_tokens | ledger.total_tokens
+    if tokens | ledger.duration_ms | ledger.cost_usd_micro > SPEND_MAX:  # one look at the highest bits of all
+        _cap(ledger)
+
+
+def _cap(ledger: Ledger) -> None:
+    for name in ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "cost_usd_micro", "duration_ms"):
+        setattr(ledger, name, min(getattr(ledger, name), SPEND_MAX))

@@ -46,9 +46,8 @@ class View:
     """One turn in front of the detectors. The engine uses one object again and again."""
 
     __slots__ = (
-        "counts", "cycle", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue", "near", "node",
-        "node_tag",
-        "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
+        "budgets", "counts", "cycle", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue", "near",
+        "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
     )  # fmt: skip
 
     run: RunState
@@ -71,6 +70,7 @@ class View:
     query: Streak | None
     monologue: Monologue | None
     hop: Hop | None
+    budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
     kinds: int
 
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
@@ -79,6 +79,8 @@ class View:
         self.turn = turn
         self.rules = rules
         self.index = run.turns
+        own, general = run.budgets, rules.budgets
+        self.budgets = general | own if own and general else own or general
         self.cycle = self.iterated = None
         self.periods = ()
         self.repeated = ()
@@ -101,7 +103,7 @@ class View:
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""
         turn = self.turn
-        kinds = 1 if self.run.budgets or self.rules.budgets else 0
+        kinds = 1 if self.budgets else 0
         if self.repeated:
             kinds |= 2
         if self.said:
@@ -137,8 +139,3 @@ class View:
         if self.hop is not None and self.hop.times > 1:
             kinds |= 16384
         return kinds
-
-    def budget(self, name: str) -> int | None:
-        """A limit: what the run declared, else what policy says; None where nobody did."""
-        limit = self.run.budgets.get(name)
-        return self.rules.budgets.get(name) if limit is None else limit

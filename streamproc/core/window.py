@@ -73,7 +73,7 @@ def _begin_again(run: RunState, own: tuple[int, ...] = ()) -> None:
     for stream, ring in run.rings.items():
         if stream in own:
             ring.active.clear()
-        elif stream != LEFT:
+        elif ring.tags and stream != LEFT:
             ring.clear()
 
 
@@ -115,9 +115,9 @@ def _extend(ring: Ring, stream: int, tag: int, index: int) -> Period | None:
     tags, before = ring.tags, ring.active
     active: dict[int, list[int]] = {}
     found = None
-    for length in range(1, len(tags) + 1):
-        if tags[-length] != tag:
-            continue
+    size, place = len(tags), -1
+    lengths = [size - (place := tags.index(tag, place + 1)) for _ in range(tags.count(tag))]
+    for length in reversed(lengths):
         held = before.get(length)
         if held is None:
             held = [0, ring.turns[-length]]
@@ -209,13 +209,21 @@ StillPoll = Callable[[CallMemory, int], bool]
 """Whether a live call's unchanged answer, at this log time, is no evidence yet."""
 
 
+def _counted(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Siblings that are alike once, and none that met trouble of the infrastructure."""
+    if len(calls) > 1:
+        calls = tuple({call.key: call for call in calls}.values())
+    for call in calls:
+        if call.outcome == FAILED_RETRYABLE:
+            return tuple(call for call in calls if call.outcome != FAILED_RETRYABLE)
+    return calls
+
+
 def observe_calls(
     run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, at_ms: int, still_poll: StillPoll
 ) -> Observed:
     """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
-    calls = turn.calls
-    if len(calls) > 1 or calls[0].outcome == FAILED_RETRYABLE:
-        calls = _distinct(calls)
+    calls = _counted(turn.calls)
     if not calls:
         return NOTHING
     run.steps += 1
@@ -246,12 +254,9 @@ def observe_calls(
         if turn.tests is None and turn.artifact is None and turn.errors is None:
             node.call_news = index
     period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
+    if period is None and not repeated and not stale:
+        return NOTHING
     return Observed(tuple(repeated), (period,) if period else (), stale)
-
-
-def _distinct(calls: tuple[Call, ...]) -> tuple[Call, ...]:
-    """Without siblings that are the same call, and without those that failed for reasons outside."""
-    return tuple({call.key: call for call in calls if call.outcome != FAILED_RETRYABLE}.values())
 
 
 def observe_said(run: RunState, node_tag: int, turn: Turn, index: int) -> tuple[Period, ...]:

@@ -39,7 +39,7 @@ class CostBudget:
     kinds = Kind.BUDGET
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        limit = view.budget("maxCostUsd")
+        limit = view.budgets.get("maxCostUsd")
         used = view.run.ledger.cost_usd_micro
         if limit is None or used * 100 < limit * limits.warn_percent:
             return None

@@ -40,13 +40,20 @@ class CycleBudget:
         cycle, run = view.cycle, view.run
         if cycle is None or not cycle.iterations:
             return None
-        who, loop, count = f"The cycle through {view.turn.node}", cycle.anchor, cycle.iterations
-        spent = run.ledger.cost_usd_micro - cycle.spent_before
-        return (
-            (view.iterated and breach(self, count, view.budget("maxCycleIterations"), "iterations", who, loop, count))
-            or breach(self, run.at_ms - cycle.since_ms, view.budget("maxCycleRuntimeMs"), "ms", who, loop + 1, count)
-            or breach(self, spent, view.budget("maxCycleCost"), "micro_usd", who, loop + 2, count)
-        )
+        limits_of, loop, count = view.budgets.get, cycle.anchor, cycle.iterations
+        limit = limits_of("maxCycleIterations")
+        if limit is not None and count >= limit and view.iterated:
+            return self._breach(view, count, limit, "iterations", loop, count)
+        limit, used = limits_of("maxCycleRuntimeMs"), run.at_ms - cycle.since_ms
+        if limit is not None and used >= limit:
+            return self._breach(view, used, limit, "ms", loop + 1, count)
+        limit, used = limits_of("maxCycleCost"), run.ledger.cost_usd_micro - cycle.spent_before
+        if limit is not None and used >= limit:
+            return self._breach(view, used, limit, "micro_usd", loop + 2, count)
+        return None
+
+    def _breach(self, view: View, used: int, limit: int, unit: str, loop: int, count: int) -> Finding | None:
+        return breach(self, used, limit, unit, f"The cycle through {view.turn.node}", loop, count)
 
 
 DETECTOR = CycleBudget()

@@ -37,10 +37,13 @@ class NodeBudget:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         turns, runtime_ms = view.counts
+        limit, runtime_limit_ms = view.budgets.get("maxTurnsPerNode"), view.budgets.get("maxRuntimeMsPerNode")
         who = view.turn.node
-        return breach(self, turns, view.budget("maxTurnsPerNode"), "turns", who, view.node_tag) or breach(
-            self, runtime_ms, view.budget("maxRuntimeMsPerNode"), "ms", who, view.node_tag + 1
-        )
+        if limit is not None and turns >= limit:
+            return breach(self, turns, limit, "turns", who, view.node_tag)
+        if runtime_limit_ms is not None and runtime_ms >= runtime_limit_ms:
+            return breach(self, runtime_ms, runtime_limit_ms, "ms", who, view.node_tag + 1)
+        return None
 
 
 DETECTOR = NodeBudget()

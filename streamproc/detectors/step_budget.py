@@ -38,13 +38,14 @@ class StepBudget:
     kinds = Kind.BUDGET
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        limit = view.budget("maxSteps")
+        limit = view.budgets.get("maxSteps")
         if limit is None:
-            rounds = view.budget("maxRounds")
+            rounds = view.budgets.get("maxRounds")
             if rounds is None:
                 return None
             limit = limits.steps_per_round * rounds + limits.steps_around
-        return breach(self, view.index + 1, limit, "turns", "The run", 0)
+        steps = view.index + 1
+        return breach(self, steps, limit, "turns", "The run", 0) if steps >= limit else None
 
 
 DETECTOR = StepBudget()

@@ -80,7 +80,7 @@ def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "from_": raw.from_,
         "output": _text(raw.output, content),
-        "structured": None if raw.structured_output is None else content(canonical(raw.structured_output)),
+        "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
         "query": _text(raw.query, content),
@@ -124,6 +124,13 @@ def _sendable(value: Any) -> Any:
 def _text(value: str | None, how: Callable[[str], Content]) -> Content | None:
     """Empty text is no evidence."""
     return how(value) if value and not value.isspace() else None
+
+
+def _structured(value: Any) -> Content | None:
+    """An empty object is no evidence either: frameworks fill in what a node left out. 0 and False are answers."""
+    if value is None or (isinstance(value, (str, list, dict)) and not value):
+        return None
+    return content(canonical(value))
 
 
 def _artifact(value: str | dict[str, str] | None) -> Content | None:

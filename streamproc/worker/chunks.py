@@ -93,6 +93,12 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
             return False
         return True
 
+    @property
+    def expelled(self) -> bool:
+        """Whether the group goes on without this worker."""
+        coordinator: Any = self._ensure_consumer()._coordinator
+        return bool(coordinator.generation == driver.DEFAULT_GENERATION_ID)
+
     def hold(self, tps: set[TP], *, held: bool) -> None:
         """Stop or go on fetching: a fetch that returns what nobody takes delays the partitions that share it."""
         consumer = self._ensure_consumer()
@@ -254,7 +260,13 @@ class ChunkConsumer(SeekingConsumer):
         return True
 
     async def wait_empty(self) -> None:
-        """Before partitions go, and before the worker stops: all that was stepped is told, stored and committed."""
+        """Before partitions go, and before the worker stops: all that was stepped is told, stored and committed.
+
+        Not by a worker that the group has expelled (it was frozen, say): others have its runs, and know them better.
+        """
+        if self._thread.expelled:
+            self._lanes.abandon()
+            return
         settled = await self._lanes.settle(min(DRAIN_TIMEOUT_S, self.app.conf.broker_rebalance_timeout / 2))
         if not settled:
             self.log.warning("the broker does not take what was decided; it will be decided again after the rebalance")

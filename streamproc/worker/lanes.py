@@ -152,18 +152,22 @@ class Lanes:
     async def settle(self, timeout_s: float) -> bool:
         """Wait until every lane has stored all that it stepped; False where the broker does not take it in time.
 
-        Lanes that did not settle are closed, and their runs forgotten: what they held will be stepped again.
+        Lanes that did not settle are abandoned.
         """
         try:
             async with asyncio.timeout(0 if self._broken else timeout_s):
                 await asyncio.gather(*(lane.settle() for lane in self._lanes.values()))
         except TimeoutError:
-            for number, lane in list(self._lanes.items()):
-                if lane.backlog:
-                    self.close(number)
-                    self._store.leave(number)
+            self.abandon()
             return False
         return True
+
+    def abandon(self) -> None:
+        """Close the lanes that are not settled, and forget their runs: what they held will be stepped again."""
+        for number, lane in list(self._lanes.items()):
+            if lane.backlog:
+                self.close(number)
+                self._store.leave(number)
 
     def retain(self, partitions: set[int]) -> None:
         """Close the lanes of all other partitions."""

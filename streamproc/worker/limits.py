@@ -24,10 +24,9 @@ GC_THRESHOLD: Final = (100_000, 50, 1_000)  # states are trees without cycles; l
 HOT_RUNS_MAX: Final = 20_000  # decoded states, a worker: about 10 KB each, so 200 MB; the others are kept encoded
 RUNS_MAX: Final = 250_000  # runs in memory, a worker: at most 4 KiB each, so 1 GiB; past it the one idle longest goes
 STATE_BYTES_MAX: Final = 65_536  # a state is at most 4 KiB; one this large would soon be refused by the changelog
-FINISHED_KEEP_MS: Final = 3_600_000  # log time: so long a finished run still knows its latecomers and duplicates
-IDLE_KEEP_MS: Final = 7 * 86_400_000  # log time: as long as the turns topic keeps what a replay would need
+FINISHED_KEEP_MS: Final = 3_600_000  # so long a finished run still knows its latecomers and duplicates
+IDLE_KEEP_MS: Final = 7 * 86_400_000  # as long as the turns topic keeps what a replay would need
 SWEEP_RUNS_MAX: Final = 1_000  # expired runs that leave with one write: a sweep never holds up the decisions
-CLOCK_SKEW_MS: Final = 300_000  # a record may be so far ahead of this machine's clock and still make runs expire
 CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names of a stranger may be anything
 
 # Times that are not times.

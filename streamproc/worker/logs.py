@@ -16,8 +16,8 @@ CALM_S: Final = 30.0  # a client whose broker is away says so many times a secon
 # Known, harmless, and alarming to read.
 NOISE: Final = (
     'Unable connect to "%s:%s": %s',  # of the preflight, which says so itself
-    "Timer %r woke up too late",  # a step was in hand, or the machine was suspended
-    "Timer %r is overlapping",
+    "Timer %s woke up",  # a step was in hand, or the machine was suspended
+    "Timer %s is overlapping",
     "Heartbeat failed for group %s because it is rebalancing",
     "Topic %s is not available during auto-create initialization",
     "Missing sensor state for rebalance",

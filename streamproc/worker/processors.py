@@ -20,7 +20,6 @@ from streamproc.fingerprint import read_event
 from streamproc.wire import RunFinished, RunStarted
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
-from streamproc.worker.tables import Applied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +85,6 @@ class Processor:
                 continue
             if at_ms is None or not 0 <= at_ms <= AT_MS_MAX:
                 at_ms = None
-            elif at_ms > runs.clock_ms:
-                runs.clock_ms = at_ms
             try:
                 decisions = step(state, event, at_ms)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
@@ -97,7 +94,9 @@ class Processor:
             applied = dirty.get(key)
             if applied is None:
                 applied = dirty[key] = []
-            applied.append(Applied(event, at_ms))
+            applied.append((event, at_ms))
+            if type(event) is RunStarted and not state.turns:
+                runs.halts.pop(key, None)  # the halt of a run that had this id before
             if decisions:
                 self._decided(runs, record, decisions, letters)
             if decisions or type(event) in STATUS_EVENTS:
@@ -166,7 +165,7 @@ class Processor:
         what = Problem(
             "engine",
             f"{type(problem).__name__}: {problem}",
-            "report this event; `streamproc dlq requeue` after the mend",
+            "report this event",
         )
         return dead_letter(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from faust.stores import memory
@@ -21,7 +21,6 @@ from faust.tables.table import Table
 
 from streamproc.core.run import STATE_VERSION, RunState, dump, load
 from streamproc.worker.limits import (
-    CLOCK_SKEW_MS,
     FINISHED_KEEP_MS,
     HOT_RUNS_MAX,
     IDLE_KEEP_MS,
@@ -39,6 +38,9 @@ log = logging.getLogger("streamproc.worker")
 
 Change = tuple[bytes, bytes | None]
 """A record of the changelog: a run's key, and its state (None: the run is forgotten)."""
+
+Applied = tuple["Event", int | None]
+"""An event that a changed state took in since it was last written, and its log time. (Plain: there is one a turn.)"""
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -79,13 +81,6 @@ def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
     return load(raw[SIZE_BYTES:end]), raw[end:] or None
 
 
-class Applied(NamedTuple):
-    """An event that a changed state has taken in since it was last written, and its log time."""
-
-    event: Event
-    at_ms: int | None
-
-
 class Runs:
     """The runs of one partition."""
 
@@ -94,7 +89,6 @@ class Runs:
         self.hot: dict[bytes, RunState] = {}
         self.dirty: dict[bytes, list[Applied]] = {}
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
-        self.clock_ms = 0  # log time: the latest record of this partition
         self.applied = -1  # the last record of the turns topic that any of these runs knows
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
         self.forgotten = 0
@@ -103,7 +97,7 @@ class Runs:
         self._cool: dict[bytes, RunState] = {}  # decoded, not used lately
         self._stored: dict[bytes, bytes] = {}
         self._under_way: dict[bytes, bytes | None] = {}
-        self._finished: dict[bytes, int] = {}  # when a run may go, in log time; the one idle longest comes first
+        self._finished: dict[bytes, int] = {}  # when a run may go; the one idle longest comes first
         self._open: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -159,7 +153,7 @@ class Runs:
             if len(raw) > STATE_BYTES_MAX:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
-            self._age(key, state.at_ms, finished=state.finished)
+            self._age(key, finished=state.finished)
         self.dirty.clear()
         changes += [(key, None) for key in self._expired()]
         self._under_way.update(changes)
@@ -203,8 +197,7 @@ class Runs:
         elif head.offset >= self._applied(key):
             self._forget(key)
             self._set(key, raw)
-            self._age(key, head.at_ms, finished=head.finished)
-            self.clock_ms = max(self.clock_ms, head.at_ms)
+            self._age(key, finished=head.finished)
             self.applied = max(self.applied, head.offset)
         self._census.runs += len(self._stored) - before
 
@@ -224,17 +217,20 @@ class Runs:
         else:
             self._stored[key] = raw
 
-    def _age(self, key: bytes, at_ms: int, *, finished: bool) -> None:
+    def _age(self, key: bytes, *, finished: bool) -> None:
+        """A run was touched. By this machine's clock: the log's may be that of other days (an imported log), and when a
+        run is forgotten decides nothing."""
+        now_ms = self._census.now_ms()
         self._open.pop(key, None)  # to the young end
         self._finished.pop(key, None)
         if finished:
-            self._finished[key] = at_ms + FINISHED_KEEP_MS
+            self._finished[key] = now_ms + FINISHED_KEEP_MS
         else:
-            self._open[key] = at_ms + IDLE_KEEP_MS
+            self._open[key] = now_ms + IDLE_KEEP_MS
 
     def _expired(self) -> list[bytes]:
-        """Runs that leave now: finished or idle for long by the log's clock, or one too many."""
-        now_ms = min(self.clock_ms, int(time.time() * 1000) + CLOCK_SKEW_MS)
+        """Runs that leave now: finished or idle for long, or one too many."""
+        now_ms = self._census.now_ms()
         surplus = self._census.runs - RUNS_MAX
         gone: list[bytes] = []
         for expiries in (self._finished, self._open):
@@ -261,6 +257,7 @@ class Census:
     def __init__(self) -> None:
         self.runs = 0
         self.hot_share = HOT_RUNS_MAX // 2
+        self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
 
     def share(self, partitions: int) -> None:
         """Divide the hot states among partitions: each keeps as many cool ones again."""

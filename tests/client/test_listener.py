@@ -17,7 +17,7 @@ from tests.waiting import until
 async def test_a_broker_that_is_away_is_an_error_at_the_start(nowhere: str) -> None:
     before = asyncio.all_tasks()
 
-    with pytest.raises(Unavailable, match="does not answer") as unavailable:
+    with pytest.raises(Unavailable, match="halts could not be read") as unavailable:
         async with HaltListener(nowhere, start_timeout_s=0.5):
             pass
 

@@ -116,9 +116,12 @@ async def test_unreadable_records_stop_nothing(
 async def test_missing_topics_are_named_and_not_created(brokers: str, topic_prefix: str) -> None:
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
 
-    with pytest.raises(Unavailable, match="streamproc topics apply"):
-        await HaltListener(settings=settings, start_timeout_s=0.5).start()
+    async with HaltListener(settings=settings, wait=False) as halts:
+        trouble = await until(lambda: halts.trouble, what="the missing topics")
 
+    assert isinstance(trouble, Unavailable)
+    assert settings.topic("control") in str(trouble)
+    assert "streamproc topics apply" in str(trouble)
     assert settings.topic("runs") in (await topics.check(settings)).missing
 
 

@@ -46,7 +46,7 @@ STATED = [
     ("operations", f"`STREAMPROC_SESSION_TIMEOUT_S` ({Settings.model_fields['session_timeout_s'].default:g} s)"),
 ]
 IN_WORDS = [
-    ("architecture", "one hour of log time", limits.FINISHED_KEEP_MS == HOUR_MS),
+    ("architecture", "one hour", limits.FINISHED_KEEP_MS == HOUR_MS),
     ("architecture", "an idle one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
     ("architecture", "ten repeats, and three times", (Limits().live_repeats_min, Limits().live_standstills) == (10, 3)),
     ("operations", "leaves after an hour, an idle one after seven days", limits.FINISHED_KEEP_MS == HOUR_MS),

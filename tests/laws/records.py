@@ -50,7 +50,7 @@ _WIRE: Final[dict[str, st.SearchStrategy[Any]]] = {
     "convergence": st.floats(0, 1),
     "graph": st.fixed_dictionaries({}, optional={
         "nodes": st.lists(_name | st.fixed_dictionaries({"id": _name, "terminal": junk}), max_size=3) | junk,
-        "edges": st.lists(_pair | st.fixed_dictionaries({"from": _name, "to": _name, "anchor": junk}), max_size=6) | junk,
+        "edges": st.lists(_pair | st.fixed_dictionaries({"from": _name, "to": _name}), max_size=6) | junk,
         "terminals": st.lists(_name, max_size=2) | junk,
     }),
     "budgets": st.dictionaries(st.sampled_from(["maxSteps", "maxRounds", "maxCostUsd", "maxCycleIterations", "x"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
@@ -9,13 +11,16 @@ from hypothesis import given, strategies as st
 from streamproc.core.decision import encode_decision
 from streamproc.core.run import dump, load
 from streamproc.core.status import encode_status
-from streamproc.errors import InvalidEvent
+from streamproc.errors import InvalidEvent, Problem
 from streamproc.events import parse_line, parse_raw
 from streamproc.fingerprint import fingerprint, read_event
 from streamproc.wire import Event, decode, encode
 from tests.feeding import Feed, Raw
 from tests.laws.records import fingerprinted, raw, spoilt, torn, written
 from tests.laws.traces import EVENTS, LONGER, START_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("template", EVENTS)
@@ -40,29 +45,25 @@ def test_a_raw_record_reads_as_it_would_have_been_published(record: Raw) -> None
     assert decode(encode(expected)) == expected
 
 
+def problems_of(read: Callable[[Any], Any], value: bytes | str) -> tuple[Problem, ...]:
+    """What is wrong with a record; nothing where it is an event."""
+    try:
+        event = read(value)
+    except InvalidEvent as refusal:
+        return refusal.problems or (Problem("nothing", ""),)
+    assert event.run_id
+    return ()
+
+
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode) | torn | (spoilt | raw).map(written))
 @LONGER
 def test_bytes_are_an_event_or_are_refused_with_a_reason(value: bytes) -> None:
-    for read in (read_event, parse_line):
-        try:
-            event = read(value)
-        except InvalidEvent as refusal:
-            for problem in refusal.problems:
-                assert problem.field
-                assert problem.what
-                assert problem.remedy
-                assert len(problem.what) < 500
-        else:
-            assert event.run_id
-
-
-@given(st.text(max_size=100) | torn.map(lambda value: value.decode("utf-8", "surrogateescape")))
-@LONGER
-def test_a_line_of_text_is_an_event_or_is_refused(line: str) -> None:
-    try:
-        assert parse_line(line).run_id
-    except InvalidEvent as refusal:
-        assert all(problem.remedy for problem in refusal.problems)
+    text = value.decode("utf-8", "surrogateescape")
+    for problem in (*problems_of(read_event, value), *problems_of(parse_line, value), *problems_of(parse_line, text)):
+        assert problem.field
+        assert problem.what
+        assert problem.remedy
+        assert len(problem.what) < 500
 
 
 @given(st.binary(max_size=200) | torn | (spoilt | fingerprinted).map(written))

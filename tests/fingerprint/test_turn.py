@@ -1,0 +1,291 @@
+"""Raw events to fingerprinted ones: which evidence becomes which numbers, and what stays at home."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from streamproc import wire
+from streamproc.errors import InvalidEvent
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint, read_event
+from streamproc.fingerprint.hash import canonical, content, h64
+from streamproc.fingerprint.turn import looks_retryable
+
+EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True, print_blob=True)
+
+
+def turn(**fields: Any) -> wire.Turn:
+    event = fingerprint(parse_raw({"run_id": "r", "node": "n", **fields}))
+    assert isinstance(event, wire.Turn)
+    return event
+
+
+def call(**fields: Any) -> wire.Call:
+    [made] = turn(tool_calls=[{"name": "t", "args": {"n": 1}, **fields}]).calls
+    return made
+
+
+# What stays at home.
+
+_marker = st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=12, max_size=20).map("marker-{}".format)
+
+
+@given(_marker, st.booleans())
+@EXAMPLES
+def test_no_text_of_a_turn_crosses_the_wire(marker: str, nested: bool) -> None:
+    deep: Any = {"inside": [marker, {marker: marker}]} if nested else marker
+    raw = {
+        "run_id": "r",
+        "node": "n",
+        "output": f"it says {marker}",
+        "structured_output": deep,
+        "artifact": {f"{marker}.py": marker} if nested else f"+{marker}",
+        "docs": f"# {marker}",
+        "query": marker,
+        "decision": {"next": "coder", "reason": marker},
+        "tool_calls": [
+            {"name": "t", "args": deep, "result": deep, "id": marker},
+            {"name": "t", "args": 1, "error": marker},
+            {"name": "t", "args": 2, "error": True, "result": deep},
+        ],
+        "errors": [{"message": "first"}, {"message": marker}],
+        "tests": {"failed": ["a", "b", "c", f"d-{marker}"]},
+        "usage": {"input_tokens": 1, marker: 2},
+        marker: marker,
+    }
+    written = wire.encode(fingerprint(parse_raw(raw)))
+    assert marker.encode() not in written
+    assert marker.encode() in wire.encode(fingerprint(parse_raw(raw), include_content=True))
+
+
+@given(_marker)
+@EXAMPLES
+def test_of_errors_only_a_redacted_excerpt_crosses_the_wire(marker: str) -> None:
+    secret = turn(errors=[f"login failed: password={marker}", f"then {marker}"])
+    assert marker.encode() not in wire.encode(secret)
+    long = turn(errors=["x" * 120 + marker])
+    assert marker.encode() not in wire.encode(long)
+
+
+def test_names_test_ids_and_labels_cross_the_wire() -> None:
+    written = wire.encode(
+        turn(tool_calls=[{"name": "run_tests"}], tests={"failed": ["test_a"]}, labels={"team": "red"},
+             errors=[{"message": "boom", "class": "Bang"}], progress={"score": 1}, model="m", provider="p")
+    )  # fmt: skip
+    for name in (b"run_tests", b"test_a", b"team", b"red", b"boom", b"Bang", b"score"):
+        assert name in written
+
+
+def test_content_is_sent_where_it_was_asked_for() -> None:
+    raw = parse_raw({"run_id": "r", "node": "n", "output": "hello", "tool_calls": [{"name": "t", "args": {"a": 1}}]})
+    event = fingerprint(raw, include_content=True)
+    assert isinstance(event, wire.Turn)
+    assert event.content == {"output": "hello", "tool_calls": [{"name": "t", "args": {"a": 1}, "retryable": False}]}
+    assert turn(output="hello").content is None
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), 2**80, "\ud800"], ids=["set", "object", "huge", "half"])
+def test_content_that_is_not_json_can_still_be_sent(value: Any) -> None:
+    raw = {"run_id": "r", "node": "n", "output": "\ud800", "structured_output": value, "errors": ["\ud800"],
+           "tests": {"failed": ["\ud800"]}, "tool_calls": [{"name": "t", "args": [value]}]}  # fmt: skip
+    for include_content in (False, True):
+        assert wire.encode(fingerprint(parse_raw(raw), include_content=include_content))
+
+
+# What counts as evidence.
+
+
+EMPTY = [{"output": ""}, {"output": " \n"}, {"artifact": ""}, {"artifact": {"a.py": " "}},
+         {"artifact": {}},
+         {"docs": "\n"}, {"query": " "}, {"structured_output": {}}, {"structured_output": []},
+         {"structured_output": ""}, {"progress": {}}, {"tool_calls": []}, {"errors": None}, {"tests": None},
+         {"tests": {"failed": None}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
+def test_what_is_empty_is_no_evidence(empty: dict[str, Any]) -> None:
+    assert turn(**empty) == turn()
+
+
+@pytest.mark.parametrize("value", [0, False, [0], {"a": None}])
+def test_a_small_answer_is_evidence(value: Any) -> None:
+    assert turn(structured_output=value).structured is not None
+    assert call(result=value).outcome == wire.ANSWERED
+
+
+def test_an_artifact_of_many_files_has_one_fingerprint() -> None:
+    one = turn(artifact={"a.py": "x = 1", "b.py": "y = 2"}).artifact
+    assert one == turn(artifact={"b.py": "y = 2", "a.py": "x = 1"}).artifact
+    for other in ({"a.py": "x = 1"}, {"a.py": "y = 2", "b.py": "x = 1"}, {"a.py": "x = 1", "c.py": "y = 2"}):
+        assert turn(artifact=other).artifact != one
+
+
+def test_the_order_of_failing_tests_does_not_count() -> None:
+    one = turn(tests={"failed": ["b", "a", " c  d "], "passed": 3, "total": 6}).tests
+    assert one == turn(tests={"failed": ["c d", "a", "b", "a"], "passed": 3, "total": 6}).tests
+    assert one == wire.Tests(h64("a\nb\nc d"), 3, 3, 6, ("a", "b", "c d"))
+
+
+def test_counts_without_test_ids_say_how_many_fail_and_not_which() -> None:
+    assert turn(tests={"passed": 3, "total": 5}).tests == wire.Tests(0, 2, 3, 5)
+    assert turn(tests={"passed": 3}).tests is None
+    assert turn(tests={"failed": []}).tests == wire.Tests(0, 0)
+
+
+def test_three_test_ids_are_shown_and_cut() -> None:
+    tests = turn(tests={"failed": ["x" * 500, *map(str, range(9))]}).tests
+    assert tests is not None
+    assert (tests.failing, len(tests.sample)) == (10, 3)
+    assert max(map(len, turn(tests={"failed": ["x" * 500]}).tests.sample)) == 120  # type: ignore[union-attr]
+
+
+def test_no_errors_is_said_in_another_way_than_nothing() -> None:
+    assert turn().errors is None
+    none = turn(errors=[]).errors
+    assert none is not None
+    assert (none.count, none.retryable) == (0, False)
+
+
+def test_cost_without_a_price_is_not_free() -> None:
+    usage = turn(usage={"input_tokens": 5}).usage
+    assert usage is not None
+    assert usage.cost_usd_micro is None
+    assert turn(usage={"cost_usd": 0}).usage == wire.Usage(cost_usd_micro=0)
+
+
+def test_the_scope_of_an_event_goes_with_it() -> None:
+    scope = {"workflow": "w", "tenant": "t", "user": "u", "tier": "free", "agent": "a", "task_id": "k",
+             "session_id": "s", "parent_run_id": "p", "labels": {"x": "y"}, "seq": 3, "event_id": "e"}  # fmt: skip
+    event = turn(**scope)
+    assert {name: getattr(event, name) for name in scope} == scope
+
+
+def test_an_order_to_stop_is_never_refused_for_its_length() -> None:
+    stop = fingerprint(parse_raw({"type": "operator.stop", "run_id": "r", "by": "b" * 9_999, "reason": "r" * 9_999}))
+    assert isinstance(stop, wire.OperatorStop)
+    assert (len(stop.by), len(stop.reason)) == (500, 500)
+
+
+def test_other_events_keep_their_own_fields() -> None:
+    noted = fingerprint(parse_raw({"type": "task.created", "run_id": "r", "task_id": "7", "depends_on": ["6"]}))
+    assert isinstance(noted, wire.Noted)
+    assert (noted.type, noted.task_id, noted.data) == ("task.created", "7", {"depends_on": ["6"]})
+
+
+# Calls.
+
+
+def test_the_key_of_a_call_is_its_name_and_arguments() -> None:
+    assert call().key == call(result="x", id="7").key == call(args='{"n": 1}').key == call(args='{ "n":1 }').key
+    assert len({call().key, call(args={"n": 2}).key, call(args={"n": "1"}).key, call(name="u").key}) == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({}, wire.NO_ANSWER),
+        ({"result": None}, wire.NO_ANSWER),
+        ({"result": ""}, wire.ANSWERED),
+        ({"result": "ok", "error": None}, wire.ANSWERED),
+        ({"result": "ok", "error": ""}, wire.ANSWERED),
+        ({"result": "ok", "error": False}, wire.ANSWERED),
+        ({"result": "ok", "error": 0}, wire.ANSWERED),
+        ({"result": "ok", "error": []}, wire.ANSWERED),
+        ({"result": "ok", "error": {}}, wire.ANSWERED),
+        ({"error": "boom"}, wire.FAILED),
+        ({"error": True, "result": "boom"}, wire.FAILED),
+        ({"error": True}, wire.FAILED),
+        ({"error": {"code": 7}}, wire.FAILED),
+        ({"error": 1, "result": "x"}, wire.FAILED),
+        ({"error": "HTTP 429 Too Many Requests"}, wire.FAILED_RETRYABLE),
+        ({"error": {"status": 503}}, wire.FAILED_RETRYABLE),
+        ({"error": True, "result": "503 Service Unavailable"}, wire.FAILED_RETRYABLE),
+        ({"error": "boom", "retryable": True}, wire.FAILED_RETRYABLE),
+        ({"result": "HTTP 429 Too Many Requests"}, wire.ANSWERED),
+    ],
+    ids=str,
+)
+def test_the_outcome_of_a_call(fields: dict[str, Any], outcome: int) -> None:
+    assert call(**fields).outcome == outcome
+
+
+def test_a_result_counts_beside_an_error() -> None:
+    """A test command fails with the same exit code, and its output says that fewer tests fail."""
+    three, two = call(error="exit code 1", result="3 failed"), call(error="exit code 1", result="2 failed")
+    assert three.exact != two.exact
+    assert three.norm != two.norm
+    assert three == call(error="exit code 1", result="3 failed")
+
+
+def test_a_result_and_an_error_of_the_same_words_differ_by_their_outcome() -> None:
+    assert call(result="boom").exact == call(error="boom").exact
+    assert call(result="boom") != call(error="boom")
+
+
+def test_a_result_is_hashed_in_canonical_form() -> None:
+    assert call(result={"a": 1, "b": 2}).exact == call(result='{"b":2,"a":1}').exact == h64(canonical({"a": 1, "b": 2}))
+    assert turn(structured_output={"a": 1, "b": 2}).structured == content('{"a":1,"b":2}')
+
+
+RETRYABLE = ["HTTP 429 Too Many Requests", "Error code: 429", "status_code=503", "503 Service Unavailable",
+             "502 Bad Gateway", "504 Gateway Timeout", "529 overloaded", "500 Internal Server Error",
+             "overloaded_error", "Rate limit reached for gpt-4o", "rate_limit_exceeded: rate limited",
+             "Resource temporarily unavailable", "connect ETIMEDOUT 10.0.0.1:443", "read ECONNRESET",
+             "Connection timed out", "Request timed out.", "HTTP read timeout", "context deadline exceeded",
+             "upstream request timeout"]  # fmt: skip
+NOT_RETRYABLE = ["API error: channel_not_found", "Command failed with exit code 1", "app.py:503: syntax error",
+                 "line 429: unexpected token, error", "expected 500 rows, got 400", "assert 404 == 200",
+                 "the 429th item is missing", "No such file or directory", "permission denied",
+                 "Template ${foo.bar} not found", "command timed out after 120 s", "3 failed, 502 passed"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RETRYABLE)
+def test_trouble_of_the_infrastructure_is_recognised(text: str) -> None:
+    assert looks_retryable(text)
+    assert looks_retryable(f"anthropic.APIStatusError: {text}")
+
+
+@pytest.mark.parametrize("text", NOT_RETRYABLE)
+def test_other_errors_are_not_taken_for_trouble_of_the_infrastructure(text: str) -> None:
+    assert not looks_retryable(text)
+
+
+def test_errors_are_retryable_if_all_of_them_are() -> None:
+    assert turn(errors=["HTTP 429", {"message": "gone", "retryable": True}]).errors.retryable  # type: ignore[union-attr]
+    assert not turn(errors=["HTTP 429", "boom"]).errors.retryable  # type: ignore[union-attr]
+
+
+# Records as they stand on the topic.
+
+
+def test_a_record_may_be_raw_or_fingerprinted() -> None:
+    raw = {"run_id": "r", "node": "n", "output": "hello", "tool_calls": [{"name": "t", "args": {"n": 1}}]}
+    event = fingerprint(parse_raw(raw))
+    assert read_event(orjson.dumps(raw)) == event
+    assert read_event(wire.encode(event)) == event
+
+
+@pytest.mark.parametrize("version", [2, 99])
+def test_a_record_of_a_newer_version_is_refused_with_what_to_do(version: int) -> None:
+    record = orjson.dumps({"w": version, "type": "turn", "run_id": "r", "node": "n"})
+    with pytest.raises(InvalidEvent, match=r"newer than this program.*upgrade workers"):
+        read_event(record)
+
+
+def test_a_fingerprinted_record_with_a_mistake_is_refused() -> None:
+    with pytest.raises(InvalidEvent, match="node"):
+        read_event(b'{"w":1,"type":"turn","run_id":"r"}')
+    with pytest.raises(InvalidEvent, match="output"):
+        read_event(b'{"w":1,"type":"turn","run_id":"r","node":"n","output":[-1,0]}')
+
+
+def test_ten_megabytes_are_fingerprinted() -> None:
+    text = "at 12:00:00 the build goes on\n" * 350_000
+    event = turn(output=text, artifact=text, tool_calls=[{"name": "t", "args": text, "result": text}])
+    assert event.output is not None
+    assert event.output.size == len(text)
+    assert len(wire.encode(event)) < 600

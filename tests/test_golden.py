@@ -1,0 +1,142 @@
+"""Golden traces: exactly what is told of them, and at which turn.
+
+`honest.json` holds what people complain of in breakers elsewhere, and what was once wrong here: none of it is
+halted. `stuck.json` and `orders.json` hold what must be told. `samples.json` pins the real runs of the package.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+import pytest
+
+from streamproc.core.run import dump, load
+from streamproc.fingerprint import read_event
+from streamproc.policy import load_policy
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source
+from streamproc.samples import outcomes, trajectory_file
+from tests.feeding import Feed, Raw, Told, decisions, short, told
+
+if TYPE_CHECKING:
+    from streamproc.core.decision import Decision
+
+GOLDEN: Final = Path(__file__).parent / "golden"
+JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
+TRACES: Final[dict[str, list[Raw]]] = {
+    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8")) for name in ("honest", "stuck", "orders")
+}
+SAMPLES: Final[dict[str, list[Any]]] = json.loads((GOLDEN / "samples.json").read_text("utf-8"))
+
+every_trace = pytest.mark.parametrize(
+    "trace", [pytest.param(trace, id=trace["title"]) for traces in TRACES.values() for trace in traces]
+)
+stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["title"]) for trace in TRACES["stuck"]])
+
+
+def pinned(trace: Raw) -> list[Told]:
+    return [Told(*one) for one in trace["told"]]
+
+
+@every_trace
+def test_exactly_this_is_told(trace: Raw) -> None:
+    assert told(trace["events"]) == pinned(trace), trace["why"]
+
+
+@every_trace
+def test_a_restart_after_every_event_forgets_nothing(trace: Raw) -> None:
+    feed, found = Feed(), []
+    for raw in trace["events"]:
+        found += feed.raw(raw)
+        feed.state = load(dump(feed.state))
+    assert [short(decision) for decision in found] == pinned(trace)
+
+
+@every_trace
+def test_raw_records_on_the_topic_are_told_the_same(trace: Raw) -> None:
+    feed = Feed()
+    records = [read_event(orjson.dumps({"run_id": "r", **raw})) for raw in trace["events"]]
+    found = [decision for record in records for decision in feed.event(record, record.at)]
+    assert [decision.id for decision in found] == [decision.id for decision in decisions(trace["events"])]
+
+
+def test_nothing_honest_is_halted() -> None:
+    assert len(TRACES["honest"]) >= 30
+    assert {one.severity for trace in TRACES["honest"] for one in pinned(trace)} <= {"warn"}
+
+
+@stuck_trace
+def test_a_stuck_run_is_halted_with_where_its_loop_began(trace: Raw) -> None:
+    halt = next(decision for decision in decisions(trace["events"]) if decision.severity == "halt")
+    assert halt.onset is not None
+    assert halt.trigger is not None
+    assert 0 <= halt.onset < (halt.trigger.turn or 0)
+
+
+def test_a_second_loop_is_told_with_its_own_evidence() -> None:
+    [trace] = [trace for trace in TRACES["stuck"] if trace["title"] == "a second, different loop"]
+    first, second = [decision for decision in decisions(trace["events"]) if decision.severity == "halt"]
+    assert first.evidence is not None
+    assert second.evidence is not None
+    assert (first.evidence.tool, second.evidence.tool) == ("run", "look")
+    assert (first.evidence.turns, second.evidence.turns) == ([0, 1, 2], [4, 5, 6])
+    assert (first.onset, second.onset) == (0, 4)
+    assert first.id != second.id
+
+
+# The real runs that come with the package.
+
+
+@pytest.fixture(scope="module")
+def sampled() -> dict[str, list[Decision]]:
+    """What a scan tells of each sample run."""
+    found: dict[str, list[Decision]] = defaultdict(list)
+    with trajectory_file() as path:
+        for decision in Scan([Source(path)], load_policy()):
+            found[decision.run_id].append(decision)
+    return found
+
+
+@pytest.mark.parametrize("run_id", SAMPLES)
+def test_a_real_run_is_told_exactly_this(sampled: dict[str, list[Decision]], run_id: str) -> None:
+    assert [list(short(decision)) for decision in sampled[run_id]] == SAMPLES[run_id]
+
+
+def test_the_sample_runs_that_were_solved_are_not_halted(sampled: dict[str, list[Decision]]) -> None:
+    solved = [run_id for run_id, outcome in outcomes().items() if outcome.solved]
+    assert len(solved) >= 10
+    assert JUPYTER in solved
+    assert [run_id for run_id in solved if any(one.severity == "halt" for one in sampled[run_id])] == []
+
+
+def sample_turns() -> dict[str, list[Raw]]:
+    turns: dict[str, list[Raw]] = defaultdict(list)
+    with trajectory_file() as path:
+        for line in Source(path):
+            turns[line.raw.run_id].append(line.raw.model_dump(exclude_none=True))
+    return turns
+
+
+def third_in_a_row(turns: list[Raw]) -> int | None:
+    """The turn at which the same calls gave the same answers for the third time in a row, by the simplest of rules."""
+    row: list[str] = []
+    for index, turn in enumerate(turns):
+        calls = [[call["name"], call.get("args"), call.get("result")] for call in turn["tool_calls"]]
+        if calls and all(call[2] is not None for call in calls):
+            same = json.dumps(sorted(map(json.dumps, calls)))
+            row = [*row, same] if row[-1:] == [same] else [same]
+            if len(row) == 3:
+                return index
+    return None
+
+
+def test_a_real_run_that_repeats_itself_is_halted_at_the_third_time(sampled: dict[str, list[Decision]]) -> None:
+    repeating = {run_id: third for run_id, turns in sample_turns().items() if (third := third_in_a_row(turns))}
+    assert len(repeating) >= 8
+    for run_id, third in repeating.items():
+        halt = next(short(decision) for decision in sampled[run_id] if decision.severity == "halt")
+        assert halt.at <= third, run_id
