@@ -45,7 +45,7 @@ def main() -> int:
         without = " ".join(IN_PROCESS)
         print(f"No Kafka: set STREAMPROC_BROKERS, or run `make bench`; without: --only {without}", file=sys.stderr)
         return EXIT_UNUSABLE
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it warns of what it then does again
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells of what it then does again
     sizes = QUICK if options.quick else FULL
     began, busy = time.monotonic(), others()
     try:

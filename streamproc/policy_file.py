@@ -88,7 +88,7 @@ def read_layer(text: str, place: str) -> Layer:
         layer = Layer.model_validate(data)
     except ValidationError as error:
         problems += [_problem(item, lines, place) for item in error.errors(include_url=False)]
-    problems += _check_meaning(layer if layer is not None else Layer.model_validate(_salvage(data)), lines, place)
+    problems += _check_meaning(layer or Layer.model_validate(_salvage(data)), lines, place)
     if problems or layer is None:
         raise InvalidPolicy(sorted(problems, key=lambda problem: _line_of(problem.place)))
     return layer
@@ -106,7 +106,8 @@ def _salvage(value: Any, path: tuple[str, ...] = ()) -> Any:
     if not isinstance(value, dict) or len(path) > DEPTH_MAX:
         return None
     parts = {key: _salvage(part, (*path, key)) for key, part in value.items()}
-    return {key: part for key, part in parts.items() if part is not None}
+    kept = {key: part for key, part in parts.items() if part is not None}
+    return kept if _fits(kept, path) else None
 
 
 def _fits(value: Any, path: tuple[str, ...]) -> bool:

@@ -1,0 +1,79 @@
+"""The engine over files: runs are independent, and it is the same engine."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.core.decision import encode_decision
+from streamproc.errors import InvalidEvent
+from streamproc.monitor import Monitor
+from streamproc.policy import load_policy
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source, line_event_id
+from streamproc.samples import trajectory_file
+from tests.feeding import STANDARD, Raw, Told, short
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGAIN: Raw = {"node": "agent", "output": "I will try again."}
+STUCK = [Told("LOOP001", "warn", 1), Told("LOOP001", "halt", 2)]
+
+
+def write(path: Path, *events: Raw) -> Path:
+    path.write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
+    return path
+
+
+def test_runs_of_one_file_are_independent(tmp_path: Path) -> None:
+    path = write(tmp_path / "runs.jsonl", *(AGAIN | {"run_id": run} for _ in range(3) for run in "abc"))
+    scan = Scan([Source(path)], STANDARD)
+    decisions = list(scan)
+    assert [decision.run_id for decision in decisions] == ["a", "b", "c", "a", "b", "c"]
+    for run in "abc":
+        assert [short(decision) for decision in decisions if decision.run_id == run] == STUCK
+    assert (scan.turns, set(scan.runs)) == (9, {"a", "b", "c"})
+
+
+def test_a_run_may_go_on_in_the_next_file(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{n}.jsonl", AGAIN | {"run_id": "a"}) for n in range(3)]
+    ordinals: Counter[str] = Counter()
+    decisions = list(Scan([Source(path, ordinals=ordinals) for path in paths], STANDARD))
+    assert [short(decision) for decision in decisions] == STUCK
+
+
+def test_a_decision_names_the_event_that_caused_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "runs.jsonl", *(AGAIN | {"run_id": "a", "at": f"2026-01-01T00:00:0{n}Z"} for n in range(3)))
+    halt = list(Scan([Source(path)], STANDARD))[-1]
+    assert halt.trigger is not None
+    assert (halt.trigger.event_id, halt.trigger.turn) == (line_event_id("a", 2), 2)
+    assert halt.at == "2026-01-01T00:00:02.000Z"
+
+
+def test_a_scan_says_the_same_every_time() -> None:
+    with trajectory_file() as path:
+        first, second = ([encode_decision(one) for one in Scan([Source(path)], load_policy())] for _ in range(2))
+    assert first
+    assert first == second
+
+
+def test_a_scan_and_a_monitor_say_the_same() -> None:
+    monitor = Monitor()
+    with trajectory_file() as path:
+        scanned = [json.loads(encode_decision(decision)) for decision in Scan([Source(path)], load_policy())]
+        fed = [control for line in Source(path) for control in monitor.feed(line.raw.model_dump(by_alias=True))]
+    assert [control.id for control in fed] == [one["id"] for one in scanned]
+    assert [control.model_dump(exclude_none=True)["evidence"] for control in fed] == [
+        one["evidence"] for one in scanned
+    ]
+
+
+def test_a_bad_line_ends_a_scan_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps(AGAIN | {"run_id": "a"}) + "\n{}\n")
+    with pytest.raises(InvalidEvent, match=r"runs\.jsonl:2: run_id"):
+        list(Scan([Source(path)], STANDARD))

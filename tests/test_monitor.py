@@ -1,0 +1,166 @@
+"""The engine in one process."""
+
+from __future__ import annotations
+
+import doctest
+from typing import TYPE_CHECKING
+
+import pytest
+
+import streamproc
+from streamproc import monitor as module
+from streamproc.controls import ControlEvent, RunStatus, public, read_control
+from streamproc.core.decision import encode_decision
+from streamproc.errors import InvalidEvent, InvalidPolicy
+from streamproc.monitor import Monitor
+from streamproc.policy import load_policy
+from tests.feeding import decisions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGAIN = "I will try again."
+
+
+def fed(monitor: Monitor, run_id: str, times: int) -> list[tuple[str, str]]:
+    found = [control for _ in range(times) for control in monitor.feed(run_id=run_id, node="coder", output=AGAIN)]
+    return [(control.code, control.severity) for control in found]
+
+
+def test_the_example_of_its_page_holds() -> None:
+    assert doctest.testmod(module).attempted > 0
+    assert doctest.testmod(module).failed == 0
+
+
+def test_it_can_be_had_from_the_package() -> None:
+    assert streamproc.Monitor is Monitor
+    assert {name: getattr(streamproc, name) for name in streamproc.__all__}
+    with pytest.raises(AttributeError, match="no attribute 'Nonesuch'"):
+        _ = streamproc.Nonesuch
+
+
+def test_a_turn_may_be_a_mapping_or_keywords() -> None:
+    one, other = Monitor(), Monitor()
+    for _ in range(3):
+        told = one.feed({"run_id": "r", "node": "n", "from": "p", "output": AGAIN})
+        assert told == other.feed(run_id="r", node="n", from_="p", output=AGAIN)
+    assert told[0].halts
+
+
+def test_other_inputs_are_taken_too() -> None:
+    monitor = Monitor()
+    monitor.feed(type="run.started", run_id="r", budgets={"maxSteps": 1})
+    [warning] = monitor.feed(run_id="r", node="n")
+    [halt] = monitor.feed(run_id="r", node="n")
+    assert (warning.type, halt.type, halt.code) == ("budget.level", "loop.halted", "BUDGET004")
+    [stop] = Monitor().feed(type="operator.stop", run_id="r", by="ann", reason="enough")
+    assert (stop.code, stop.halt_reason, stop.terminal_status) == ("OPERATOR001", "user_stop", "stopped")
+    assert stop.message == "Stopped by ann: enough."
+
+
+def test_runs_are_kept_apart() -> None:
+    monitor = Monitor()
+    assert fed(monitor, "a", 1) + fed(monitor, "b", 1) == []
+    assert fed(monitor, "a", 2) == [("LOOP001", "warn"), ("LOOP001", "halt")]
+    assert fed(monitor, "b", 1) == [("LOOP001", "warn")]
+
+
+def test_a_bad_turn_changes_nothing() -> None:
+    monitor = Monitor()
+    fed(monitor, "a", 2)
+    with pytest.raises(InvalidEvent, match="node: Field required"):
+        monitor.feed(run_id="a", output=AGAIN)
+    with pytest.raises(InvalidEvent, match="run_id"):
+        monitor.feed(node="coder")
+    assert fed(monitor, "a", 1) == [("LOOP001", "halt")]
+
+
+def test_a_policy_may_be_named_loaded_or_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("presets: [tickets]\n")
+    for policy in ("tickets", load_policy("tickets"), path, str(path)):
+        assert fed(Monitor(policy), "r", 2)[-1] == ("LOOP001", "halt")
+    with pytest.raises(InvalidPolicy):
+        Monitor("nonesuch")
+
+
+def test_past_its_cap_the_run_that_was_silent_longest_goes() -> None:
+    monitor = Monitor(runs_max=2)
+    fed(monitor, "a", 3)
+    fed(monitor, "b", 1)
+    fed(monitor, "a", 1)
+    fed(monitor, "c", 1)
+    assert monitor.evicted == 1
+    assert monitor.status("b") is None
+    assert monitor.status("a") is not None
+    assert fed(monitor, "b", 2) == [("LOOP001", "warn")]
+
+
+# Status.
+
+
+def test_nothing_is_known_of_a_run_that_was_never_fed() -> None:
+    assert Monitor().status("nonesuch") is None
+
+
+def test_the_status_of_a_run_tells_how_it_stands() -> None:
+    monitor = Monitor()
+    monitor.feed(type="run.started", run_id="r", workflow="w", tenant="t", user="u", budgets={"maxCycleIterations": 8})
+    for n, failing in enumerate((["a", "b", "c"], ["a", "b"], ["a"])):
+        monitor.feed(run_id="r", node="coder", output=f"patch {n}", at="2026-01-01T00:00:00Z")
+        monitor.feed(run_id="r", node="verifier", tests={"failed": failing, "total": 3}, usage={"input_tokens": 5})
+    status = monitor.status("r")
+    assert status is not None
+    assert (status.status, status.severity, status.turns) == ("running", "info", 6)
+    assert (status.workflow, status.tenant, status.user) == ("w", "t", "u")
+    assert (status.badge, status.failing_trend, status.total_tokens) == ("Loop 2/8", [3, 2, 1], 15)
+    assert status.at == "2026-01-01T00:00:00.000Z"
+
+
+def test_a_halted_run_keeps_the_decision_that_halted_it() -> None:
+    monitor = Monitor()
+    fed(monitor, "r", 5)
+    monitor.feed(type="operator.stop", run_id="r")
+    status = monitor.status("r")
+    assert status is not None
+    assert (status.status, status.severity) == ("halted", "halt")
+    assert status.halt is not None
+    assert status.halt.code == "LOOP001"
+
+
+def test_a_finished_run_is_finished() -> None:
+    monitor = Monitor()
+    fed(monitor, "r", 1)
+    monitor.feed(type="run.finished", run_id="r", status="done")
+    status = monitor.status("r")
+    assert status is not None
+    assert status.status == "finished"
+
+
+def test_a_run_id_that_is_used_again_begins_again() -> None:
+    monitor = Monitor()
+    fed(monitor, "r", 3)
+    monitor.feed(type="run.finished", run_id="r")
+    monitor.feed(type="run.started", run_id="r")
+    status = monitor.status("r")
+    assert status is not None
+    assert (status.status, status.severity, status.turns, status.halt) == ("running", "info", 0, None)
+
+
+# Control events.
+
+
+def test_a_decision_and_its_json_are_the_same_control_event() -> None:
+    turns = [{"node": "coder", "output": AGAIN, "labels": {"team": "red"}, "task_id": "7", "user": "u"}] * 3
+    for decision in decisions(turns):
+        control = public(decision)
+        assert control == read_control(encode_decision(decision))
+        assert control == ControlEvent.model_validate_json(control.model_dump_json())
+        assert (control.labels, control.task_id, control.user) == ({"team": "red"}, "7", "u")
+
+
+def test_readers_ignore_what_they_do_not_know() -> None:
+    record = encode_decision(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
+    newer = record[:-1] + b',"mood":"grim","evidence":{"kind":"repeated_output","smell":1}}'
+    assert read_control(newer).code == "LOOP001"
+    assert RunStatus.model_validate({"run_id": "r", "status": "running", "mood": "grim"}).severity == "info"
