@@ -38,7 +38,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import Hop, View
-from streamproc.core.window import note_progress, observe_calls, observe_said, settle_pending
+from streamproc.core.window import TALK, note_progress, observe_calls, observe_said, push, settle_pending
 from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
 
@@ -168,7 +168,8 @@ class Engine:
         if run.cycles:
             view.cycle = cycle_of(run, tag)
         if turn.calls:
-            observed = observe_calls(run, node, tag, turn, index, run.at_ms, rules.still_poll)
+            actor = tag ^ self.tag(turn.task_id) if turn.task_id else tag  # who calls, and for what
+            observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
             view.repeated = observed.repeated
             view.periods += observed.periods
             view.stale = observed.stale
@@ -186,7 +187,7 @@ class Engine:
     def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, output = view.run, view.index, turn.output
         alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
-        if run.monologue is not None or (output is not None and alone and run.previous == tag):
+        if run.monologue is not None or (output is not None and alone):
             view.monologue = observe_monologue(run, tag, output if alone else None, index)
         if turn.query is not None:
             view.query = observe_query(node, turn.query, index)
@@ -218,19 +219,32 @@ class Engine:
         run, index = view.run, view.index
         output = turn.output if not turn.calls else None  # a text beside calls is narration
         left = turn.structured or turn.artifact or turn.docs
+        topic = self._topic(turn)
         if output is not None and node.called >= 0 and left is None and turn.tests is None:
-            run.pending = [tag, (tag ^ output.norm) & HASH, index]
+            said = (tag ^ output.norm ^ topic) & HASH
+            if period := push(run, TALK, said & TAG & ~1, index):
+                view.periods += (period,)
+            run.pending = [tag, said, index]
         elif output is not None or left is not None:
-            view.periods += observe_said(run, tag, turn, index)
+            view.periods += observe_said(run, tag, turn, topic, index)
         if output is not None:
             remember(run.outputs, output.norm)
-            streak = node.output = said_again(node.output, output.norm, index, max(run.news, node.called))
+            streak = node.output = said_again(node.output, output.norm ^ topic, index, max(run.news, node.called))
             if streak.count > 1:
                 view.said += (streak,)
         if turn.structured is not None:
-            streak = node.structured = said_again(node.structured, turn.structured.norm, index, run.news)
+            streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.news)
             if streak.count > 1:
                 view.said += (streak,)
+
+    def _topic(self, turn: Turn) -> int:
+        """What the words of a turn are about, where it says so: the same words about another thing are not the same."""
+        topic = self.tag(turn.task_id) if turn.task_id else 0
+        if turn.query is not None:
+            topic ^= turn.query.norm >> 4
+        if turn.errors is not None and turn.errors.count:
+            topic ^= turn.errors.norm >> 5
+        return topic
 
     def _new_node(self, run: RunState, tag: int) -> NodeState:
         if len(run.nodes) >= NODES_MAX:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from streamproc.core.run import TAG, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.run import HASH, TAG, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.wire import ANSWERED, FAILED, FAILED_RETRYABLE, Call, Content, Turn
 
-TOOLS_MAX: Final = 8  # tools remembered in a run
+TOOLS_MAX: Final = 6  # tools remembered in a run
 TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
-SIMS_MAX: Final = 8  # long texts that a new one is compared with
+SIMS_MAX: Final = 6  # long texts that a new one is compared with
 NEAR: Final = 3  # bits of 64 in which alike texts may differ
-HOPS_MAX: Final = 12  # edges with fruitless hand-overs
-NAME_SHOWN: Final = 48  # characters of node names kept for messages
+HOPS_MAX: Final = 8  # edges with fruitless hand-overs
+NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
 
 def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], int]) -> tuple[Tool, ...]:
@@ -67,7 +67,7 @@ def near_one(run: RunState, sim: int, index: int) -> int:
     for known, turn in run.sims:
         if (known ^ sim).bit_count() <= NEAR:
             found = turn
-    run.sims.append([sim, index])
+    run.sims.append([sim & HASH, index])
     if len(run.sims) > SIMS_MAX:
         del run.sims[0]
     return found
@@ -80,7 +80,7 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     same = streak is not None and (
         streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
     )
-    node.query_sim = query.sim
+    node.query_sim = query.sim & HASH
     if streak is None or not same:
         node.query = Streak(value, 1, index)
         return None
@@ -101,10 +101,10 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
         and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= NEAR))
     )
     if before is None or not alike:
-        run.monologue = Monologue(node_tag, value, text.sim, 1, index)
+        run.monologue = Monologue(node_tag, value, text.sim & HASH, 1, index)
         return None
     before.count += 1
-    before.value, before.sim = value, text.sim
+    before.value, before.sim = value, text.sim & HASH
     return before
 
 

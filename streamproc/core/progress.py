@@ -12,7 +12,7 @@ from streamproc.core.run import HASH, RECENT_MAX, TAG, NodeState, RunState, Stre
 from streamproc.core.window import LEFT, Period, know, note_news, note_progress, push
 from streamproc.wire import Errors, Tests, Turn
 
-METRICS_MAX = 12  # named metrics of one run; the oldest goes
+METRICS_MAX = 8  # named metrics of one run; the oldest goes
 
 
 def remember(values: list[int], value: int) -> None:
@@ -70,10 +70,13 @@ def observe_tests(
     track = node.tests
     total = -1 if tests.total is None else tests.total
     passed = -1 if tests.passed is None else tests.passed
+    if track is not None and track.total != total:
+        node.tests, node.suite = node.suite, track  # two suites in turn: each has a track of its own
+        track = node.tests
     if tests.failing == 0 and (track is None or track.best_failing > 0):
         note_progress(run, index)  # the last failing test is fixed
-    if track is None or track.total != total or tests.failing == 0:
-        # Nothing to compare with: the first result, another suite, or all is well.
+    if track is None or track.total != total or tests.failing == 0 or track.best_failing == 0:
+        # Nothing to compare with: the first result, another suite, all is well, or a new change after all was well.
         streaks = Streak(failing_set, 1, index, stamp), Streak(tests.failing, 0, index, stamp)
         node.tests = TestTrack(*streaks, tests.failing, passed, total, int(passed == 0))
         return

@@ -113,6 +113,7 @@ class NodeState(msgspec.Struct, array_like=True):
     artifact: Streak | None = None
     tests: TestTrack | None = None
     errors: Streak | None = None
+    suite: TestTrack | None = None
     query: Streak | None = None
     query_sim: int = 0
     answered: bool = False

@@ -96,7 +96,8 @@ class View:
     def forget_loops(self) -> None:
         """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
         if self.run.progress == self.index:
-            self.periods = self.repeated = ()
+            self.periods = self.repeated = self.tools = ()
+            self.hop = self.monologue = None
         elif self.periods:
             self.periods = tuple(period for period in self.periods if period.stream == LEFT)
 
@@ -126,7 +127,7 @@ class View:
         for tool in self.tools:
             if tool.same > 2 or tool.failures[-1]:
                 kinds |= 256
-        if self.run.failures > 1 or self.run.retries > 1:
+        if self.turn.calls and (self.run.failures > 1 or self.run.retries > 1):
             kinds |= 512
         if self.stale:
             kinds |= 1024

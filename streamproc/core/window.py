@@ -30,6 +30,7 @@ MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps
 
 STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
 SAID: Final = 2  # ring of what was said or left behind, whatever was called in between
+TALK: Final = 4  # ring of texts with no call in between, by nodes that call tools
 LEFT: Final = 3  # ring of artifacts; only measured progress breaks its periods
 
 
@@ -145,9 +146,9 @@ def loop_tag(block: list[int]) -> int:
     return value
 
 
-def remember_call(run: RunState, call: Call, index: int, at_ms: int) -> CallMemory:
-    """Count a call against its earlier answers."""
-    key = call.key & HASH
+def remember_call(run: RunState, actor: int, call: Call, index: int, at_ms: int) -> CallMemory:
+    """Count a call against its earlier answers to the same actor: others may ask the same for the first time."""
+    key = (call.key ^ actor * MIX) & HASH
     memory = run.calls.pop(key, None)
     if memory is None:
         memory = CallMemory(call.exact & HASH, call.norm & HASH, 1, [run.steps], [index], False, 1, at_ms)
@@ -196,6 +197,13 @@ def _forget_a_call(run: RunState) -> None:
     del run.calls[next(iter(run.calls))]
 
 
+def _begin_step(run: RunState, node: NodeState, index: int) -> None:
+    run.steps += 1
+    node.called = index
+    if TALK in run.rings:
+        run.rings[TALK].clear()
+
+
 class Observed(NamedTuple):
     """What the memory says about one turn."""
 
@@ -220,19 +228,18 @@ def _counted(calls: tuple[Call, ...]) -> tuple[Call, ...]:
 
 
 def observe_calls(
-    run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, at_ms: int, still_poll: StillPoll
+    run: RunState, node: NodeState, actor: int, turn: Turn, index: int, at_ms: int, still_poll: StillPoll
 ) -> Observed:
     """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
     calls = _counted(turn.calls)
     if not calls:
         return NOTHING
-    run.steps += 1
-    node.called = index
+    _begin_step(run, node, index)
     new = polled = False
-    tag = node_tag
+    tag = actor
     repeated = []
     for call in calls:
-        memory = remember_call(run, call, index, at_ms)
+        memory = remember_call(run, actor, call, index, at_ms)
         pair = call.key ^ (call.norm >> 1) ^ call.outcome
         tag ^= (pair & TAG) * MIX >> 16  # mixed, or two siblings that swap their answers would look the same
         if know(run, pair):
@@ -251,7 +258,7 @@ def observe_calls(
             note_news(run, index, () if polled else (STEPS,))
         else:
             _note_poll(run, index)
-        if turn.tests is None and turn.artifact is None and turn.errors is None:
+        if turn.errors is None:
             node.call_news = index
     period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
     if period is None and not repeated and not stale:
@@ -259,13 +266,13 @@ def observe_calls(
     return Observed(tuple(repeated), (period,) if period else (), stale)
 
 
-def observe_said(run: RunState, node_tag: int, turn: Turn, index: int) -> tuple[Period, ...]:
+def observe_said(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:
     """Take in what a turn said or left behind (not a text beside calls: that is narration)."""
     tag = node_tag
     if turn.output is not None and not turn.calls:
-        tag ^= turn.output.norm
+        tag ^= turn.output.norm ^ topic
     if turn.structured is not None:
-        tag ^= turn.structured.norm >> 1
+        tag ^= turn.structured.norm >> 1 ^ topic
     if turn.docs is not None:
         tag ^= turn.docs.norm >> 2
     if turn.artifact is not None:

@@ -60,4 +60,9 @@ HEALTHY = [
     Example("nine retries and then an answer", [*[_BUSY] * 9, call("llm", {}, "hello"), *[_BUSY] * 9]),
     Example("a few retries", [_BUSY] * 4),
 ]
-STUCK = [Example("ten in a row", [_BUSY] * 10, "warn", 9)]
+STUCK = [
+    Example("ten in a row", [_BUSY] * 10, "warn", 9),
+    Example(
+        "whatever is called", [failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)], "warn", 9
+    ),
+]

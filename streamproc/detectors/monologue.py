@@ -67,6 +67,9 @@ HEALTHY = [
 ]  # fmt: skip
 STUCK = [
     Example("announced again and again", [
-        said("agent", f"{PLAN} {OTHER} Attempt {n}.") for n in range(5)
-    ], "warn", 3),
+        said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right", "again", "next")
+    ], "halt", 4),
+    Example("announced three times", [
+        said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right")
+    ], "warn", 2),
 ]  # fmt: skip

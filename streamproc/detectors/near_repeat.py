@@ -69,4 +69,14 @@ HEALTHY = [
 ]
 STUCK = [
     Example("one word changed", [said("agent", PLAN), said("agent", PLAN.replace("longer", "higher"))], "warn", 1),
+    Example(
+        "with something else in between",
+        [
+            said("agent", PLAN),
+            said("agent", OTHER),
+            said("agent", PLAN.replace("longer", "higher")),
+        ],
+        "warn",
+        2,
+    ),
 ]

@@ -64,4 +64,7 @@ STUCK = [
     Example("going over the same three files", [
         call("read", {"f": name}, name) for name in ("a", "b", "c", "a", "b", "c")
     ], "warn", 5),
+    Example("three old looks among new ones", [
+        call("read", {"f": name}, name) for name in ("a", "b", "c", "a", "d", "b", "e", "c")
+    ], "warn", 7),
 ]  # fmt: skip

@@ -80,5 +80,12 @@ def patch(text: str) -> Content:
 def signature(messages: list[str]) -> tuple[int, int]:
     """The error signature and its normalised twin."""
     heads = [message[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
-    masked = [mask(message)[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
+    masked = [mask(_last_words(message))[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
     return h64("|".join(heads)), h64("|".join(masked))
+
+
+def _last_words(message: str) -> str:
+    """Of a traceback the line that it ends with: they all begin alike."""
+    if not message.startswith("Traceback (most recent call last)"):
+        return message
+    return message.rstrip().rpartition("\n")[2]

@@ -58,6 +58,7 @@ class Oracle:
     known: list[Any] = field(default_factory=list)
     steps: list[Element] = field(default_factory=list)
     said: list[Element] = field(default_factory=list)
+    talk: list[Element] = field(default_factory=list)
     call_turns: list[tuple[int, Calls]] = field(default_factory=list)
     waiting: tuple[str, str, int] | None = None
     repeats: list[Repeat | None] = field(default_factory=list)
@@ -76,6 +77,8 @@ class Oracle:
             circles.append(circle)
         elif turn.text and any(earlier.node == turn.node and earlier.calls for earlier in self.turns):
             self.waiting = turn.node, turn.text, index
+            self.talk.append(Element((turn.node, turn.text), calls=False))
+            circles.append(self._circle(self.talk))
         elif turn.text:
             circles += self._stated(turn.node, turn.text, index)
         self.turns.append(turn)
@@ -97,6 +100,7 @@ class Oracle:
         Waiting for something excuses what is repeated meanwhile, too, but it is not itself a discovery.
         """
         self.news.append(turn)
+        self.talk.clear()
         if not waiting:
             self.found.append(turn)
         if not steps:
@@ -122,9 +126,10 @@ class Oracle:
     # LOOP003.
 
     def _called(self, turn: Turn, index: int) -> tuple[Repeat | None, Circle | None]:
-        calls = dict(turn.calls)
+        calls = {(turn.node, call): answer for call, answer in dict(turn.calls).items()}  # each asks for itself
+        self.talk.clear()
         self.call_turns.append((index, calls))
-        fresh = [self._learn((call, answer and answer[1])) for call, answer in calls.items()]
+        fresh = [self._learn((call[1], answer and answer[1])) for call, answer in calls.items()]
         moving = [not new and self._stands_still(call) for new, call in zip(fresh, calls, strict=True)]
         if any(fresh) or any(moving):
             self._new(index, steps=any(fresh) and not any(moving), said=False, waiting=not any(fresh))
@@ -141,11 +146,11 @@ class Oracle:
         repeats = [repeat for repeat in found if repeat is not None]
         return max(repeats, key=lambda repeat: repeat.level == HALT, default=None), circle
 
-    def _history(self, call: str) -> list[tuple[int, int, Answer]]:
+    def _history(self, call: tuple[str, str]) -> list[tuple[int, int, Answer]]:
         """Every time this call was made: which turn, which call turn, which answer."""
         return [(turn, step, calls[call]) for step, (turn, calls) in enumerate(self.call_turns) if call in calls]
 
-    def _streak(self, call: str) -> list[tuple[int, int, Answer]]:
+    def _streak(self, call: tuple[str, str]) -> list[tuple[int, int, Answer]]:
         """The last times in a row that it answered the same, time stamps aside."""
         history = self._history(call)
         last = history[-1][2]
@@ -156,7 +161,7 @@ class Oracle:
             streak.insert(0, made)
         return streak
 
-    def _standstills(self, call: str) -> list[int]:
+    def _standstills(self, call: tuple[str, str]) -> list[int]:
         """How often in a row it gave each answer while nothing else was found; the last is still going on."""
         lengths = [0]
         before = None
@@ -172,7 +177,7 @@ class Oracle:
             before = made
         return lengths
 
-    def _is_live(self, call: str) -> bool:
+    def _is_live(self, call: tuple[str, str]) -> bool:
         """A call whose answer has changed by itself: nothing new had happened since it was made before."""
         history = self._history(call)
         return any(
@@ -183,14 +188,14 @@ class Oracle:
             for earlier, later in pairwise(history)
         )
 
-    def _stands_still(self, call: str) -> bool:
+    def _stands_still(self, call: tuple[str, str]) -> bool:
         """A poll whose unchanged answer is no evidence yet."""
         if not self._is_live(call):
             return False
         *earlier, now = self._standstills(call)
         return now < max(10, 3 * max(earlier))
 
-    def _repeat(self, call: str, answer: Answer) -> Repeat | None:
+    def _repeat(self, call: tuple[str, str], answer: Answer) -> Repeat | None:
         if self._is_live(call):
             now = self._standstills(call)[-1]
             return Repeat(HALT, now) if now > 1 else None
