@@ -109,13 +109,15 @@ def dead_letter_bytes_max(settings: Settings) -> int:
 def specs(settings: Settings) -> tuple[TopicSpec, ...]:
     """Every topic of a deployment. All have the same number of partitions: a run has one number everywhere."""
     deleted: dict[str, str] = {"cleanup.policy": "delete"}
+    # An imported log is as old as it says. By its own times, any retention would delete it within minutes.
+    turns_kept_ms = 7 * DAY_MS if settings.timestamp_type == "LogAppendTime" else -1
     table: tuple[tuple[str, str, dict[str, str]], ...] = (
         (
             settings.topic("turns"),
             "what agents did; workers and replay read it",
             deleted
             | {
-                "retention.ms": str(7 * DAY_MS),
+                "retention.ms": str(turns_kept_ms),
                 "message.timestamp.type": settings.timestamp_type,
                 "max.message.bytes": str(record_bytes_max(settings)),
             },

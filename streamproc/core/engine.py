@@ -42,6 +42,7 @@ from streamproc.core.window import TALK, note_progress, observe_calls, observe_s
 from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
 
+NAME_SEED: Final = 1  # a node that says a node's name says a text: the two must not have the same hash
 NAMES_MAX: Final = 65_536  # node names whose tags are kept ready; past it, all are computed again
 
 
@@ -66,7 +67,8 @@ class Engine:
         if tag is None:
             if len(self._tags) >= NAMES_MAX:
                 self._tags.clear()
-            tag = self._tags[name] = xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass")) & TAG or 1
+            digest = xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"), seed=NAME_SEED)
+            tag = self._tags[name] = digest & TAG or 1
         return tag
 
     def rules_of(self, run: RunState) -> Rules:

@@ -37,5 +37,12 @@ def breach(
     )
 
 
+def graver(one: Finding | None, other: Finding | None) -> Finding | None:
+    """Of two findings the one that halts; the first where both are as bad."""
+    if one is None or (other is not None and other.level > one.level):
+        return other
+    return one
+
+
 def _amount(value: int, unit: str) -> str:
     return dollars(value) if unit == "micro_usd" else f"{value} {unit}"

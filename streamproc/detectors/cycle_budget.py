@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from streamproc.core.decision import Finding
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach
+from streamproc.detectors.breach import breach, graver
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,17 @@ class CycleBudget:
         if cycle is None or not cycle.iterations:
             return None
         limits_of, loop, count = view.budgets.get, cycle.anchor, cycle.iterations
+        found = None
         limit = limits_of("maxCycleIterations")
         if limit is not None and count >= limit and view.iterated:
-            return self._breach(view, count, limit, "iterations", loop, count)
+            found = self._breach(view, count, limit, "iterations", loop, count)
         limit, used = limits_of("maxCycleRuntimeMs"), run.at_ms - cycle.since_ms
         if limit is not None and used >= limit:
-            return self._breach(view, used, limit, "ms", loop + 1, count)
+            found = graver(found, self._breach(view, used, limit, "ms", loop + 1, count))
         limit, used = limits_of("maxCycleCost"), run.ledger.cost_usd_micro - cycle.spent_before
         if limit is not None and used >= limit:
-            return self._breach(view, used, limit, "micro_usd", loop + 2, count)
-        return None
+            found = graver(found, self._breach(view, used, limit, "micro_usd", loop + 2, count))
+        return found
 
     def _breach(self, view: View, used: int, limit: int, unit: str, loop: int, count: int) -> Finding | None:
         return breach(self, used, limit, unit, f"The cycle through {view.turn.node}", loop, count)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from streamproc.core.decision import Finding
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach
+from streamproc.detectors.breach import breach, graver
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class NodeBudget:
     def check(self, view: View, limits: Limits) -> Finding | None:
         turns, runtime_ms = view.counts
         limit, runtime_limit_ms = view.budgets.get("maxTurnsPerNode"), view.budgets.get("maxRuntimeMsPerNode")
-        who = view.turn.node
+        who, found = view.turn.node, None
         if limit is not None and turns >= limit:
-            return breach(self, turns, limit, "turns", who, view.node_tag)
+            found = breach(self, turns, limit, "turns", who, view.node_tag)
         if runtime_limit_ms is not None and runtime_ms >= runtime_limit_ms:
-            return breach(self, runtime_ms, runtime_limit_ms, "ms", who, view.node_tag + 1)
-        return None
+            found = graver(found, breach(self, runtime_ms, runtime_limit_ms, "ms", who, view.node_tag + 1))
+        return found
 
 
 DETECTOR = NodeBudget()

@@ -5,37 +5,38 @@ from __future__ import annotations
 from typing import Final
 
 # How much is done at once.
-SLICE_RECORDS_MAX: Final = (
-    1_000  # stepped without a pause: about 10 ms, so that heartbeats and acknowledgements stay prompt
-)
-BACKLOG_RECORDS_MAX: Final = (
-    20_000  # stepped but not stored yet, a partition: past it the partition waits for the broker
-)
-STORE_LINGER_S: Final = (
-    0.05  # a state that changes again within it is written once; after a crash so much is stepped again
-)
-BATCH_BYTES: Final = 262_144  # of one batch to the broker: a full slice of states in few requests
-FETCH_BYTES_MAX: Final = 4_194_304  # of one partition in one fetch: about 10 000 turns, half a second of one core
-FETCH_WAIT_MS: Final = 250  # a partition left out of a fetch that is under way waits at most so long for the next
 
-GC_THRESHOLD: Final = (100_000, 50, 1_000)  # states are trees without cycles; looking for cycles cost a fifth of a turn
+# Records stepped without a pause: about 10 ms, so that heartbeats and acknowledgements stay prompt.
+SLICE_RECORDS_MAX: Final = 1_000
+# Records of a partition stepped but not stored yet: past it, the partition waits for the broker.
+BACKLOG_RECORDS_MAX: Final = 20_000
+# A state that changes again within it is written once. A crash repeats at most so much, besides what was not committed.
+STORE_LINGER_S: Final = 0.2
+BATCH_BYTES: Final = 262_144  # of one batch to the broker: a full slice of states in few requests
+FETCH_BYTES_MAX: Final = 4_194_304  # of one partition in one fetch: about 10 000 turns
+FETCH_WAIT_MS: Final = 250  # a partition left out of a fetch that is under way waits so long for the next
+# States are trees without cycles; looking for cycles among them at Python's pace cost a fifth of a turn.
+GC_THRESHOLD: Final = (100_000, 50, 1_000)
 
 # What is kept of runs.
+
 HOT_RUNS_MAX: Final = 20_000  # decoded states, a worker: about 10 KB each, so 200 MB; the others are kept encoded
-RUNS_MAX: Final = 250_000  # runs in memory, a worker: at most 4 KiB each, so 1 GiB; past it the one idle longest goes
+RUNS_MAX: Final = 250_000  # runs, a worker: at most 4 KiB each, so 1 GiB; past it, the one idle longest goes
 STATE_BYTES_MAX: Final = 65_536  # a state is at most 4 KiB; one this large would soon be refused by the changelog
 FINISHED_KEEP_MS: Final = 3_600_000  # so long a finished run still knows its latecomers and duplicates
 IDLE_KEEP_MS: Final = 7 * 86_400_000  # as long as the turns topic keeps what a replay would need
 SWEEP_RUNS_MAX: Final = 1_000  # expired runs that leave with one write: a sweep never holds up the decisions
-CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names of a stranger may be anything
+CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; a stranger's labels and test names may be anything
 
 # Times that are not times.
-AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: later than that no calendar can write it down
+
+AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: no calendar can write down a later moment
 
 # Patience with the broker.
+
 RETRY_FIRST_S: Final = 0.5  # the first pause before trying again; each pause is twice the one before
 RETRY_MAX_S: Final = 5.0  # the longest pause: a broker that is back is found within it
-COMMIT_INTERVAL_S: Final = 1.0  # how often offsets are committed: a crash repeats at most so much
+COMMIT_INTERVAL_S: Final = 1.0  # how often offsets are committed: a crash reads so much again
 HEARTBEATS_A_SESSION: Final = 4  # heartbeats that a session survives losing, less one
 REQUEST_TIMEOUT_S: Final = 40.0  # of one request, as in aiokafka; produce requests are repeated without end
 DRAIN_TIMEOUT_S: Final = 20.0  # a clean stop waits so long for the broker's acknowledgements
@@ -43,5 +44,6 @@ LIVES_MAX: Final = 5  # crashes within LIVES_WINDOW_S after which it is the supe
 LIVES_WINDOW_S: Final = 300.0
 
 # What people read.
+
 REFUSAL_TEXT_MAX: Final = 500  # characters of a reason in a dead letter's header
 REPORT_INTERVAL_S: Final = 60.0  # between two lines of counts in the log

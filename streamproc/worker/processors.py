@@ -101,7 +101,6 @@ class Processor:
                 self._decided(runs, record, decisions, letters)
             if decisions or type(event) in STATUS_EVENTS:
                 changed[key] = event
-        runs.applied = records[-1].offset if records else runs.applied
         self.counts.records += len(records)
         letters += [Letter("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
         return letters

@@ -89,7 +89,7 @@ class Runs:
         self.hot: dict[bytes, RunState] = {}
         self.dirty: dict[bytes, list[Applied]] = {}
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
-        self.applied = -1  # the last record of the turns topic that any of these runs knows
+        self.applied = -1  # the last record of the turns topic that any run knew when it was restored
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
         self.forgotten = 0
         self.unreadable = 0
@@ -294,10 +294,14 @@ class RunStore(memory.Store[bytes, bytes]):
             message = event.message
             self.runs(message.partition).restore(message.key, message.value, message.offset)
 
-    def persisted_offset(self, tp: Any) -> int | None:
-        """Up to which record of the changelog a partition is in memory: recovery goes on from there."""
+    def persisted_offset(self, tp: Any) -> int:
+        """Up to which record of the changelog a partition is in memory: recovery goes on from there.
+
+        -1, not None, where none is: to Faust, None means as far as it was read before.
+        """
         runs = self.partitions.get(tp.partition)
-        return runs.changelog_offset if runs is not None else None
+        known = runs.changelog_offset if runs is not None else None
+        return known if known is not None else -1
 
     async def on_rebalance(
         self,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 
 from streamproc import wire
@@ -161,6 +162,17 @@ class Topics:
             return committed, {place.partition: end for place, end in ends.items()}
         finally:
             await consumer.stop()
+
+    async def no_members(self) -> bool:
+        """Whether the workers' group is empty."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.brokers)
+        await admin.start()
+        try:
+            [response] = await admin.describe_consumer_groups([self.settings.worker_group])
+            [(_error, _group, state, *_rest)] = response.groups
+            return bool(state == "Empty")
+        finally:
+            await admin.close()
 
     async def done(self, timeout_s: float = 60) -> None:
         """Wait until the workers have committed all there is."""

@@ -88,3 +88,26 @@ async def test_a_worker_that_was_frozen_for_longer_than_its_session_takes_no_har
     assert {control["id"] for control in await topics.controls()} == expected_ids(records)
     assert first.end() == 0
     assert second.end() == 0
+
+
+async def test_a_worker_that_was_frozen_knows_its_runs_when_it_is_taken_back(settings, topics, start_worker) -> None:
+    """Nobody had its partitions meanwhile. What it forgets as an expelled one it reads again, from the beginning."""
+    records = log_of_loops(40)
+    third = len(records) // 3
+    before = start_worker(settings)
+    await topics.send(records[:third])
+    await topics.done()
+    assert before.end() == 0
+    worker = start_worker(settings)
+    await worker.ready()
+    worker.send(signal.SIGSTOP)
+    await topics.send(records[third : 2 * third])
+    await until(topics.no_members, 60, "the group to expel the worker", every_s=0.2)
+
+    worker.send(signal.SIGCONT)
+    await topics.send(records[2 * third :])
+    await gather_controls(topics, expected_ids(records))
+    await topics.done()
+
+    assert {control["id"] for control in await topics.controls()} == expected_ids(records)
+    assert worker.end() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from faust.types import TP
 
 from streamproc import wire
 from streamproc.core.run import RunState
@@ -204,12 +205,27 @@ def test_a_state_that_somebody_made_too_large_begins_anew_and_stays_halted() -> 
 
 
 def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    """Its offsets begin again, below those that the runs have applied."""
+    """Its offsets begin again, below those that the runs have applied. What is stepped since then says nothing."""
     store = RunStore.__new__(RunStore)
     store.census, store.partitions = Census(), {}
     for partition in (0, 1):
-        step(store.runs(partition), honest_run(f"run-{partition}", 5))
-        write(store.runs(partition))
+        before = runs()
+        step(before, honest_run(f"run-{partition}", 5))
+        for key, raw in before.take():
+            store.runs(partition).restore(key, raw, 0)
+        step(store.runs(partition), honest_run("new", 1), first=70)
+
     store.forget_another_log({0: 5, 1: 4, 2: 0})
+
     assert set(store.partitions) == {0}
     assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text
+
+
+def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
+    store = RunStore.__new__(RunStore)
+    store.census, store.partitions = Census(), {}
+    assert store.persisted_offset(TP("changelog", 0)) == -1
+    store.runs(0).restore(b"a", None, 7)
+    assert store.persisted_offset(TP("changelog", 0)) == 7
+    store.leave(0)
+    assert store.persisted_offset(TP("changelog", 0)) == -1

@@ -40,9 +40,12 @@ def test_what_must_be_kept_is_kept_and_what_is_a_status_is_compacted() -> None:
     assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "commands": 30, "spend": 2}
 
 
-@pytest.mark.parametrize("clock", ["LogAppendTime", "CreateTime"])
-def test_the_turns_topic_keeps_the_clock_that_the_settings_name(clock: str) -> None:
-    assert by_name(timestamp_type=clock)["turns"].config["message.timestamp.type"] == clock
+@pytest.mark.parametrize(("clock", "kept_ms"), [("LogAppendTime", 7 * DAY_MS), ("CreateTime", -1)])
+def test_the_turns_topic_keeps_the_clock_that_the_settings_name(clock: str, kept_ms: int) -> None:
+    """And an imported log is kept: its own times are long past any retention."""
+    config = by_name(timestamp_type=clock)["turns"].config
+    assert config["message.timestamp.type"] == clock
+    assert config["retention.ms"] == str(kept_ms)
 
 
 def test_where_there_are_three_replicas_two_must_have_a_record() -> None:

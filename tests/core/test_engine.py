@@ -1,0 +1,245 @@
+"""The engine: the ladder, evidence, orders, time, spend and status."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproc.core.clock import rfc3339
+from streamproc.core.decision import encode_decision, hex16
+from streamproc.core.ladder import hash_code
+from streamproc.core.run import EPISODES_MAX, IDS_MAX, RunState, begin_again
+from streamproc.detectors import BY_CODE
+from streamproc.fingerprint.hash import content, h64
+from tests.feeding import Feed, Raw, decisions, halts, told
+
+MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}
+AGAIN: Raw = {"node": "agent", "output": "again"}
+
+
+def call(name: str, n: int, result: str) -> Raw:
+    return {"node": "agent", "tool_calls": [{"name": name, "args": n, "result": result}]}
+
+
+# The ladder.
+
+
+def test_a_halt_is_told_once_however_long_it_goes_on() -> None:
+    assert told([MAKE] * 100) == [("LOOP003", "warn", 1), ("LOOP003", "halt", 2)]
+
+
+def test_a_loop_that_began_before_the_halt_is_the_same_episode() -> None:
+    both = [turn for n in range(6) for turn in (MAKE, AGAIN)]
+    assert [one.code for one in decisions(both) if one.severity == "halt"] == ["LOOP003"]
+
+
+def test_a_loop_that_begins_after_the_halt_is_told() -> None:
+    found = halts([MAKE] * 3 + [call("read", 1, "news")] + [call("look", 1, "nothing")] * 3)
+    assert found == [("LOOP003", "halt", 2), ("LOOP003", "halt", 6)]
+
+
+def test_a_budget_is_told_also_after_a_halt() -> None:
+    found = halts([{"type": "run.started", "budgets": {"maxSteps": 5}}, *[MAKE] * 9])
+    assert found == [("LOOP003", "halt", 2), ("BUDGET004", "halt", 5)]
+
+
+def test_hundreds_of_loops_are_remembered_up_to_a_cap() -> None:
+    feed = Feed()
+    for n in range(300):
+        feed.all([call("look", n, f"nothing at {n}")] * 2)
+    assert len(feed.state.episodes) == EPISODES_MAX
+
+
+def test_every_code_has_its_own_memory() -> None:
+    codes = [f"{letters}{n:03}" for letters in ("LOOP", "STALL", "ERROR", "BUDGET", "TASK", "GRAPH") for n in range(30)]
+    assert {*BY_CODE} <= {*codes}
+    assert len({hash_code(code) & 0xFFFFFFFF for code in [*codes, "OPERATOR001"]}) == len(codes) + 1
+
+
+# Evidence.
+
+
+def test_a_repeated_call_is_shown_with_tool_turns_and_hashes() -> None:
+    halt = decisions([AGAIN, *[MAKE] * 3])[-1]
+    assert halt.message == "run was called with the same answer at turns 1, 2 and 3, and nothing new happened."
+    evidence = halt.evidence
+    assert evidence is not None
+    assert (evidence.kind, evidence.tool, evidence.count, evidence.match) == ("repeated_call", "run", 3, "exact")
+    assert (evidence.turns, halt.onset) == ([1, 2, 3], 1)
+    assert evidence.args_hash == hex16(h64('run\0{"cmd":"make"}'))
+    assert evidence.result_hash == hex16(content("error: no rule").exact)
+
+
+def test_a_halt_carries_the_last_things_of_the_run() -> None:
+    outputs = [{"node": "coder", "output": f"text {n}", "artifact": f"+{n}"} for n in range(9)]
+    tests = [{"node": "verifier", "tests": {"failed": [f"t{n}" for n in range(k)], "total": 9}} for k in (3, 2, 1)]
+    evidence = decisions([*outputs, *tests, *[MAKE] * 3])[-1].evidence
+    assert evidence is not None
+    assert evidence.output_hashes == [hex16(content(f"text {n}").norm) for n in range(4, 9)]
+    assert evidence.artifact_hashes == [hex16(content(f"+{n}").norm) for n in range(4, 9)]
+    assert evidence.failing_trend == [3, 2, 1]
+    assert evidence.failing_signatures == [hex16(h64("\n".join(f"t{n}" for n in range(k)))) for k in (3, 2, 1)]
+
+
+def test_an_oscillation_is_shown_with_its_period() -> None:
+    halt = decisions([{"node": node, "output": node} for node in "abc" * 2])[-1]
+    evidence = halt.evidence
+    assert evidence is not None
+    assert (evidence.period, evidence.count, evidence.turns, halt.onset) == (3, 2, [3, 4, 5], 0)
+    assert len(set(evidence.hashes or [])) == 3
+    assert (halt.halt_reason, halt.terminal_status) == ("oscillating", "aborted_stuck")
+
+
+@pytest.mark.parametrize("start", range(3))
+def test_a_loop_is_the_same_loop_wherever_one_starts_to_look(start: int) -> None:
+    ring = "abc"[start:] + "abc"[:start]
+    found = decisions([{"node": node, "output": node} for node in ring * 2 + "abc" * 2])
+    assert [one.severity for one in found] == ["halt"]
+
+
+def test_a_failing_test_is_named() -> None:
+    report = {"node": "verifier", "tests": {"failed": ["test_a", "test_b"], "total": 5}}
+    halt = decisions([report] * 3)[-1]
+    evidence = halt.evidence
+    assert evidence is not None
+    assert (evidence.failing, evidence.failing_tests, evidence.best) == (2, ["test_a", "test_b"], 2)
+    assert (halt.code, halt.message) == ("STALL002", "The same 2 tests fail for 3 iterations.")
+
+
+def test_the_first_error_is_shown_redacted() -> None:
+    failed = {"node": "executor", "errors": [{"message": "login failed: password=hunter2"}]}
+    halt = decisions([failed] * 2)[-1]
+    assert halt.evidence is not None
+    assert halt.evidence.first_error == "login failed: <redacted>"
+    assert b"hunter2" not in encode_decision(halt)
+    assert halt.halt_reason == "repeated_error"
+
+
+def test_scope_and_labels_go_with_a_decision() -> None:
+    scope = {"workflow": "w", "tenant": "t", "user": "u"}
+    started = {"type": "run.started", **scope}
+    halt = decisions([started, *[MAKE | {"labels": {"team": "red"}, "task_id": "7"}] * 3])[-1]
+    assert {name: getattr(halt, name) for name in scope} == scope
+    assert (halt.node, halt.task_id, halt.labels) == ("agent", "7", {"team": "red"})
+
+
+def test_a_runs_scope_is_what_was_said_first() -> None:
+    feed = Feed()
+    feed.all([AGAIN | {"tenant": "first"}, AGAIN | {"tenant": "second", "user": "u"}])
+    assert (feed.state.tenant, feed.state.user) == ("first", "u")
+
+
+# Orders, ends, duplicates.
+
+
+def test_an_order_to_stop_halts_at_once() -> None:
+    [stop] = decisions([AGAIN, {"type": "operator.stop", "by": "ann", "reason": "enough"}])
+    assert (stop.code, stop.severity) == ("OPERATOR001", "halt")
+    assert (stop.halt_reason, stop.terminal_status) == ("user_stop", "stopped")
+    assert stop.evidence is not None
+    assert (stop.evidence.by, stop.evidence.reason) == ("ann", "enough")
+
+
+def test_a_run_can_be_stopped_before_its_first_turn() -> None:
+    [stop] = decisions([{"type": "operator.stop"}])
+    assert stop.message == "Stopped by an operator."
+
+
+def test_what_comes_after_the_end_is_counted_and_not_looked_at() -> None:
+    feed = Feed()
+    feed.all([MAKE, {"type": "run.finished"}, *[MAKE] * 5, {"type": "operator.stop"}, {"type": "user.message"}])
+    assert (feed.state.turns, feed.state.late) == (1, 6)
+
+
+def test_events_of_rules_that_are_not_active_are_counted() -> None:
+    feed = Feed()
+    assert feed.all([{"type": "task.created", "title": "x"}, {"type": "deadline"}, {"type": "turn.started"}]) == []
+    assert feed.state.noted == 3
+
+
+def test_duplicates_are_known_within_what_a_producer_may_repeat() -> None:
+    feed = Feed()
+    events = [call("read", n, f"{n}") | {"event_id": f"e{n}"} for n in range(IDS_MAX)]
+    feed.all([*events, *events])
+    assert (feed.state.turns, feed.state.duplicates) == (IDS_MAX, IDS_MAX)
+
+
+def test_events_without_an_id_are_never_duplicates() -> None:
+    feed = Feed()
+    feed.all([AGAIN] * 5)
+    assert (feed.state.turns, feed.state.duplicates) == (5, 0)
+
+
+def test_a_run_id_that_is_used_again_begins_again_and_keeps_its_place_in_the_log() -> None:
+    run = RunState(partition=3, offset=77, turns=9, halted=4, severity=2, workflow="w", ids={1: 0})
+    begin_again(run)
+    assert (run.partition, run.offset, run.ids) == (3, 77, {1: 0})
+    assert (run.turns, run.halted, run.severity, run.workflow) == (0, -1, 0, "")
+
+
+# Time and spend.
+
+
+def test_time_is_the_logs_and_never_goes_back() -> None:
+    feed = Feed()
+    times = [None, 1_767_225_600_000, 1_767_225_500_000, None, 1_767_225_700_000]
+    seen = []
+    for at in times:
+        feed.raw(AGAIN | ({} if at is None else {"at": at}))
+        seen.append(feed.state.at_ms)
+    assert seen == [0, 1_767_225_600_000, 1_767_225_600_000, 1_767_225_600_000, 1_767_225_700_000]
+    assert feed.state.started_ms == 1_767_225_600_000
+
+
+def test_a_decision_without_a_time_has_none() -> None:
+    assert decisions([AGAIN] * 2)[0].at is None
+    assert rfc3339(1_767_225_600_250) == "2026-01-01T00:00:00.250Z"
+
+
+def test_spend_is_summed_in_integers() -> None:
+    feed = Feed()
+    usage = {"input_tokens": 3, "output_tokens": 2, "cached_tokens": 1, "cost_usd": "0.1", "duration_ms": 5}
+    feed.all([{"node": "a", "usage": usage}] * 10)
+    feed.raw({"node": "a", "usage": {"total_tokens": 100}})
+    feed.raw({"node": "a", "usage": {"duration_ms": 7}})
+    ledger = feed.state.ledger
+    assert (ledger.input_tokens, ledger.output_tokens, ledger.cached_tokens) == (30, 20, 10)
+    assert (ledger.total_tokens, ledger.duration_ms, ledger.cost_usd_micro) == (150, 57, 1_000_000)
+    assert ledger.unpriced == 1
+
+
+def test_a_limit_is_used_up_at_it_and_exceeded_above_it() -> None:
+    spend = [{"node": "a", "output": f"{n}", "usage": {"cost_usd": "0.10"}} for n in range(12)]
+    found = told([{"type": "run.started", "budgets": {"maxCostUsd": "1.00"}}, *spend])
+    assert found == [("BUDGET007", "warn", 7), ("BUDGET007", "halt", 10)]
+
+
+def test_two_limits_of_one_node_are_both_told() -> None:
+    limits = {"type": "run.started", "budgets": {"maxTurnsPerNode": 2, "maxRuntimeMsPerNode": 10}}
+    turns = [{"node": "a", "output": f"{n}", "usage": {"duration_ms": 6}} for n in range(2)]
+    found = decisions([limits, *turns])
+    assert found[-1].severity == "halt"
+    assert found[-1].evidence is not None
+    assert found[-1].evidence.unit == "ms"
+
+
+# Status.
+
+
+def test_a_status_tells_where_a_run_stands() -> None:
+    feed = Feed()
+    assert feed.engine.status(feed.state, "r").status == "running"
+    [warning] = feed.all([MAKE] * 2)
+    assert feed.engine.status(feed.state, "r").severity == warning.severity == "warn"
+    [halt] = feed.raw(MAKE)
+    status = feed.engine.status(feed.state, "r", halt)
+    assert (status.status, status.severity, status.halt, status.turns) == ("halted", "halt", halt, 3)
+    feed.raw({"type": "run.finished"})
+    assert feed.engine.status(feed.state, "r").status == "halted"
+
+
+@pytest.mark.parametrize(("budgets", "badge"), [({}, "Loop 2"), ({"maxCycleIterations": 8}, "Loop 2/8")])
+def test_a_badge_counts_the_iterations(budgets: dict[str, int], badge: str) -> None:
+    feed = Feed()
+    assert feed.engine.status(feed.state, "r").badge is None
+    feed.all([{"type": "run.started", "budgets": budgets}, *({"node": node} for node in "ababa")])
+    assert feed.engine.status(feed.state, "r").badge == badge

@@ -1,0 +1,141 @@
+"""Declared graphs: their cycles, their anchors, and the cycles that nothing can leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from streamproc.core.cycles import cycle_hash
+from streamproc.core.graph import check_graph, cycles_of, read_graph, unsafe_cycles
+from streamproc.errors import InvalidGraph, UnsafeCycle
+
+REVIEW = {
+    "nodes": ["planner", "coder", "verifier", {"id": "done", "terminal": True}],
+    "edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "done"]],
+}
+EXAMPLES = settings(max_examples=150, deadline=None, derandomize=True, print_blob=True)
+edges = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)).map(lambda edge: [f"n{edge[0]}", f"n{edge[1]}"]))
+
+
+def test_a_cycle_has_its_nodes_edges_and_anchor() -> None:
+    [cycle] = check_graph(REVIEW)
+    assert cycle.nodes == ("coder", "verifier")
+    assert cycle.edges == (("coder", "verifier"), ("verifier", "coder"))
+    assert (cycle.anchor, cycle.over) == ("coder", None)
+
+
+def test_the_anchor_edge_may_be_declared() -> None:
+    declared = {
+        "edges": [["coder", "verifier"], {"from": "verifier", "to": "coder", "anchor": True}, ["verifier", "end"]]
+    }
+    [cycle] = check_graph(declared)
+    assert (cycle.anchor, cycle.over) == ("coder", "verifier")
+
+
+def test_a_node_that_hands_over_to_itself_is_a_cycle() -> None:
+    [cycle] = check_graph({"edges": [["coder", "coder"], ["coder", "end"]]})
+    assert cycle.nodes == ("coder",)
+
+
+def test_a_graph_without_cycles_has_none() -> None:
+    assert check_graph({"edges": [["a", "b"], ["b", "c"], ["a", "c"]]}) == []
+    assert check_graph({}) == []
+
+
+@pytest.mark.parametrize("edge", [["a", "b"], ("a", "b"), {"from": "a", "to": "b"}, {"source": "a", "target": "b"}])
+def test_an_edge_may_be_written_in_any_of_these_ways(edge: Any) -> None:
+    assert list(read_graph({"edges": [edge]}).edges) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("graph", "place"),
+    [
+        ({"edges": [["a", "b"], ["a"]]}, r"graph\.edges\[1\]"),
+        ({"edges": [["a", 5]]}, r"graph\.edges\[0\]"),
+        ({"edges": [{"from": "a"}]}, r"graph\.edges\[0\]"),
+        ({"edges": [["a", ""]]}, r"graph\.edges\[0\]"),
+        ({"nodes": ["a", 5]}, r"graph\.nodes\[1\]"),
+        ({"nodes": [{"name": "a"}]}, r"graph\.nodes\[0\]"),
+        ({"nodes": 7}, r"graph\.nodes"),
+        ({"edges": 7}, r"graph\.edges"),
+        ({"edges": "ab"}, r"graph\.edges"),
+    ],
+)
+def test_a_graph_that_cannot_be_read_is_told_with_its_place(graph: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidGraph, match=place):
+        read_graph(graph)
+
+
+def test_every_cycle_that_nothing_leaves_is_named() -> None:
+    graph = {
+        "edges": [["a", "b"], ["b", "a"], ["c", "d"], ["d", "c"], ["e", "f"], ["f", "e"], ["f", "end"], ["a", "c"]]
+    }
+    with pytest.raises(UnsafeCycle) as refusal:
+        check_graph(graph)
+    assert refusal.value.cycles == (("a", "b"), ("c", "d"))
+    assert "a → b" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("graph", "unsafe"),
+    [
+        ({"edges": [["a", "b"], ["b", "a"]]}, [["a", "b"]]),
+        ({"edges": [["a", "a"]]}, [["a"]]),
+        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"]]}, []),
+        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["x", "END"]]}, [["a", "b"]]),
+        ({"edges": [["a", "b"], ["b", "a"], ["b", "__end__"]]}, []),
+        ({"nodes": [{"id": "b", "terminal": True}], "edges": [["a", "b"], ["b", "a"]]}, []),
+        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["c", "d"], ["d", "c"]], "terminals": ["c"]}, []),
+    ],
+)
+def test_a_cycle_is_safe_if_an_end_can_be_reached(graph: dict[str, Any], unsafe: list[list[str]]) -> None:
+    assert unsafe_cycles(read_graph(graph)) == unsafe
+
+
+@given(edges)
+@EXAMPLES
+def test_cycles_are_the_strongly_connected_components(pairs: list[list[str]]) -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph([(source, target) for source, target in pairs])
+    expected = [
+        set(members)
+        for members in nx.strongly_connected_components(graph)
+        if len(members) > 1 or any((node, node) in graph.edges for node in members)
+    ]
+    found = [set(cycle.nodes) for cycle in cycles_of(read_graph({"edges": pairs}))]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
+
+
+@given(edges, st.randoms(use_true_random=False))
+@EXAMPLES
+def test_the_order_of_a_declaration_does_not_change_a_cycles_id(pairs: list[list[str]], dice: Any) -> None:
+    def ids(declared: list[list[str]]) -> set[int]:
+        number = {f"n{n}": n + 1 for n in range(8)}
+        return {
+            cycle_hash([number[node] for node in cycle.nodes], [(number[u], number[v]) for u, v in cycle.edges])
+            for cycle in cycles_of(read_graph({"edges": declared}))
+        }
+
+    assert ids(pairs) == ids(dice.sample(pairs, len(pairs)))
+
+
+def test_a_cycles_id_says_which_nodes_and_which_edges() -> None:
+    ids = [
+        cycle_hash([1, 2], [(1, 2), (2, 1)]),
+        cycle_hash([1, 2, 3], [(1, 2), (2, 1)]),
+        cycle_hash([1, 2], [(1, 2)]),
+        cycle_hash([1, 3], [(1, 3), (3, 1)]),
+    ]
+    assert len(set(ids)) == 4
+    assert cycle_hash([2, 1], [(2, 1), (1, 2)]) == ids[0]
+
+
+def test_thousands_of_nodes_and_all_their_cycles_are_checked() -> None:
+    """Listing all simple cycles of this graph would take longer than the universe has been there."""
+    count = 5_000
+    pairs = [[f"n{n}", f"n{(n + step) % count}"] for n in range(count) for step in range(1, 11)]
+    assert len(check_graph({"edges": [*pairs, ["n0", "end"]]})) == 1
+    with pytest.raises(UnsafeCycle):
+        check_graph({"edges": [*pairs, ["start", "end"]]})

@@ -1,0 +1,87 @@
+"""The exceptions: one tree, messages that say what happened, and a halt that nobody catches by accident."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc import errors
+from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Problem, StreamprocError, UnsafeCycle, shown
+from streamproc.monitor import Monitor
+
+if TYPE_CHECKING:
+    from streamproc.controls import ControlEvent
+
+KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, BaseException)]
+
+
+def a_halt() -> ControlEvent:
+    monitor = Monitor()
+    return [control for _ in range(3) for control in monitor.feed(run_id="r", node="n", output="again")][-1]
+
+
+def test_all_but_a_halt_are_one_tree() -> None:
+    assert len(KINDS) >= 9
+    assert [kind for kind in KINDS if not issubclass(kind, StreamprocError)] == [Halted]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exception_says_what_it_is(kind: type[BaseException]) -> None:
+    assert (kind.__doc__ or "").splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "__init__" not in vars(kind) and kind is not Halted])
+def test_its_docstring_is_its_message(kind: type[BaseException]) -> None:
+    assert str(kind()) == kind.__doc__
+    assert str(kind("what happened")) == "what happened"
+
+
+def test_a_halt_is_not_caught_with_the_errors_of_a_turn() -> None:
+    """Agent loops are full of `except Exception: retry`."""
+    assert not issubclass(Halted, Exception)
+    halt = Halted("r", a_halt())
+    assert str(halt) == f"run r is halted: {a_halt().message}"
+    assert str(Halted("r")) == "run r is halted: it was halted earlier"
+    assert str(Halted("r", reason="the fleet stops")) == "run r is halted: the fleet stops"
+
+
+def test_a_problem_says_where_what_and_what_to_do() -> None:
+    assert str(Problem("at", "not a time", "send RFC 3339", "a.jsonl:3")) == "a.jsonl:3: at: not a time (send RFC 3339)"
+    assert str(Problem("at", "not a time")) == "at: not a time"
+
+
+def test_all_problems_are_in_the_message() -> None:
+    problems = [Problem("a", "is bad"), Problem("b", "is worse")]
+    assert str(InvalidEvent(problems)) == "a: is bad; b: is worse"
+    assert str(InvalidPolicy(problems)) == "a: is bad\nb: is worse"
+    assert InvalidEvent("unreadable").problems == (Problem("event", "unreadable"),)
+
+
+def test_an_unsafe_cycle_names_them_all_and_what_to_do() -> None:
+    message = str(UnsafeCycle([["a", "b"], ["c"]]))
+    assert "2 cycle(s) without a way out: a → b; c." in message
+    assert "Add an edge" in message
+
+
+def test_a_problem_can_be_sent_to_another_process() -> None:
+    problem = Problem("a", "is bad")
+    assert pickle.loads(pickle.dumps(problem)) == problem
+
+
+def in_itself() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("x", "'x'"), (5, "5"), (None, "None"), (10**5_000, "(int)"), (in_itself(), "[[...]]")],
+    ids=["text", "number", "none", "huge", "in itself"],
+)
+def test_a_bad_value_is_shown_in_short(value: object, text: str) -> None:
+    assert shown(value) == text
+    assert len(shown(["x" * 10_000])) < 100

@@ -1,0 +1,112 @@
+"""Never run: ``mypy --strict`` reads it, so that the types of the public API stay what users rely on.
+
+Every `type: ignore` here is a promise, too: were the line right, mypy would call the ignore unused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from streamproc import (
+    BlockingHaltListener,
+    BlockingTurnPublisher,
+    ControlEvent,
+    Halted,
+    HaltListener,
+    InvalidEvent,
+    InvalidPolicy,
+    Monitor,
+    StreamprocError,
+    TurnPublisher,
+    load_policy,
+)
+from streamproc.client import Guard
+from streamproc.controls import Evidence, RunStatus, Trigger, read_control
+from streamproc.core.decision import Decision
+from streamproc.core.engine import Engine
+from streamproc.core.run import RunState
+from streamproc.errors import Problem
+from streamproc.events import RawEvent, parse_line, parse_raw
+from streamproc.fingerprint import fingerprint, read_event
+from streamproc.policy import Policy
+from streamproc.wire import Event, decode, encode
+
+
+def in_one_process() -> None:
+    monitor = Monitor(policy="policy.yaml")
+    Monitor(load_policy("standard"), runs_max=5)
+    controls = monitor.feed(run_id="r", node="coder", output="...", from_="planner", tests={"failed": ["t"]})
+    assert_type(controls, list[ControlEvent])
+    assert_type(monitor.feed({"run_id": "r", "node": "coder"}), list[ControlEvent])
+    assert_type(monitor.status("r"), RunStatus | None)
+    assert_type(monitor.policy, Policy)
+    Monitor(policy=5)  # type: ignore[arg-type]
+
+
+def what_is_told(control: ControlEvent) -> None:
+    assert_type(control.id, str)
+    assert_type(control.code, str)
+    assert_type(control.halts, bool)
+    assert_type(control.onset, int | None)
+    assert_type(control.evidence, Evidence | None)
+    assert_type(control.trigger, Trigger | None)
+    assert_type(control.suggested_actions, list[str])
+    assert_type(control.labels, dict[str, str] | None)
+    assert_type(read_control(b"{}"), ControlEvent)
+    _ = control.severity == "fatal"  # type: ignore[comparison-overlap]
+    control.code = "LOOP001"  # type: ignore[misc]
+
+
+async def distributed() -> None:
+    async with TurnPublisher("localhost:9092") as turns, HaltListener("localhost:9092") as halts:
+        assert_type(turns, TurnPublisher)
+        guard = halts.guard("r")
+        assert_type(guard, Guard)
+        async with guard:
+            sent = await turns.turn(run_id="r", node="coder", output="...", usage={"cost_usd": "0.01"}, at=None)
+            assert_type(sent, str)
+            halts.check("r")
+        assert_type(halts.halted("r"), ControlEvent | None)
+        await turns.run_started(run_id="r", tier="free", budgets={"maxSteps": 55})
+        await turns.run_finished(run_id="r", status="done")
+        await turns.user_message(run_id="r")
+        await turns.operator_stop(run_id="r", by="ann")
+        await turns.turn(run_id="r")  # type: ignore[call-arg]
+        await turns.turn(run_id="r", node="coder", outputs="...")  # type: ignore[call-arg]
+        await turns.turn(run_id="r", node="coder", output=5)  # type: ignore[arg-type]
+
+
+def distributed_and_blocking() -> None:
+    with BlockingTurnPublisher("localhost:9092") as turns, BlockingHaltListener("localhost:9092") as halts:
+        assert_type(turns.turn(run_id="r", node="coder", output="..."), str)
+        halts.check("r")
+
+
+def what_is_raised() -> None:
+    try:
+        parse_raw({})
+    except InvalidEvent as refusal:
+        assert_type(refusal.problems, tuple[Problem, ...])
+    except InvalidPolicy as refusal_of_policy:
+        assert_type(refusal_of_policy.problems, tuple[Problem, ...])
+    except StreamprocError:
+        pass
+    except Halted as halt:
+        assert_type(halt.run_id, str)
+        assert_type(halt.control, ControlEvent | None)
+
+
+def one_pure_function(policy: Policy, state: RunState, event: Event) -> None:
+    engine = policy.engine()
+    assert_type(engine, Engine)
+    assert_type(engine.step(state, event, None), list[Decision])
+    assert_type(policy.hash, str)
+    assert_type(policy.effective(workflow="w"), dict[str, Any])
+
+
+def the_edges() -> None:
+    raw = parse_line(b"{}")
+    assert_type(raw, RawEvent)
+    assert_type(fingerprint(raw, include_content=True), Event)
+    assert_type(read_event(b""), Event)
+    assert_type(decode(encode(fingerprint(raw))), Event)
