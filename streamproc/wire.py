@@ -47,6 +47,7 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
     exact: Hash = 0
     norm: Hash = 0
     outcome: int = NO_ANSWER
+    sim: Hash = 0
 
 
 class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -192,7 +192,8 @@ def test_a_detector_can_be_switched_off_and_on_again(policy_of: Callable[[str], 
 
 def test_a_level_can_be_switched_off(policy_of: Callable[[str], Policy]) -> None:
     assert told(SAID, policy_of("detectors: { LOOP001: { warn: 0, halt: 3 } }")) == [("LOOP001", "halt", 2)]
-    assert told(SAID, policy_of("detectors: { LOOP001: { warn: 2, halt: 0 } }")) == [("LOOP001", "warn", 1)]
+    alone = "detectors: { LOOP001: { warn: 2, halt: 0 }, LOOP008: false }"
+    assert told(SAID, policy_of(alone)) == [("LOOP001", "warn", 1)]
 
 
 @pytest.mark.parametrize("choice", ["pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider"])

@@ -17,6 +17,7 @@ USER_STOP: Final = "user_stop"
 class Level(IntEnum):
     """How far an episode has gone up the ladder."""
 
+    INFO = 0
     WARN = 1
     HALT = 2
 
@@ -52,7 +53,8 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 class Finding(msgspec.Struct, kw_only=True):
     """One detector's verdict on one turn. `loop` tells one loop from another; `onset` is the turn index at which
-    it began, or -1 where the finding is not a loop (a budget, an order)."""
+    it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
+    not follow from level, reason and policy."""
 
     code: str
     level: Level
@@ -62,6 +64,8 @@ class Finding(msgspec.Struct, kw_only=True):
     reason: str
     status: str
     onset: int = -1
+    type: str = ""
+    action: str = ""
 
 
 class Trigger(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -14,6 +14,15 @@ from streamproc.budgets import declared
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import cycle_of, declare, hand_over
 from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
+from streamproc.core.habits import (
+    NAME_SHOWN,
+    count_hop,
+    near_one,
+    note_finder,
+    observe_monologue,
+    observe_query,
+    observe_tools,
+)
 from streamproc.core.ladder import admit
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.progress import (
@@ -28,7 +37,7 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, IDS_MAX, NODES_MAX, TAG, Cycle, NodeState, RunState, begin_again
 from streamproc.core.status import Status, status_of
-from streamproc.core.view import View
+from streamproc.core.view import Hop, View
 from streamproc.core.window import TALK, note_progress, observe_calls, observe_said, push, settle_pending
 from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
@@ -122,7 +131,7 @@ class Engine:
         view.begin(run, turn, rules)
         self._observe(view, rules)
         run.turns = view.index + 1
-        run.previous = view.node_tag
+        run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found: list[Decision] = []
         if view.kinds:
             for detector, limits in rules.detectors(view.kinds):
@@ -144,11 +153,21 @@ class Engine:
         if usage is not None:
             spend(run, usage)
         if run.pending:
+            waiting, _, since = run.pending
             view.periods += settle_pending(run, tag)
+            if run.found == since:
+                note_finder(run, waiting, since)
         from_ = turn.from_
         source = (tags.get(from_) or self.tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
             view.iterated = hand_over(run, source, tag, run.at_ms)
+            if run.chosen != (source << 32 | tag):
+                view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
+        run.chosen = 0
+        if turn.next:
+            chosen = self.tag(turn.next)
+            view.hop = Hop(turn.node, turn.next, count_hop(run, tag, chosen, index))
+            run.chosen = tag << 32 | chosen
         if run.cycles:
             view.cycle = cycle_of(run, tag)
         if turn.calls:
@@ -156,12 +175,29 @@ class Engine:
             observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
             view.repeated = observed.repeated
             view.periods += observed.periods
+            view.stale = observed.stale
+            view.tools = observe_tools(run, turn, index, self.tag)
         if turn.tests is not None or turn.artifact is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
         self._observe_content(view, turn, tag, node)
+        self._observe_habits(view, turn, tag, node)
+        if run.found == index:
+            note_finder(run, tag, index)
         if run.news == index:
             view.forget_loops()
         view.note_kinds()
+
+    def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
+        run, index, output = view.run, view.index, turn.output
+        alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
+        if run.monologue is not None or (output is not None and alone):
+            view.monologue = observe_monologue(run, tag, output if alone else None, index)
+        if turn.query is not None:
+            view.query = observe_query(node, turn.query, index)
+        if output is not None or turn.structured is not None:
+            node.answered = True
+            if output is not None and output.sim and run.found == index:
+                view.near = near_one(run, output.sim, index)
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
@@ -169,7 +205,9 @@ class Engine:
         stamp = cycle.iterations if cycle is not None else -2 - index
         worked = -1 if cycle is not None else node.call_news
         if turn.progress:
-            observe_metrics(run, turn.progress, index, self.tag, rules.lower_is_better)
+            view.flat = observe_metrics(
+                run, turn.progress, index, self.tag, rules.lower_is_better, stamp, max(run.progress, worked)
+            )
         if turn.tests is not None:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
         if turn.artifact is not None:
@@ -227,6 +265,7 @@ class Engine:
             run.finished = True
         elif type(event) is UserMessage:
             if not run.finished:
+                note_finder(run, 0, run.turns)
                 note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
                 run.pending = []
         elif type(event) is OperatorStop:
@@ -281,10 +320,10 @@ class Engine:
         budget = finding.reason == "budget_exceeded"
         return Decision(
             id=_identity(event.run_id, run.again, finding, index, rules.policy.hash),
-            type="loop.halted" if halts else "budget.level" if budget else "loop.warning",
+            type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
             run_id=event.run_id,
             code=finding.code,
-            severity="halt" if halts else "warn",
+            severity=finding.level.name.lower(),
             message=finding.message,
             workflow=run.workflow or None,
             tenant=run.tenant or None,

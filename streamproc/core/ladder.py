@@ -16,7 +16,7 @@ from streamproc.core.run import EPISODES_MAX, TAG, RunState
 def admit(run: RunState, finding: Finding, index: int) -> bool:
     """True where this finding is to be told, and then it is remembered."""
     key = (finding.loop ^ hash_code(finding.code)) & TAG
-    known = run.episodes.get(key, 0)
+    known = run.episodes.get(key, -1)
     if known >= finding.level:
         if known == Level.HALT:
             run.echo = index

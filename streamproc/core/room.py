@@ -1,7 +1,7 @@
 """The bound on the whole of a run's memory. Each collection has a cap of its own (`run.py`); here is the cap on
 their sum, which a run reaches only if nearly all of them are full at the same time.
 
-Looked at every eighth turn, and after turns with many calls. Nothing but the state decides, so that it does not
+Looked at every fourth turn, and after turns with many calls. Nothing but the state decides, so that it does not
 matter who stores it and when.
 """
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from streamproc.core.run import RunState, dump
 
-TURNS_BETWEEN: Final = 8  # encoding a state takes some microseconds
+TURNS_BETWEEN: Final = 4  # encoding a state takes some microseconds
 CALLS_FEW: Final = 4  # a turn with more calls can add much at once
-ROOM_BYTES: Final = 2_816  # leaves a third of 4 KiB for what eight turns can add
+ROOM_BYTES: Final = 2_560  # leaves 1 500 bytes for what four turns can add
 
 
 def make_room(run: RunState, calls: int) -> None:
@@ -59,7 +59,17 @@ def _old_cycles(run: RunState) -> None:
     del run.cycles[: len(run.cycles) // 2]
 
 
+def _old_metrics(run: RunState) -> None:
+    for tag in list(run.metrics)[: len(run.metrics) // 2]:
+        del run.metrics[tag], run.flats[tag]
+
+
+def _old_texts(run: RunState) -> None:
+    del run.sims[: len(run.sims) // 2]
+
+
 _LEAST_MISSED_FIRST: Final = (
-    _old_occurrences, _rare_nodes, _silent_nodes, _half_of("seen"), _half_of("edges"), _half_of("calls"),
-    _old_cycles, _silent_nodes, _half_of("seen"), _half_of("metrics"), _half_of("calls"),
+    _old_occurrences, _half_of("tools"), _half_of("hops"), _old_texts, _rare_nodes, _silent_nodes, _half_of("seen"),
+    _half_of("edges"), _half_of("calls"), _old_cycles, _silent_nodes, _half_of("seen"), _old_metrics,
+    _half_of("calls"),
 )  # fmt: skip

@@ -62,11 +62,13 @@ class Rules:
 
     def actions(self, finding: Finding) -> tuple[str, list[str]]:
         """What policy decides on a finding, and the alternatives, best first."""
-        if finding.level == Level.WARN:
-            return "warn", []
+        if finding.level != Level.HALT:
+            return finding.action or "warn", []
         alternatives = _ALTERNATIVES[finding.reason]
         if finding.code in self._actions:
             action = self._actions[finding.code]
+        elif finding.action:
+            action = finding.action
         elif finding.reason in ("stalled", "oscillating", "repeated_error"):
             action = self._on_stall
         else:

@@ -80,6 +80,28 @@ class TestTrack(msgspec.Struct, array_like=True):
     unpassed: int = 0
 
 
+class Tool(msgspec.Struct, array_like=True):
+    """How one tool answered its last calls: failure signatures (0: none) and turns; how many calls with other
+    arguments in a row had the same answer, since which turn."""
+
+    failures: list[int] = []
+    turns: list[int] = []
+    answer: int = 0
+    key: int = 0
+    same: int = 0
+    first: int = 0
+
+
+class Monologue(msgspec.Struct, array_like=True):
+    """Turns of one node that are nothing but almost the same text."""
+
+    node: int
+    value: int
+    sim: int
+    count: int
+    first: int
+
+
 class NodeState(msgspec.Struct, array_like=True):
     """What one node did lately."""
 
@@ -92,6 +114,9 @@ class NodeState(msgspec.Struct, array_like=True):
     tests: TestTrack | None = None
     errors: Streak | None = None
     suite: TestTrack | None = None
+    query: Streak | None = None
+    query_sim: int = 0
+    answered: bool = False
 
 
 class Cycle(msgspec.Struct, array_like=True):
@@ -145,6 +170,7 @@ class RunState(msgspec.Struct, array_like=True):
     found: int = -1
     progress: int = -1
     previous: int = 0
+    previous_name: str = ""
     pending: list[int] = []
     calls: dict[int, CallMemory] = {}
     rings: dict[int, Ring] = {}
@@ -159,6 +185,19 @@ class RunState(msgspec.Struct, array_like=True):
     failing: list[int] = []
     trend: list[int] = []
     metrics: dict[int, float] = {}
+    flats: dict[int, Streak] = {}
+    tools: dict[int, Tool] = {}
+    failures: int = 0
+    failing_since: int = -1
+    retries: int = 0
+    stale: int = 0
+    worked: int = -1
+    sims: list[list[int]] = []
+    monologue: Monologue | None = None
+    hops: dict[int, list[int]] = {}
+    chosen: int = 0
+    finder: list[int] = msgspec.field(default_factory=lambda: [0, -1, -1])
+    round: int = 0
     duplicates: int = 0
     late: int = 0
     evicted: int = 0

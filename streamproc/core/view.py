@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import IntFlag
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from streamproc.core.run import CallMemory, Cycle, NodeState, RunState, Streak
+from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Turn
 
@@ -24,14 +24,30 @@ class Kind(IntFlag):
     TESTS = 32
     ERRORS = 64
     METRIC = 128
+    TOOL = 256  # a tool that answers other calls alike, or fails again
+    FAILING = 512  # calls in error in a row, or retries
+    STALE = 1024  # a call turn without anything new
+    NEAR = 2048  # a long text that is almost an earlier one
+    QUERY = 4096  # a query that was asked before
+    MONOLOGUE = 8192
+    HOP = 16384  # a hand-over that brought nothing new
+    SPENT = 32768  # usage, rounds or clock, whoever declared a limit
+
+
+class Hop(NamedTuple):
+    """A hand-over on an edge, and how many there were in a row with nothing found in between."""
+
+    source: str
+    target: str
+    times: int
 
 
 class View:
     """One turn in front of the detectors. The engine uses one object again and again."""
 
     __slots__ = (
-        "budgets", "counts", "cycle", "failed", "index", "iterated", "kinds", "node", "node_tag", "periods", "repeated",
-        "rules", "run", "said", "turn",
+        "budgets", "counts", "cycle", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue", "near",
+        "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
     )  # fmt: skip
 
     run: RunState
@@ -47,6 +63,13 @@ class View:
     repeated: tuple[tuple[Call, CallMemory], ...]
     said: tuple[Streak, ...]
     failed: bool
+    stale: bool
+    near: int
+    tools: tuple[Tool, ...]
+    flat: tuple[str, Streak] | None
+    query: Streak | None
+    monologue: Monologue | None
+    hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
     kinds: int
 
@@ -62,12 +85,19 @@ class View:
         self.periods = ()
         self.repeated = ()
         self.said = ()
-        self.failed = False
+        self.failed = self.stale = False
+        self.tools = ()
+        self.near = -1
+        self.flat = None
+        self.query = None
+        self.monologue = None
+        self.hop = None
 
     def forget_loops(self) -> None:
         """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
         if self.run.progress == self.index:
-            self.periods = self.repeated = ()
+            self.periods = self.repeated = self.tools = ()
+            self.hop = self.monologue = None
         elif self.periods:
             self.periods = tuple(period for period in self.periods if period.stream == LEFT)
 
@@ -87,6 +117,26 @@ class View:
             kinds |= 32
         if self.failed:
             kinds |= 64
-        if turn.progress:
+        if self.flat is not None:
             kinds |= 128
-        self.kinds = kinds
+        self.kinds = kinds | self._habits()
+
+    def _habits(self) -> int:
+        """The kinds of evidence that take more than a call or a text to see."""
+        kinds = 0
+        for tool in self.tools:
+            if tool.same > 2 or tool.failures[-1]:
+                kinds |= 256
+        if self.turn.calls and (self.run.failures > 1 or self.run.retries > 1):
+            kinds |= 512
+        if self.stale:
+            kinds |= 1024
+        if self.near >= 0:
+            kinds |= 2048
+        if self.query is not None:
+            kinds |= 4096
+        if self.monologue is not None:
+            kinds |= 8192
+        if self.hop is not None and self.hop.times > 1:
+            kinds |= 16384
+        return kinds

@@ -21,9 +21,10 @@ from streamproc.core.run import (
     Ring,
     RunState,
 )
-from streamproc.wire import FAILED_RETRYABLE, Call, Turn
+from streamproc.wire import FAILED, FAILED_RETRYABLE, Call, Turn
 
 PERIOD_MAX: Final = 16
+STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
 
 MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps sums of hashes apart
 
@@ -85,7 +86,7 @@ def _note_poll(run: RunState, index: int) -> None:
 
 def note_progress(run: RunState, index: int) -> None:
     """Something measured got better than ever before in this run."""
-    run.progress = index
+    run.progress = run.worked = index
     note_news(run, index)
     left = run.rings.get(LEFT)
     if left is not None:
@@ -208,9 +209,10 @@ class Observed(NamedTuple):
 
     repeated: tuple[tuple[Call, CallMemory], ...]
     periods: tuple[Period, ...]
+    stale: bool
 
 
-NOTHING: Final = Observed((), ())
+NOTHING: Final = Observed((), (), False)
 StillPoll = Callable[[CallMemory, int], bool]
 """Whether a live call's unchanged answer, at this log time, is no evidence yet."""
 
@@ -242,10 +244,15 @@ def observe_calls(
         tag ^= (pair & TAG) * MIX >> 16  # mixed, or two siblings that swap their answers would look the same
         if know(run, pair):
             new = True
+            if call.outcome != FAILED:
+                run.worked = index
         elif memory.live and still_poll(memory, at_ms):
             polled = True
         elif memory.still > 1:
             repeated.append((call, memory))
+    stale = not (new or polled)
+    if stale or new:
+        run.stale = (run.stale << 1 | stale) & STALE_WINDOW
     if new or polled:
         if new:
             note_news(run, index, () if polled else (STEPS,))
@@ -254,9 +261,9 @@ def observe_calls(
         if turn.errors is None:
             node.call_news = index
     period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
-    if period is None and not repeated:
+    if period is None and not repeated and not stale:
         return NOTHING
-    return Observed(tuple(repeated), (period,) if period else ())
+    return Observed(tuple(repeated), (period,) if period else (), stale)
 
 
 def observe_said(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:

@@ -186,11 +186,11 @@ def _call(call: ToolCall) -> Call:
         if call.result is not None and call.error is not True:
             text = f"{text}\0{canonical(call.result)}"  # the exit code may be the same, and the output another
         answer = content(text)
-        return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE if retryable else FAILED)
+        return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE if retryable else FAILED, answer.sim)
     if call.result is None:
         return Call(call.name, key, 0, 0, NO_ANSWER)
     answer = content(canonical(call.result))
-    return Call(call.name, key, answer.exact, answer.norm, ANSWERED)
+    return Call(call.name, key, answer.exact, answer.norm, ANSWERED, answer.sim)
 
 
 def _usage(report: UsageReport) -> Usage:

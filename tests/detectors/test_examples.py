@@ -68,7 +68,8 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
         assert control.action is not None
         assert control.evidence is not None
         if not control.halts:
-            assert (control.halt_reason, control.terminal_status, control.action) == (None, None, "warn")
+            assert (control.halt_reason, control.terminal_status) == (None, None)
+            assert control.action == ("pause" if control.code == "INFRA001" else "warn")
             continue
         assert control.type == "loop.halted"
         assert control.halt_reason is not None
@@ -88,7 +89,9 @@ def test_a_detector_has_examples_of_both_kinds(module: ModuleType) -> None:
         assert len({example.title for example in kind}) == len(kind)
     assert all(example.severity is None for example in module.HEALTHY)
     assert all(example.severity in RANK for example in module.STUCK)
-    assert any(example.severity == "halt" for example in module.STUCK)
+    can_halt = not fields(module.Limits) or any("halt" in limit.name for limit in fields(module.Limits))
+    may_halt = can_halt or module.DETECTOR.code.startswith("BUDGET")
+    assert any(example.severity == "halt" for example in module.STUCK) == may_halt
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
@@ -109,7 +112,7 @@ def test_every_limit_is_a_whole_number_with_a_default(module: ModuleType) -> Non
 
 def test_codes_are_of_the_catalogues_form_and_each_is_one_detectors() -> None:
     assert len(BY_CODE) == len(MODULES)
-    assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET)\d{3}", code) for code in CODES)
+    assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET|INFRA)\d{3}", code) for code in CODES)
     assert len({module.DETECTOR.name for module in MODULES}) == len(MODULES)
 
 

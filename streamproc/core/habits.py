@@ -1,0 +1,127 @@
+"""What tools and nodes do over and over, beyond the single call: per tool, per edge, per node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from streamproc.core.run import HASH, TAG, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.wire import ANSWERED, FAILED, FAILED_RETRYABLE, Call, Content, Turn
+
+TOOLS_MAX: Final = 6  # tools remembered in a run
+TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
+SIMS_MAX: Final = 6  # long texts that a new one is compared with
+NEAR: Final = 3  # bits of 64 in which alike texts may differ
+HOPS_MAX: Final = 8  # edges with fruitless hand-overs
+NAME_SHOWN: Final = 16  # characters of node names kept for messages
+
+
+def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], int]) -> tuple[Tool, ...]:
+    """Take in how tools answered; those with something to look at. Siblings in one turn count once for a tool."""
+    failed = retried = answered = False
+    noticed: dict[int, Tool] = {}
+    for call in turn.calls:
+        outcome = call.outcome
+        if outcome == FAILED_RETRYABLE:
+            retried = True
+            continue
+        failed = failed or outcome == FAILED
+        answered = answered or outcome != FAILED
+        name = tag(call.name)
+        if name not in noticed:
+            noticed[name] = _observe_tool(run, name, call, index)
+    if failed and not answered:
+        run.failures += 1
+        if run.failures == 1:
+            run.failing_since = index
+    elif answered:
+        run.failures = 0
+    run.retries = run.retries + 1 if retried and not answered else 0
+    return tuple(noticed.values())
+
+
+def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
+    tool = run.tools.pop(name, None)
+    if tool is None:
+        tool = Tool()
+        if len(run.tools) >= TOOLS_MAX:
+            del run.tools[next(iter(run.tools))]
+    run.tools[name] = tool
+    failed = call.outcome == FAILED
+    tool.failures.append(call.norm & TAG or 1 if failed else 0)
+    tool.turns.append(index)
+    if len(tool.turns) > TOOL_CALLS:
+        del tool.failures[0], tool.turns[0]
+    key, answer = call.key & TAG, call.exact & TAG
+    if failed or call.outcome != ANSWERED or answer != tool.answer:
+        tool.same, tool.first = int(call.outcome == ANSWERED), index
+    elif key != tool.key:
+        tool.same += 1
+    tool.key, tool.answer = key, 0 if failed else answer
+    return tool
+
+
+def near_one(run: RunState, sim: int, index: int) -> int:
+    """Whether a long new text is almost one of the last: the turn of that one, or -1."""
+    found = -1
+    for known, turn in run.sims:
+        if (known ^ sim).bit_count() <= NEAR:
+            found = turn
+    run.sims.append([sim & HASH, index])
+    if len(run.sims) > SIMS_MAX:
+        del run.sims[0]
+    return found
+
+
+def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
+    """The same or almost the same query to a node that has answered before; None where there is nothing to look at."""
+    value = query.norm & TAG
+    streak, sim = node.query, node.query_sim
+    same = streak is not None and (
+        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
+    )
+    node.query_sim = query.sim & HASH
+    if streak is None or not same:
+        node.query = Streak(value, 1, index)
+        return None
+    streak.count += 1
+    return streak if node.answered else None
+
+
+def observe_monologue(run: RunState, node_tag: int, text: Content | None, index: int) -> Monologue | None:
+    """Count turns of one node that are nothing but (almost) the same text; any other turn (None) ends it."""
+    before = run.monologue
+    if text is None:
+        run.monologue = None
+        return None
+    value = text.norm & TAG
+    alike = (
+        before is not None
+        and before.node == node_tag
+        and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= NEAR))
+    )
+    if before is None or not alike:
+        run.monologue = Monologue(node_tag, value, text.sim & HASH, 1, index)
+        return None
+    before.count += 1
+    before.value, before.sim = value, text.sim & HASH
+    return before
+
+
+def note_finder(run: RunState, node_tag: int, index: int) -> None:
+    """Remember who found the last new thing, and when anybody else last did."""
+    finder, at, others_at = run.finder
+    run.finder = [node_tag, index, others_at if finder == node_tag else at]
+
+
+def count_hop(run: RunState, source: int, target: int, index: int) -> int:
+    """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender."""
+    edge = source << 32 | target
+    count, since = run.hops.pop(edge, (0, 0))
+    finder, at, others_at = run.finder
+    found_at = at if finder != source else others_at
+    count = 1 if found_at >= since else count + 1
+    run.hops[edge] = [count, index]
+    if len(run.hops) > HOPS_MAX:
+        del run.hops[next(iter(run.hops))]
+    return count

@@ -1,0 +1,80 @@
+"""STALL008 artifact_flip: edits are done, undone and done again.
+
+Sees: the artifact of a run alternating between two contents, A/B/A/B, for two full periods. Measured progress in
+between ends it; words do not.
+
+Why: two reviewers, or two rules, pull in opposite directions, and the coder obeys each in turn.
+
+False alarms: going back once (A/B/A) is honest and not counted.
+
+Tuning: `halt` counts full periods; 0 turns it off. Longer circles are LOOP002's.
+
+Reference: catalogue of stalls, "artifact content A/B/A/B: edits undone and redone".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
+from streamproc.core.view import Kind, View
+from streamproc.core.window import LEFT
+from streamproc.detectors.base import Example, said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Full periods."""
+
+    halt: int = 2
+
+
+class ArtifactFlip:
+    """STALL008."""
+
+    code = "STALL008"
+    name = "artifact_flip"
+    kinds = Kind.PERIOD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        for period in view.periods:
+            periods = (period.matches + period.length) // period.length
+            if period.stream == LEFT and period.length == 2 and 0 < limits.halt <= periods:
+                return Finding(
+                    code=self.code,
+                    level=Level.HALT,
+                    loop=sum(period.tags),
+                    onset=period.onset,
+                    message=f"{view.turn.node} goes back and forth between two contents, for the second time.",
+                    evidence=Evidence(
+                        kind=self.name,
+                        period=2,
+                        count=periods,
+                        turns=period.turns,
+                        hashes=[hex16(value) for value in view.run.artifacts[-2:]],
+                        match="normalised",
+                    ),
+                    reason=OSCILLATING,
+                    status="aborted_stuck",
+                )
+        return None
+
+
+DETECTOR = ArtifactFlip()
+
+
+def _patched(*contents: str) -> list[dict[str, object]]:
+    return [{"node": "coder", "artifact": f"+{content}"} for content in contents]
+
+
+HEALTHY = [
+    Example("back once", _patched("list", "set", "list", "dict")),
+    Example("growing", _patched("a", "ab", "abc", "abcd")),
+]
+STUCK = [
+    Example("list, set, list, set", _patched("list", "set", "list", "set"), "halt", 3),
+    Example("whatever the reviewer says", [
+        turn for n, content in enumerate(("list", "set", "list", "set"))
+        for turn in (*_patched(content), said("reviewer", f"no, {'please ' * n}the other one"))
+    ], "halt", 6),
+]  # fmt: skip

@@ -1,0 +1,92 @@
+"""LOOP005 edge_loop: work is handed over on the same edge again and again, and nothing new comes of it.
+
+Sees: hand-overs on one edge (planner to researcher, to coder, to verifier) that brought nothing new, in a row: no new
+answer, finding or artifact, no changed test result, from anybody but the sender. What the sender says does not count: a
+planner finds new words for the same question. A `decision` for the next node counts when it is made.
+
+Why: planner: "need to assess", researcher: "already done", planner: "need to assess" ... each hop costs two turns.
+
+False alarms: one fruitful hand-over starts the count of its edge again, so slow progress is not halted. Where nodes
+answer with new words and no new content, nothing is seen here.
+
+Tuning: `halt` and `verifier_halt` (an edge to a node with "verif" in its name: repeated failing tests are expensive)
+are the fruitless hand-overs that are still allowed; 0 turns it off.
+
+Reference: planner loop requirement, `MAX_LOOP_EDGE` = 5, 3 for the verifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said, tested
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Fruitless hand-overs in a row on one edge that are allowed."""
+
+    halt: int = 5
+    verifier_halt: int = 3
+
+
+class EdgeLoop:
+    """LOOP005."""
+
+    code = "LOOP005"
+    name = "edge_loop"
+    kinds = Kind.HOP
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        hop = view.hop
+        if hop is None:
+            return None
+        allowed = limits.verifier_halt if "verif" in hop.target.lower() else limits.halt
+        if not 0 < allowed < hop.times:
+            return None
+        return Finding(
+            code=self.code,
+            level=Level.HALT,
+            loop=view.run.chosen or view.node_tag ^ view.run.previous << 1,
+            onset=max(0, view.index - 2 * (hop.times - 1)),
+            message=f"{hop.source} has handed over to {hop.target} {hop.times} times without progress.",
+            evidence=Evidence(kind=self.name, count=hop.times, edge=[hop.source, hop.target], limit=allowed),
+            reason=STALLED,
+            status="aborted_stuck",
+            action="snitch",
+        )
+
+
+DETECTOR = EdgeLoop()
+
+
+def _assess(rounds: int, answer: str = "Already done.") -> list[dict[str, object]]:
+    return [
+        turn
+        for n in range(rounds)
+        for turn in (said("planner", f"Need to assess, wording {'x' * n}."), said("researcher", answer.format(n)))
+    ]
+
+
+HEALTHY = [
+    Example("each answer is new", _assess(9, "Found source {}.")),
+    Example("five times and then a finding", [
+        *_assess(5), said("planner", "Think again."), said("researcher", "Aha!"),
+    ]),
+    Example("a verifier that sees fewer failures each time", [
+        turn for n in range(5)
+        for turn in (said("coder", f"patch {n}"), tested("verifier", [f"t{k}" for k in range(5 - n)]))
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("planner and researcher", [*_assess(7), said("planner", "Need to assess, really.")], "halt", 13),
+    Example("a verifier is given less", [
+        turn for n in range(6)
+        for turn in (said("coder", f"patch {n}"), said("verifier", "Not convinced."))
+    ], "halt", 9),
+    Example("decisions alone", [
+        {"node": "planner", "output": f"Assess, {'x' * n}.", "decision": {"next": "researcher"}} for n in range(6)
+    ], "halt", 5),
+]  # fmt: skip

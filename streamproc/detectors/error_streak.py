@@ -1,0 +1,78 @@
+"""ERROR003 error_streak: one call after the other fails, whatever the error.
+
+Sees: consecutive call turns in which every call failed. Retryable infrastructure errors are not counted, and do not
+end the streak.
+
+Why: eight failures in a row, each with another message, is an agent that has lost its footing.
+
+False alarms: debugging fails a few times in a row; one call that works ends the streak.
+
+Tuning: `warn` and `halt` count call turns; 0 turns a level off.
+
+Reference: catalogue of errors, "n consecutive calls in error, whatever the error".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, RawTurn, call, level
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Call turns in error, in a row."""
+
+    warn: int = 4
+    halt: int = 8
+
+
+class ErrorStreak:
+    """ERROR003."""
+
+    code = "ERROR003"
+    name = "error_streak"
+    kinds = Kind.FAILING
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        run = view.run
+        reached = level(run.failures, limits.warn, limits.halt)
+        if reached is None or not view.tools:
+            return None
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=run.failing_since,
+            onset=run.failing_since,
+            message=f"The last {run.failures} calls have all failed.",
+            evidence=Evidence(kind=self.name, count=run.failures, tool=view.turn.calls[0].name),
+            reason=REPEATED_ERROR,
+            status="aborted_stuck",
+        )
+
+
+DETECTOR = ErrorStreak()
+
+
+def failing(tool: str, args: object, error: str) -> RawTurn:
+    """A turn with one call that failed."""
+    return {"node": "agent", "tool_calls": [{"name": tool, "args": args, "error": error}]}
+
+
+HEALTHY = [
+    Example("a success in between", [
+        turn for n in range(6)
+        for turn in (failing("run", {"n": n}, f"error {'x' * n}"), call("read", {"n": n}, f"text {n}"))
+    ]),
+    Example("rate limits", [failing("llm", {"n": n}, "HTTP 429 Too Many Requests") for n in range(9)]),
+]  # fmt: skip
+STUCK = [
+    Example("eight other errors", [
+        failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(8)
+    ], "halt", 7),
+    Example("four other errors", [
+        failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(4)
+    ], "warn", 3),
+]  # fmt: skip

@@ -1,0 +1,68 @@
+"""INFRA001 infrastructure: the world outside fails, not the agent.
+
+Sees: consecutive turns whose calls failed with retryable infrastructure errors (429, 5xx, time-outs, declared
+`retryable`), and with nothing else.
+
+Why: trying again is right, and trying again ten times at once is not: the run should pause.
+
+False alarms: none that cost anything: it never halts, and never says that the agent is stuck.
+
+Tuning: `warn` counts turns; 0 turns it off. The action is `pause`.
+
+Reference: catalogue of errors, "retryable infrastructure errors have a counter of their own".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call
+from streamproc.detectors.error_streak import failing
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Turns in a row that failed for reasons outside."""
+
+    warn: int = 10
+
+
+class Infrastructure:
+    """INFRA001."""
+
+    code = "INFRA001"
+    name = "infrastructure"
+    kinds = Kind.FAILING
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        retries = view.run.retries
+        if not 0 < limits.warn <= retries:
+            return None
+        return Finding(
+            code=self.code,
+            level=Level.WARN,
+            loop=0,
+            message=f"{retries} calls in a row failed for reasons outside the run; pause before trying again.",
+            evidence=Evidence(kind=self.name, count=retries, tool=view.turn.calls[0].name),
+            reason=STALLED,
+            status="stalled",
+            action="pause",
+        )
+
+
+DETECTOR = Infrastructure()
+
+_BUSY = failing("llm", {}, "HTTP 429 Too Many Requests")
+
+HEALTHY = [
+    Example("nine retries and then an answer", [*[_BUSY] * 9, call("llm", {}, "hello"), *[_BUSY] * 9]),
+    Example("a few retries", [_BUSY] * 4),
+]
+STUCK = [
+    Example("ten in a row", [_BUSY] * 10, "warn", 9),
+    Example(
+        "whatever is called", [failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)], "warn", 9
+    ),
+]

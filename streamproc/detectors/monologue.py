@@ -1,0 +1,75 @@
+"""LOOP008 monologue: one node talks to itself, and says almost the same.
+
+Sees: consecutive turns of one node that are text alone (no tool call, no result, no hand-over), equal after masking
+or, for long texts, within 3 bits of SimHash.
+
+Why: an agent that announces again and again what it will do, and does not do it.
+
+False alarms: a story told in chapters is text alone, too, and not alike. A person's word, a call or another node's turn
+ends the count.
+
+Tuning: `warn` and `halt` count such turns; 0 turns a level off.
+
+Reference: catalogue of loops, "≥ 3 consecutive text turns, no tool call, no hand-over, near-identical".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.near_repeat import OTHER, PLAN
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Text turns in a row that are almost the same."""
+
+    warn: int = 3
+    halt: int = 5
+
+
+class MonologueDetector:
+    """LOOP008."""
+
+    code = "LOOP008"
+    name = "monologue"
+    kinds = Kind.MONOLOGUE
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        talk = view.monologue
+        if talk is None:
+            return None
+        reached = level(talk.count, limits.warn, limits.halt)
+        if reached is None:
+            return None
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=view.node_tag,
+            onset=talk.first,
+            message=f"{view.turn.node} has said almost the same {talk.count} times in a row and done nothing else.",
+            evidence=Evidence(kind=self.name, count=talk.count, turns=list(range(talk.first, view.index + 1))[-8:]),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
+
+
+DETECTOR = MonologueDetector()
+
+HEALTHY = [
+    Example("a story in chapters", [said("writer", f"Chapter {name}") for name in ("one", "two", "three", "four")]),
+    Example("announced and done", [
+        turn for n in range(5) for turn in (said("agent", PLAN + " now" * n), call("read", {"f": n}, f"text {n}"))
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("announced again and again", [
+        said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right", "again", "next")
+    ], "halt", 4),
+    Example("announced three times", [
+        said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right")
+    ], "warn", 2),
+]  # fmt: skip

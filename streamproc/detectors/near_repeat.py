@@ -1,0 +1,82 @@
+"""LOOP006 near_repeat: a long text that is almost an earlier one.
+
+Sees: a new output of at least 200 characters whose SimHash differs from one of the last eight in at most 3 of 64 bits.
+
+Why: an agent that says the same in slightly other words escapes every exact comparison.
+
+False alarms: forms, templates and growing logs are alike and honest. So it only ever warns, and once for each node.
+
+Tuning: `warn` 0 turns it off.
+
+Reference: Charikar, Similarity Estimation Techniques from Rounding Algorithms (2002).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """On or off."""
+
+    warn: int = 1
+
+
+class NearRepeat:
+    """LOOP006."""
+
+    code = "LOOP006"
+    name = "near_repeat"
+    kinds = Kind.NEAR
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        if limits.warn < 1:
+            return None
+        return Finding(
+            code=self.code,
+            level=Level.WARN,
+            loop=view.node_tag,
+            onset=view.near,
+            message=f"{view.turn.node} says almost the same as at turn {view.near}.",
+            evidence=Evidence(kind=self.name, turns=[view.near, view.index]),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
+
+
+DETECTOR = NearRepeat()
+
+PLAN = (
+    "First I will read the configuration, then I will change the timeout of the client, then I will run the tests "
+    "again and look at the logs of the server, because the connection seems to be closed before the answer arrives. "
+    "If that does not help I will ask for the credentials of the staging system and try the same request there, "
+    "with a longer timeout and with the retries switched off, so that the first failure is visible in the trace."
+)
+OTHER = (
+    "The parser accepts a trailing comma although the grammar forbids it. I removed the optional token from the rule "
+    "for lists, regenerated the tables and added three cases to the suite: an empty list, a list of one element and "
+    "a list that ends in a comma, which must be refused with the line and the column of the comma in the message."
+)
+
+HEALTHY = [
+    Example("two different plans", [said("agent", PLAN), said("agent", OTHER)]),
+    Example("short texts are too short to say", [said("agent", "Trying once."), said("agent", "Trying twice.")]),
+]
+STUCK = [
+    Example("one word changed", [said("agent", PLAN), said("agent", PLAN.replace("longer", "higher"))], "warn", 1),
+    Example(
+        "with something else in between",
+        [
+            said("agent", PLAN),
+            said("agent", OTHER),
+            said("agent", PLAN.replace("longer", "higher")),
+        ],
+        "warn",
+        2,
+    ),
+]

@@ -1,0 +1,94 @@
+"""ERROR005 recurring_error: one tool fails with the same error again and again, whatever it is asked.
+
+Sees: the same normalised error of one tool several times within its last six calls, with any arguments.
+
+Why: changing the arguments does not help against an error that is not about them.
+
+False alarms: debugging runs into the same error after each of several honest attempts. So it halts only if nothing
+worked anew since the first of the failures counted: no new answer of any tool, no new result, no person. Otherwise it
+warns. Retryable infrastructure errors are not counted.
+
+Tuning: `warn` and `halt` count failures within the tool's last six calls; 0 turns a level off.
+
+Reference: catalogue of errors, "the same tool fails with the same normalised signature 4 times within its last 6".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
+from streamproc.core.run import Tool
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call, listed
+from streamproc.detectors.error_streak import failing
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Failures with the same error within the tool's last six calls."""
+
+    warn: int = 3
+    halt: int = 4
+
+
+class RecurringError:
+    """ERROR005."""
+
+    code = "ERROR005"
+    name = "recurring_error"
+    kinds = Kind.TOOL
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        for tool in view.tools:
+            turns = _failures(tool)
+            fresh = [turn for turn in turns if turn >= view.run.worked]
+            if 0 < limits.halt <= len(fresh):
+                return self._finding(view, tool, Level.HALT, fresh)
+            if 0 < limits.warn <= len(turns):
+                return self._finding(view, tool, Level.WARN, turns)
+        return None
+
+    def _finding(self, view: View, tool: Tool, reached: Level, turns: list[int]) -> Finding:
+        name = next((made.name for made in view.turn.calls), "")
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=tool.failures[-1],
+            onset=turns[0],
+            message=f"{name or 'A tool'} has failed with the same error at {listed(turns)}.",
+            evidence=Evidence(
+                kind=self.name,
+                count=len(turns),
+                turns=turns,
+                tool=name,
+                match="normalised",
+                hashes=[hex16(tool.failures[-1])],
+            ),
+            reason=REPEATED_ERROR,
+            status="aborted_stuck",
+        )
+
+
+def _failures(tool: Tool) -> list[int]:
+    """The turns at which the tool failed as it did now; none where it did not."""
+    last = tool.failures[-1]
+    return [turn for turn, error in zip(tool.turns, tool.failures, strict=True) if last and error == last]
+
+
+DETECTOR = RecurringError()
+
+HEALTHY = [
+    Example("two failures", [failing("run", {"n": n}, "command not found") for n in range(2)]),
+    Example("other errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),
+    Example("rate limits", [failing("run", {"n": n}, "HTTP 503 Service Unavailable") for n in range(6)]),
+]
+STUCK = [
+    Example("other arguments, the same error", [
+        failing("run", {"n": n}, "permission denied") for n in range(4)
+    ], "halt", 3),
+    Example("honest attempts in between are only warned of", [
+        turn for n in range(4)
+        for turn in (call("edit", {"n": n}, f"edited {n}"), failing("run", {"n": n}, "permission denied"))
+    ], "warn", 5),
+]  # fmt: skip

@@ -1,0 +1,74 @@
+"""LOOP007 repeated_query: a research node is asked what it has answered before.
+
+Sees: the same `query`, or one whose SimHash is within 3 bits, to a node that has answered before.
+
+Why: a planner that asks again gets the old results presented as fresh research, and pays for it. The control event
+`information.none` tells the planner, and lets the researcher return what it has.
+
+False alarms: asking again after the world has changed is honest; it is only information, never a halt.
+
+Tuning: `inform` counts how often the query was asked in a row; 0 turns it off.
+
+Reference: planner loop requirement, "researcher: no new info feedback".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The same query in a row."""
+
+    inform: int = 2
+
+
+class RepeatedQuery:
+    """LOOP007."""
+
+    code = "LOOP007"
+    name = "repeated_query"
+    kinds = Kind.QUERY
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        streak = view.query
+        if streak is None or not 0 < limits.inform <= streak.count:
+            return None
+        return Finding(
+            code=self.code,
+            level=Level.INFO,
+            loop=view.node_tag ^ streak.value,
+            onset=streak.first,
+            message=f"No new information: {view.turn.node} has answered this query before; use the results there are.",
+            evidence=Evidence(kind=self.name, count=streak.count, hashes=[hex16(streak.value)]),
+            reason=STALLED,
+            status="aborted_stuck",
+            type="information.none",
+        )
+
+
+DETECTOR = RepeatedQuery()
+
+HEALTHY = [
+    Example("two queries", [
+        said("researcher", "They sing.", query="do whales sing"),
+        said("researcher", "Twenty years.", query="whale age"),
+    ]),
+    Example("asked again because there was no answer", [
+        {"node": "researcher", "query": "do whales sing"}, {"node": "researcher", "query": "do whales sing"},
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("the same query again", [
+        said("researcher", "They sing.", query="do whales sing"), said("planner", "And do they sing?"),
+        said("researcher", "As I said.", query="do whales sing"),
+    ], "info", 2),
+    Example("the same but for white space", [
+        said("researcher", "They sing.", query="do whales sing"), said("researcher", "Yes.", query="do  whales sing "),
+    ], "info", 1),
+]  # fmt: skip

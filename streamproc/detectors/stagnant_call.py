@@ -1,0 +1,69 @@
+"""LOOP004 stagnant_call: other arguments, always the same answer.
+
+Sees: calls of one tool with different arguments, in a row for that tool, whose answers are equal byte for byte.
+
+Why: an agent that tries one parameter after the other and gets the same answer is searching in the wrong place.
+
+False alarms: batch work looks exactly like this: thirty files written, thirty times "ok". So it only ever warns, and
+never halts. Identical *errors* are ERROR005's business.
+
+Tuning: `warn` counts calls; 0 turns it off.
+
+Reference: catalogue of loops, "same tool, different args, byte-identical result".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, call
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Calls of one tool with other arguments and the same answer, in a row."""
+
+    warn: int = 6
+
+
+class StagnantCall:
+    """LOOP004."""
+
+    code = "LOOP004"
+    name = "stagnant_call"
+    kinds = Kind.TOOL
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        tool = max(view.tools, key=lambda tool: tool.same)
+        if not 0 < limits.warn <= tool.same:
+            return None
+        name = next((made.name for made in view.turn.calls), "")
+        return Finding(
+            code=self.code,
+            level=Level.WARN,
+            loop=tool.answer,
+            onset=tool.first,
+            message=f"{name or 'A tool'} has given the same answer to {tool.same} different calls in a row.",
+            evidence=Evidence(
+                kind=self.name, count=tool.same, tool=name, match="exact", result_hash=hex16(tool.answer)
+            ),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
+
+
+DETECTOR = StagnantCall()
+
+HEALTHY = [
+    Example("paging through a file", [call("read", {"page": n}, f"text of page {n}") for n in range(20)]),
+    Example("five files written", [call("write", {"file": n}, "ok") for n in range(5)]),
+    Example("the same call again is another detector's", [call("read", {"page": 1}, "x")] * 2),
+]
+STUCK = [
+    Example("six places, nothing there", [call("search", {"in": n}, "no match") for n in range(6)], "warn", 5),
+    Example("other tools in between", [
+        turn for n in range(6) for turn in (call("search", {"in": n}, "no match"), call("note", {"n": n}, f"noted {n}"))
+    ], "warn", 10),
+]  # fmt: skip
