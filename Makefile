@@ -1,6 +1,6 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint bench kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test check lint bench quality kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -34,6 +34,9 @@ lint: setup  ## ruff and mypy --strict
 
 bench: setup  ## measure core, worker and latency on a real Apache Kafka
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
+
+quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
+	@$(BIN)/python -m benchmarks.quality $(ARGS)
 
 kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
 	@$(BIN)/python deploy/local/kafka.py start
