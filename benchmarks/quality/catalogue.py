@@ -1,4 +1,7 @@
-"""The rows of the catalogue that are about loops, progress and errors, in its order."""
+"""The rows of the catalogue that are about loops, progress and errors, in its order.
+
+Infrastructure that stays away has a rule in the catalogue, and no code.
+"""
 
 from __future__ import annotations
 
@@ -27,5 +30,5 @@ TITLES: Final[dict[str, str]] = {
     "ERROR003": "error_streak",
     "ERROR004": "consecutive_failures",
     "ERROR005": "recurring_error",
-    "ERROR006": "infrastructure",
+    "INFRA": "infrastructure_away",
 }

@@ -8,14 +8,13 @@ planted, and no delay where nothing was found.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
 from benchmarks.quality.labels import Episode
 
-ANY: Final = "any"
+ANY: Final = "any"  # as the code of an alarm: a rule without codes; among those of an episode: whoever tells it
 
 
 class Alarm(NamedTuple):
@@ -51,9 +50,13 @@ def match(alarms: Iterable[Alarm], episodes: Sequence[Episode]) -> Matching:
 
 def detection(episode: Episode, alarms: Iterable[Alarm]) -> Alarm | None:
     """The first alarm that is enough for this episode: a halt where it must be halted, else anything; and told by a
-    detector that knows what it is. (`ANY` is what rules without codes say.)"""
-    codes = {episode.code, *episode.also, ANY}
-    enough = (alarm for alarm in alarms if (alarm.halts or episode.halt_at is None) and alarm.code in codes)
+    detector that knows what it is."""
+    codes = {episode.code, *episode.also}
+    enough = (
+        alarm
+        for alarm in alarms
+        if (alarm.halts or episode.halt_at is None) and (alarm.code in codes or ANY in (alarm.code, *codes))
+    )
     return min(enough, key=lambda alarm: alarm.position, default=None)
 
 
@@ -90,11 +93,14 @@ def per_thousand(count: int, turns: int) -> float:
 
 
 def duplicate_halts(matching: Matching) -> list[Alarm]:
-    """Halts that tell nothing new: each after the first of an episode, and any id that was told before."""
-    again = [alarm for alarms in matching.hits.values() for alarm in [alarm for alarm in alarms if alarm.halts][1:]]
-    told = [alarm for alarms in [*matching.hits.values(), matching.false_alarms] for alarm in alarms if alarm.halts]
-    counts = Counter(alarm.id for alarm in told)
-    return again + [alarm for alarm in told if counts[alarm.id] > 1 and alarm not in again]
+    """Halts that tell nothing new: each after the first of an episode, and any whose id was told before."""
+    again, ids = [], set()
+    for alarms in [*matching.hits.values(), *([alarm] for alarm in matching.false_alarms)]:
+        for number, alarm in enumerate(alarm for alarm in alarms if alarm.halts):
+            if number or alarm.id in ids:
+                again.append(alarm)
+            ids.add(alarm.id)
+    return again
 
 
 def repeated_warnings(matching: Matching) -> list[Alarm]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.quality.scoring import ANY
 from benchmarks.quality.traces.noise import Noise
 from benchmarks.quality.traces.retries import TROUBLE
 from benchmarks.quality.traces.script import Script
@@ -92,7 +93,7 @@ def recurring_error_among_others(script: Script) -> None:
 def infrastructure_away(script: Script) -> None:
     """Retryable trouble that does not end: a counter of its own, 10, and a pause; never "stuck"."""
     args, trouble = {"prompt": script.words.sentence()}, script.dice.choice(TROUBLE)
-    with script.loop("ERROR006", halt=10, also=ALSO) as loop:
+    with script.loop("INFRA", halt=10, also=(ANY,)) as loop:  # the catalogue has no code for it
         for count in range(1, script.times(10, 30) + 1):
             script.fail("llm", args, trouble)
             loop.counted(count)

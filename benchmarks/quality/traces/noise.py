@@ -52,11 +52,11 @@ def _process(dice: random.Random, text: str) -> str:
 
 
 def _coloured(dice: random.Random, text: str) -> str:
-    return f"\x1b[3{dice.randrange(1, 8)}m{text}\x1b[0m"
+    return f"\x1b[38;5;{dice.randrange(256)}m{text}\x1b[0m"
 
 
 def _spaced(dice: random.Random, text: str) -> str:
-    return text.replace(" ", " " * dice.randrange(1, 9)) + "\n" * dice.randrange(1, 9)
+    return "".join(char * dice.randrange(1, 9) if char == " " else char for char in text) + "\n" * dice.randrange(9)
 
 
 FORMS: Final[tuple[Callable[[random.Random, str], str], ...]] = (
