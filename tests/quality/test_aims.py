@@ -27,6 +27,10 @@ OPEN: Final = {
     "teamwork.a_person_who_repairs",
     "teamwork.a_person_who_tests",
     "debugging.errors_in_one_frame",
+    "batches.the_same_verdict_for_each_task",
+    "batches.the_diff_of_every_turn",
+    "batches.the_tests_of_every_turn",
+    "retries.told_as_a_result",
     "oscillation.texts_of_a_tool_user",
     "no_progress.same_failures_of_two_suites",
 }

@@ -64,7 +64,34 @@ def tickets_closed(script: Script) -> None:
         script.call("close_ticket", {"id": number + 100}, {"status": "closed"})
 
 
+def the_same_verdict_for_each_task(script: Script) -> None:
+    """A reviewer that approves one task after another, in the same words."""
+    (reviewer,) = script.team(1)
+    verdict = {"verdict": "APPROVED", "reasons": []}
+    for number in range(script.times(3, 9)):
+        script.add({"node": reviewer, "task_id": f"T-{number}", "structured_output": verdict})
+
+
+def the_diff_of_every_turn(script: Script) -> None:
+    """A harness that sends the diff as it is with every turn; the agent reads for a while before it edits again."""
+    for _ in range(script.times(2, 4)):
+        patch = script.words.patch()
+        for _ in range(script.times(3, 6)):
+            path = {"path": script.words.path()}
+            script.call("read_file", path, script.words.code(4), artifact=patch)
+
+
+def the_tests_of_every_turn(script: Script) -> None:
+    """A harness that sends what it last knows of the tests with every turn; the agent reads and edits."""
+    names = script.words.test_ids(3)
+    for left in (3, 2, 1, 0):
+        report = {"failed": names[:left], "passed": 9 - left, "total": 9}
+        for _ in range(script.times(3, 6)):
+            path = {"path": script.words.path(), "text": script.words.code()}
+            script.call("edit_file", path, script.words.sentence(), tests=report)
+
+
 FRAGMENTS = (
     files_written, alike_files_read, a_command_over_many_things, todo_list, committed_work, committed_by_a_team,
-    tickets_closed,
+    tickets_closed, the_same_verdict_for_each_task, the_diff_of_every_turn, the_tests_of_every_turn,
 )  # fmt: skip

@@ -49,7 +49,7 @@ def in_error(script: Script) -> None:
 
 def arguments_written_otherwise(script: Script) -> None:
     """The same arguments, with their keys in another order, or as text."""
-    items = [(script.words.noun(), script.words.name()) for _ in range(3)]
+    items = [(name, script.words.name()) for name in script.words.nouns(3)]
     tool, answer = script.words.name(), script.words.text(2)
     with script.loop("LOOP003", warn=2, halt=3, also=ALSO) as loop:
         for count in range(1, script.times(3, 9) + 1):

@@ -43,7 +43,7 @@ def same_text_but_for_noise(script: Script) -> None:
 def same_structured_output(script: Script) -> None:
     """The same object, with its keys in any order, beside texts that differ."""
     (node,) = script.team(1)
-    items = [(script.words.noun(), script.words.sentence()) for _ in range(4)]
+    items = [(name, script.words.sentence()) for name in script.words.nouns(4)]
     with _loop(script) as loop:
         for count in range(1, script.times(3, 10) + 1):
             script.dice.shuffle(items)

@@ -80,6 +80,11 @@ class Script:
         report = {"failed": list(failed), "passed": total - len(failed), "total": total}
         return self.add({"node": node, "tests": report, **more})
 
+    def redeliver(self, event_id: str, times: int) -> None:
+        """The last event has this id, and comes so many times more."""
+        self._events[-1] |= {"event_id": event_id}
+        self._events += [dict(self._events[-1]) for _ in range(times)]
+
     def team(self, size: int) -> list[str]:
         """Nodes that have not yet had a turn in this run."""
         first = self._hired

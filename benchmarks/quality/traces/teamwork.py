@@ -117,6 +117,14 @@ def one_metric_rises(script: Script) -> None:
         script.say(writer, script.words.text(2), progress={"score": 0.5, "done": done})
 
 
+def a_metric_that_falls(script: Script) -> None:
+    """What gets better by getting less, and nobody wrote a policy for it."""
+    (trainer,) = script.team(1)
+    name = script.dice.choice(("loss", "errors", "warnings", "remaining"))
+    for left in range(script.times(6, 12), 0, -1):
+        script.say(trainer, script.words.text(1), progress={name: left})
+
+
 def metrics_that_rest(script: Script) -> None:
     """A score that stands still for two rounds at most."""
     writer, reviewer = script.team(2)
@@ -179,6 +187,6 @@ def the_same_run_again(script: Script) -> None:
 FRAGMENTS = (
     next_speaker, research_that_finds, a_person_who_agrees, a_person_in_between, tests_that_get_better,
     a_plateau_that_breaks, one_step_back, the_last_failing_test, several_reports_in_one_pass,
-    green_again_after_a_change, one_metric_rises, metrics_that_rest, queries_that_differ, errors_that_differ,
-    a_person_who_repairs, a_person_who_tests, the_same_run_again,
+    green_again_after_a_change, a_metric_that_falls, one_metric_rises, metrics_that_rest, queries_that_differ,
+    errors_that_differ, a_person_who_repairs, a_person_who_tests, the_same_run_again,
 )  # fmt: skip

@@ -50,6 +50,10 @@ class Words:
         """One noun."""
         return self._dice.choice(NOUNS)
 
+    def nouns(self, count: int) -> list[str]:
+        """So many nouns, all different."""
+        return self._dice.sample(NOUNS, count)
+
     def sentence(self) -> str:
         """Ten words or so; two of them are never alike in practice."""
         pick = self._dice.choice
