@@ -28,7 +28,7 @@ def _graft(run: RealRun, place: int, times: int, seed: int) -> Trace:
     again = {name: value for name, value in run.events[place].items() if name not in ("event_id", "seq")}
     events = (*run.events[: place + 1], *[again] * (times - 1), *run.events[place + 1 :])
     episode = Episode("LOOP003", place, place + times - 1, place + WARN - 1, place + HALT - 1, ("LOOP001", "LOOP002"))
-    return Trace(f"grafts/{run.source}/{run.run_id}", seed, events, (episode,))
+    return Trace(f"grafts/{run.source}/{run.run_id}", seed, events, (episode,), recorded=True)
 
 
 def _repeatable(events: list[RawEvent]) -> list[int]:

@@ -33,12 +33,16 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run: raw events as a user would publish them, and the loops that were planted in it (none: honest work)."""
+    """One run: raw events as a user would publish them, and the loops that were planted in it (none: honest work).
+
+    What is `recorded` was not made up, so that nobody knows whether the rest of it is honest: it is not counted.
+    """
 
     kind: str
     seed: int
     events: tuple[RawEvent, ...]
     episodes: tuple[Episode, ...] = ()
+    recorded: bool = False
 
     @property
     def run_id(self) -> str:

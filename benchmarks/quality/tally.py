@@ -65,11 +65,13 @@ class Tally:
             hits = matching.hits.get(number, [])
             outcome = scoring.detection(episode, hits), scoring.warned_in_time(episode, hits)
             self.outcomes.append(Outcome(trace.run_id, episode, *outcome))
-        for alarm in matching.false_alarms:
-            (self.false_halts if alarm.halts else self.false_warnings).append(Told(trace.run_id, alarm))
         self.duplicates += [Told(trace.run_id, alarm) for alarm in scoring.duplicate_halts(matching)]
         self.repeated_warnings += [Told(trace.run_id, alarm) for alarm in scoring.repeated_warnings(matching)]
+        if trace.recorded:
+            return
         self.honest_turns += scoring.honest_turns(len(trace.events), trace.episodes)
+        for alarm in matching.false_alarms:
+            (self.false_halts if alarm.halts else self.false_warnings).append(Told(trace.run_id, alarm))
 
     def add_run(self, run: RealRun, alarms: Sequence[Alarm]) -> None:
         """Note what was said of a real run: any halt of one that was solved is a false one."""

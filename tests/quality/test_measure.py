@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,16 @@ def test_a_repeat_is_grafted_on_a_call_that_its_run_makes_only_once() -> None:
     assert (episode.onset, episode.warn_at, episode.halt_at) == (2, 3, 4)
     assert len({str(event) for event in trace.events[episode.onset : episode.end + 1]}) == 1
     assert overall(breaker(), [trace]).found == 1
+
+
+def test_nobody_knows_whether_the_rest_of_a_recorded_run_is_honest() -> None:
+    events = [call({})] * 5 + [call({"f": 1})]
+    [trace] = grafted([run(events, solved=True)])
+    row = overall(breaker(), [trace])
+
+    assert row.found == 1
+    assert row.false_halts == 0
+    assert math.isnan(row.false_halts_per_1000)
 
 
 def test_every_detector_that_there_is_has_a_row() -> None:

@@ -42,14 +42,6 @@ def declared_retryable(script: Script) -> None:
     script.call("acquire", args, "acquired")
 
 
-def told_as_a_result(script: Script) -> None:
-    """A harness that knows no errors: the trouble is what the call answered."""
-    args, trouble = {"prompt": script.words.sentence()}, script.dice.choice(TROUBLE)
-    for _ in range(script.times(3, RETRIES_MAX)):
-        script.call("llm", args, trouble)
-    script.call("llm", args, script.words.text(2))
-
-
 def delivered_again(script: Script) -> None:
     """A producer in trouble sends what it has sent: the same event ids, which are the same events."""
     for number in range(script.times(2, 6)):
@@ -68,5 +60,5 @@ def trouble_now_and_then(script: Script) -> None:
 
 
 FRAGMENTS = (
-    after_trouble, reported_as_errors, declared_retryable, told_as_a_result, delivered_again, trouble_now_and_then,
+    after_trouble, reported_as_errors, declared_retryable, delivered_again, trouble_now_and_then,
 )  # fmt: skip
