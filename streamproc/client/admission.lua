@@ -1,7 +1,7 @@
 -- Admission: whether all accounts of a payer can still pay. One script, so each call is one atomic step.
 --
--- KEYS[1]            the hold: a hash of its state (held, settled, released), cost, tokens, expires
--- KEYS[2], KEYS[3]   an account: a hash of what it has spent and holds; its holds, as a set sorted by expiry
+-- KEYS[1]            the hold: its state (held, settled or released), cost, tokens, and when it expires
+-- KEYS[2], KEYS[3]   an account: what it holds and has spent; its holds, as a set sorted by expiry
 -- KEYS[4], KEYS[5]   the next account, and so on: run, session, user, tenant, as far as they are named
 --
 -- ARGV[1]   reserve, extend, settle, release or look
@@ -19,13 +19,12 @@ local ttl_ms, remember_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local UNITS = {"cost", "tokens"}
 local HOUR_MS, DAY_MS = 3600000, 86400000
-local NEVER = 0
 
 local clock = redis.call("TIME")
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 
-local function whole(number)  -- tostring would write 1e+15; and 0 - x, as -0 is written "-0", which is no integer here
-  return string.format("%.0f", number)
+local function whole(number)  -- tostring would write 1e+15
+  return string.format("%d", number)
 end
 
 -- Calendar, in UTC. Years begin in March here, so that a leap day is the last of its year.
@@ -49,27 +48,54 @@ end
 local today = math.floor(now / DAY_MS)
 local window = {total = 0, hour = math.floor(now / HOUR_MS), day = today, month = month_of(today)}
 local renews = {
-  total = NEVER,
+  total = 0,  -- never
   hour = (window.hour + 1) * HOUR_MS,
   day = (today + 1) * DAY_MS,
   month = first_day_of(window.month + 1) * DAY_MS,
 }
 
--- Accounts.
+-- Accounts. An account is a text of words in fours: what (held, or a period), its window, micro-USD and tokens. So one
+-- command reads it, and one writes it, with the time until it is forgotten.
+
+local function read_account(key, at)
+  local account = {key = KEYS[key], holds = KEYS[key + 1], keep_ms = ARGV[at], periods = {}}
+  local known = {}
+  for what, begun, cost, tokens in string.gmatch(redis.call("GET", account.key) or "", "(%a+) (%d+) (%d+) (%d+)") do
+    known[what] = {window = tonumber(begun), cost = tonumber(cost), tokens = tonumber(tokens)}
+  end
+  account.held = known.held or {cost = 0, tokens = 0}
+  for number = 1, tonumber(ARGV[at + 1]) do
+    local word = at + 3 * number - 1
+    local period = {name = ARGV[word], cost = tonumber(ARGV[word + 1]), tokens = tonumber(ARGV[word + 2])}
+    local spent = known[period.name]
+    if not spent or spent.window < window[period.name] then  -- what a window that is over has spent is its own
+      spent = {window = window[period.name], cost = 0, tokens = 0}
+    end
+    period.spent = spent
+    account.periods[number] = period
+  end
+  return account, at + 2 + 3 * #account.periods
+end
 
 local function read_accounts()
   local accounts, at = {}, 7
   for key = 2, #KEYS, 2 do
-    local account = {key = KEYS[key], holds = KEYS[key + 1], keep_ms = ARGV[at], periods = {}}
-    local periods = tonumber(ARGV[at + 1])
-    at = at + 2
-    for number = 1, periods do
-      account.periods[number] = {name = ARGV[at], cost = tonumber(ARGV[at + 1]), tokens = tonumber(ARGV[at + 2])}
-      at = at + 3
-    end
-    accounts[#accounts + 1] = account
+    accounts[#accounts + 1], at = read_account(key, at)
   end
   return accounts
+end
+
+local function write(account)
+  local words = {string.format("held 0 %d %d", account.held.cost, account.held.tokens)}
+  for number, period in ipairs(account.periods) do
+    local spent = period.spent
+    words[number + 1] = string.format("%s %d %d %d", period.name, spent.window, spent.cost, spent.tokens)
+  end
+  redis.call("SET", account.key, table.concat(words, " "), "PX", account.keep_ms)
+end
+
+local function add(amounts, cost, tokens)
+  amounts.cost, amounts.tokens = amounts.cost + cost, amounts.tokens + tokens
 end
 
 local function expire(account)  -- what the dead held comes back
@@ -77,87 +103,54 @@ local function expire(account)  -- what the dead held comes back
   if #dead == 0 then
     return
   end
-  local cost, tokens = 0, 0
   for _, member in ipairs(dead) do
-    local of_cost, of_tokens = string.match(member, "^(%d+) (%d+) ")
-    cost, tokens = cost + of_cost, tokens + of_tokens
+    local cost, tokens = string.match(member, "^(%d+) (%d+) ")
+    add(account.held, -cost, -tokens)
   end
   redis.call("ZREMRANGEBYSCORE", account.holds, "-inf", whole(now))
-  redis.call("HINCRBY", account.key, "held:cost", whole(0 - cost))
-  redis.call("HINCRBY", account.key, "held:tokens", whole(0 - tokens))
-end
-
-local function held(account)
-  local found = redis.call("HMGET", account.key, "held:cost", "held:tokens")
-  return {cost = tonumber(found[1] or 0), tokens = tonumber(found[2] or 0)}
-end
-
-local function spent(account, name)  -- in the current window; a window that is over has been spent for itself
-  local found = redis.call("HMGET", account.key, name, name .. ":cost", name .. ":tokens")
-  if not found[1] or tonumber(found[1]) < window[name] then
-    return {cost = 0, tokens = 0}
-  end
-  return {cost = tonumber(found[2]), tokens = tonumber(found[3])}
-end
-
-local function book(account, name, cost, tokens)
-  local begun = redis.call("HGET", account.key, name)
-  if not begun or tonumber(begun) < window[name] then
-    redis.call("HSET", account.key, name, window[name], name .. ":cost", 0, name .. ":tokens", 0)
-  end
-  redis.call("HINCRBY", account.key, name .. ":cost", whole(cost))
-  redis.call("HINCRBY", account.key, name .. ":tokens", whole(tokens))
-end
-
-local function keep(account)
-  redis.call("PEXPIRE", account.key, account.keep_ms)
-  redis.call("PEXPIRE", account.holds, account.keep_ms)
+  write(account)
 end
 
 -- The hold.
 
 local accounts = read_accounts()
-local found = redis.call("HMGET", KEYS[1], "state", "cost", "tokens", "expires")
-local hold = {state = found[1], cost = found[2], tokens = found[3], expires = tonumber(found[4])}
+local hold = {}
+hold.state, hold.cost, hold.tokens, hold.expires =
+  string.match(redis.call("GET", KEYS[1]) or "", "^(%a+) (%d+) (%d+) (%d+)$")
 
 local function remember(state, cost, tokens, expires, for_ms)
-  redis.call("HSET", KEYS[1], "state", state, "cost", cost, "tokens", tokens, "expires", whole(expires))
-  redis.call("PEXPIRE", KEYS[1], whole(for_ms))
+  local text = table.concat({state, cost, tokens, whole(expires)}, " ")
+  redis.call("SET", KEYS[1], text, "PX", whole(for_ms))
 end
 
 local function member(cost, tokens)
   return cost .. " " .. tokens .. " " .. id
 end
 
-local function later(one, other)  -- whether a window renews later; `total` never does
-  return other ~= NEVER and (one == NEVER or one > other)
-end
-
-local function exceeds(unit, limit, already, reserved)
+local function exceeds(unit, limit, spent, held)
   local ask = asked[unit] or 1  -- of what nobody can estimate there has to be something left
-  return limit and ask > 0 and ask > limit - already[unit] - reserved[unit]
+  return limit and ask > 0 and ask > limit - spent - held
 end
 
--- Of the first account that refuses, the limit that does so longest: waiting for an earlier one would be in vain.
-local function refusal()
-  for number, account in ipairs(accounts) do
-    local worst
-    local reserved = held(account)
-    for _, period in ipairs(account.periods) do
-      local already = (period.cost or period.tokens) and spent(account, period.name)
-      for _, unit in ipairs(UNITS) do
-        if exceeds(unit, period[unit], already, reserved) then
-          if not worst or later(renews[period.name], worst[9]) then
-            worst = {
-              "refused", now, number, period.name, unit,
-              period[unit], already[unit], reserved[unit], renews[period.name],
-            }
-          end
-        end
+-- Of one account, the limit that refuses longest: waiting for an earlier one would be in vain.
+local function refusal_of(number, account)
+  local worst
+  for _, period in ipairs(account.periods) do
+    for _, unit in ipairs(UNITS) do
+      local limit, spent, held = period[unit], period.spent[unit], account.held[unit]
+      if exceeds(unit, limit, spent, held) and (not worst or renews[period.name] > worst[9]) then
+        worst = {"refused", now, number, period.name, unit, limit, spent, held, renews[period.name]}
       end
     end
-    if worst then
-      return worst
+  end
+  return worst
+end
+
+local function first_refusal()
+  for number, account in ipairs(accounts) do
+    local refusal = refusal_of(number, account)
+    if refusal then
+      return refusal
     end
   end
 end
@@ -170,24 +163,24 @@ local function reserve()
     return {"released", now}
   end
   local cost, tokens = whole(asked.cost or 0), whole(asked.tokens or 0)
-  local live = hold.state == "held" and hold.expires > now
+  local live = hold.state == "held" and tonumber(hold.expires) > now
   if live and (hold.cost ~= cost or hold.tokens ~= tokens) then
     return {"differs", now, tonumber(hold.cost), tonumber(hold.tokens)}
   end
   for _, account in ipairs(accounts) do
     expire(account)
   end
-  local refused = not live and refusal()
+  local refused = not live and first_refusal()
   if refused then
     return refused
   end
   local expires = now + ttl_ms
   for _, account in ipairs(accounts) do
     if redis.call("ZADD", account.holds, whole(expires), member(cost, tokens)) == 1 then
-      redis.call("HINCRBY", account.key, "held:cost", cost)
-      redis.call("HINCRBY", account.key, "held:tokens", tokens)
+      add(account.held, cost, tokens)
     end
-    keep(account)
+    redis.call("PEXPIRE", account.holds, account.keep_ms)
+    write(account)
   end
   remember("held", cost, tokens, expires, ttl_ms + remember_ms)
   return {"held", now, expires}
@@ -199,13 +192,12 @@ local function finish(state, cost, tokens)
   end
   for _, account in ipairs(accounts) do
     if hold.state and redis.call("ZREM", account.holds, member(hold.cost, hold.tokens)) == 1 then
-      redis.call("HINCRBY", account.key, "held:cost", whole(0 - hold.cost))
-      redis.call("HINCRBY", account.key, "held:tokens", whole(0 - hold.tokens))
+      add(account.held, -hold.cost, -hold.tokens)
     end
-    for _, period in ipairs(state == "settled" and account.periods or {}) do
-      book(account, period.name, cost, tokens)
+    for _, period in ipairs(account.periods) do
+      add(period.spent, cost, tokens)
     end
-    keep(account)
+    write(account)
   end
   remember(state, whole(cost), whole(tokens), now, remember_ms)
   return {state, now, cost, tokens}
@@ -215,11 +207,9 @@ local function look()
   local answer = {"seen", now}
   for _, account in ipairs(accounts) do
     expire(account)
-    local reserved = held(account)
-    answer[#answer + 1], answer[#answer + 2] = reserved.cost, reserved.tokens
+    answer[#answer + 1], answer[#answer + 2] = account.held.cost, account.held.tokens
     for _, period in ipairs(account.periods) do
-      local already = spent(account, period.name)
-      answer[#answer + 1], answer[#answer + 2] = already.cost, already.tokens
+      answer[#answer + 1], answer[#answer + 2] = period.spent.cost, period.spent.tokens
     end
   end
   return answer

@@ -7,14 +7,14 @@ import contextlib
 import logging
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, get_args
 
 from streamproc.client.accounts import Accounts, Balance, Scope
 from streamproc.client.debts import Debt, Debts
 from streamproc.client.hold import Amounts, Hold, OnError, Reservation, ReserveFields, read_amounts
-from streamproc.client.limits import Limits, LimitsFields, read_limits
+from streamproc.client.limits import GivenLimits, Limits, read_limits
 from streamproc.client.script import Script
-from streamproc.errors import AlreadySettled, Unavailable
+from streamproc.errors import AlreadySettled, Unavailable, shown
 from streamproc.settings import load_settings
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
+
+OnUnavailable = Literal["closed", "open"]
 
 TEND_S: Final = 1.0  # how often debts are tried again, and holds looked at
 EXTENSIONS: Final = 3  # in the life of a hold: two may fail and it still lives
@@ -34,7 +36,7 @@ class PayerFields(TypedDict, total=False):
     session: str
     user: str
     tenant: str
-    limits: LimitsFields | None
+    limits: GivenLimits | None
 
 
 class Admission:
@@ -67,14 +69,15 @@ class Admission:
         redis_url: str | None = None,
         *,
         settings: Settings | None = None,
-        limits: LimitsFields | None = None,
-        on_unavailable: Literal["closed", "open"] = "closed",
+        limits: GivenLimits | None = None,
+        on_unavailable: OnUnavailable = "closed",
         on_error: OnError = "settle",
         ttl_s: float = 60.0,
         timeout_s: float = 1.0,
         close_timeout_s: float = 2.0,
         client: Any = None,
     ) -> None:
+        _check(on_unavailable, on_error, ttl_s)
         self.settings = settings or load_settings()
         self.granted = 0
         """Reservations that Redis granted."""
@@ -144,7 +147,9 @@ class Admission:
                 if self._ending:
                     await asyncio.wait(self._ending)
                 await self._debts.pay()
-        left = self._debts.give_up()
+        left = self._debts.give_up(len(self._ending))
+        for ending in self._ending:
+            ending.cancel()
         if left:
             log.warning("admission: what %d call(s) spent was not booked before closing", left)
         await self._script.close()
@@ -212,11 +217,11 @@ class Admission:
         while True:
             await asyncio.sleep(min(TEND_S, self._ttl_s / EXTENSIONS / 2))
             try:
-                await self._debts.pay()
+                with contextlib.suppress(Unavailable):  # the script has logged it, here and below
+                    await self._debts.pay()
                 for hold in [hold for hold in self._holds if hold.extend_at <= time.monotonic()]:
-                    await self._extend(hold)
-            except Unavailable:
-                continue  # logged by the script; holds that expire meanwhile are asked for anew
+                    with contextlib.suppress(Unavailable):  # a hold that expires meanwhile is asked for anew
+                        await self._extend(hold)
             except Exception:
                 log.exception("admission: holds could not be extended")
 
@@ -231,6 +236,16 @@ class Admission:
                 hold,
                 hold.accounts.refused(answer, *hold.asked),
             )
+
+
+def _check(on_unavailable: str, on_error: str, ttl_s: float) -> None:
+    """A misspelt option must not let money go."""
+    if on_unavailable not in get_args(OnUnavailable):
+        raise ValueError(f"on_unavailable: expected one of {get_args(OnUnavailable)}, got {shown(on_unavailable)}")
+    if on_error not in get_args(OnError):
+        raise ValueError(f"on_error: expected one of {get_args(OnError)}, got {shown(on_error)}")
+    if not ttl_s > 0:
+        raise ValueError(f"ttl_s: expected more than 0 seconds, got {shown(ttl_s)}")
 
 
 class Payer:
@@ -252,5 +267,6 @@ class Payer:
         if estimate.get("limits"):
             limits = {**self._limits, **read_limits(estimate["limits"])}
             accounts = Accounts(accounts.scope, limits, self._admission.settings.topic_prefix)
-        hold = Hold(accounts, asked, estimate.get("id", ""))
-        return Reservation(self._admission, hold, estimate.get("on_error", self._on_error), check)
+        on_error = estimate.get("on_error", self._on_error)
+        _check("closed", on_error, 1)
+        return Reservation(self._admission, Hold(accounts, asked, estimate.get("id", "")), on_error, check)

@@ -52,16 +52,18 @@ class Debts:
     async def pay(self) -> None:
         """Book what waits, as far as Redis lets us. Raises `Unavailable` where it is away."""
         while self._waiting:
-            debt = self._waiting.popleft()
+            debt = self._waiting[0]
             try:
                 await self._tell(debt)
-            except BaseException:
-                self._waiting.append(debt)  # behind the others: one that Redis cannot take must not keep them back
+            except Unavailable:
+                self._waiting.rotate(-1)  # one that Redis cannot take must not keep the others back
                 raise
+            if self._waiting and self._waiting[0] is debt:
+                self._waiting.popleft()
 
-    def give_up(self) -> int:
-        """Nobody will book what is left. How many that are."""
-        left = sum(debt.spent is not None for debt in self._waiting)
+    def give_up(self, under_way: int) -> int:
+        """Nobody will book what is left, nor what is `under_way`. How many that are."""
+        left = under_way + sum(debt.spent is not None for debt in self._waiting)
         self._waiting.clear()
         self.lost += left
         return left

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict
 
 from streamproc.budgets import USD_MICRO
-from streamproc.client.limits import LimitsFields, Usd, read_cost, read_tokens
+from streamproc.client.limits import GivenLimits, Usd, read_cost, read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ class ReserveFields(TypedDict, total=False):
 
     cost_usd: Usd | None
     tokens: int | None
-    limits: LimitsFields | None
+    limits: GivenLimits | None
     id: str
     on_error: OnError
 

@@ -45,6 +45,9 @@ class LimitsFields(TypedDict, total=False):
     tenant: PeriodFields
 
 
+GivenLimits = LimitsFields | Mapping[str, Any]  # the first for editors; a dict that has no type will do
+
+
 class Limit(NamedTuple):
     """What may be spent in one period, in micro-USD and in tokens; None: no limit."""
 

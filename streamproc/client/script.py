@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -43,6 +43,7 @@ class Script:
         self._timeout_s = timeout_s
         self._ours = client is None
         self._client: Any = _connect(url, timeout_s) if client is None else client
+        self._turn = asyncio.Semaphore(CONNECTIONS_MAX)  # first come, first served; a pool that blocks starves some
         self._try_again = 0.0
 
     async def ping(self) -> None:
@@ -81,7 +82,7 @@ class Script:
         if self.trouble is not None and time.monotonic() < self._try_again:
             raise self._unavailable() from self.trouble
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._timeout_s), self._turn:
                 answer = await call(*words)
         except (RedisError, OSError) as error:  # TimeoutError is an OSError
             self._failed(error)
@@ -108,10 +109,9 @@ class Script:
 
 def _connect(url: str, timeout_s: float) -> Redis:
     try:
-        pool = BlockingConnectionPool.from_url(
+        pool = ConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS_MAX,
-            timeout=timeout_s,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), RETRIES),

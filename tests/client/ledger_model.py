@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from streamproc.client.accounts import Scope
-from streamproc.client.limits import LEVELS, Limits
+from streamproc.client.limits import LEVELS, Limit, Limits
 
 UNITS = ("cost", "tokens")
 
@@ -113,15 +113,16 @@ class Ledger:
     ) -> list[object] | None:
         for number, account in enumerate(accounts, start=1):
             refusals: list[list[object]] = []
-            for period, limit in limits.get(account[1], {}).items():
-                for unit, most, ask in zip(UNITS, limit, asked, strict=True):
+            limits_of = limits.get(account[1], {})
+            for period in LEVELS[account[1]]:
+                for unit, most, ask in zip(UNITS, limits_of.get(period, Limit()), asked, strict=True):
                     spent, held = self._spent(account, period, unit), self._held(account, unit)
                     needed = 1 if ask is None else ask
                     if most is not None and needed > 0 and needed > most - spent - held:
                         renews = renews_ms(period, self.now_ms)
                         refusals.append(["refused", number, period, unit, most, spent, held, renews])
             if refusals:
-                return max(refusals, key=lambda refusal: (refusal[-1] or float("inf"), refusal[3] == "cost"))
+                return max(refusals, key=lambda refusal: refusal[-1])  # of those that end together, the first
         return None
 
     def _spent(self, account: tuple[str, str, str], period: str, unit: str) -> int:

@@ -10,8 +10,6 @@ from streamproc.client.admission import Admission
 from streamproc.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from streamproc.client.admission import Payer
 
 
@@ -30,11 +28,6 @@ async def tokens(admission: Admission, payer: Payer, level: str = "run", period:
     """Tokens that an account has spent, and those that it holds."""
     [balance] = [one for one in await admission.balances(payer) if (one.level, one.period) == (level, period)]
     return balance.spent_tokens, balance.held_tokens
-
-
-async def answer(asked: Awaitable[object] | object) -> object:
-    """What Redis says; redis-py's types do not tell which commands are awaited."""
-    return await asked  # type: ignore[misc]
 
 
 def connect(redis_url: str) -> Redis:

@@ -359,3 +359,14 @@ async def test_only_an_open_admission_can_be_asked(redis_url: str, topic_prefix:
         pass
     with pytest.raises(RuntimeError, match="closed"):
         await spend(admission.payer("r"), "0.01")
+
+
+@pytest.mark.parametrize("option", [{"on_unavailable": "Open"}, {"on_error": "ignore"}, {"ttl_s": 0}])
+def test_an_option_that_is_misspelt_is_refused(nowhere: str, option) -> None:
+    with pytest.raises(ValueError, match=next(iter(option))):
+        open_admission(f"redis://{nowhere}/0", "p", **option)
+
+
+def test_a_misspelt_option_of_one_reservation_is_refused(admission: Admission) -> None:
+    with pytest.raises(ValueError, match="on_error"):
+        admission.payer("r").reserve(cost_usd=1, on_error="ignore")
