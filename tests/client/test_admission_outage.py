@@ -153,7 +153,7 @@ async def test_a_redis_that_comes_back_empty_learns_of_the_holds_that_live(own_r
 
 
 async def test_a_redis_that_stands_still_is_waited_for_no_longer_than_stated(own_redis: Server, url: str) -> None:
-    async with open_admission(url, "p", timeout_s=0.1) as admission:
+    async with open_admission(url, "p", timeout_s=0.5) as admission:
         payer = admission.payer("r1", limits=LIMITS)
         assert await spends(payer, "0.10")
         state = own_redis.running()
