@@ -14,7 +14,7 @@ from streamproc.budgets import declared
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
-from streamproc.core.habits import NAME_SHOWN, note_finder
+from streamproc.core.habits import NAME_SHOWN, speak_to
 from streamproc.core.ladder import admit
 from streamproc.core.names import Names
 from streamproc.core.observe import Observer
@@ -137,7 +137,7 @@ class Engine:
             run.finished = True
         elif type(event) is UserMessage:
             if not run.finished:
-                note_finder(run, 0, run.turns)
+                speak_to(run, run.turns)
                 note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
                 run.pending = []
         elif type(event) is OperatorStop:

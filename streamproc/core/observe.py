@@ -20,7 +20,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
 from streamproc.core.view import Hop, View
 from streamproc.core.window import TALK, observe_calls, observe_said, push, settle_pending
-from streamproc.wire import Turn
+from streamproc.wire import NO_ANSWER, Turn
 
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
@@ -74,7 +74,7 @@ class Observer:
             self._observe_results(view, rules, turn, tag, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
-        if run.found == index:
+        if run.found == index or _untold(turn):
             note_finder(run, tag, index)
         if run.news == index:
             view.forget_loops()
@@ -148,3 +148,8 @@ class Observer:
             run.evicted += 1
         node = run.nodes[tag] = NodeState()
         return node
+
+
+def _untold(turn: Turn) -> bool:
+    """Whether calls were made and nothing is known of their answers: that is no sign of a fruitless turn."""
+    return bool(turn.calls) and turn.calls[0].outcome == NO_ANSWER and turn.output is None
