@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamproc.client import BlockingHaltListener, BlockingTurnPublisher, HaltListener, TurnPublisher
+    from streamproc.client.admission import Admission
+    from streamproc.client.blocking_admission import BlockingAdmission
     from streamproc.controls import ControlEvent
-    from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, StreamprocError
+    from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Refused, StreamprocError
     from streamproc.monitor import Monitor
     from streamproc.policy import load_policy
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Admission": "client.admission",
+    "BlockingAdmission": "client.blocking_admission",
     "BlockingHaltListener": "client",
     "BlockingTurnPublisher": "client",
     "ControlEvent": "controls",
@@ -23,12 +27,15 @@ _HOMES = {
     "InvalidEvent": "errors",
     "InvalidPolicy": "errors",
     "Monitor": "monitor",
+    "Refused": "errors",
     "StreamprocError": "errors",
     "TurnPublisher": "client",
     "load_policy": "policy",
 }
 
 __all__ = [
+    "Admission",
+    "BlockingAdmission",
     "BlockingHaltListener",
     "BlockingTurnPublisher",
     "ControlEvent",
@@ -37,6 +44,7 @@ __all__ = [
     "InvalidEvent",
     "InvalidPolicy",
     "Monitor",
+    "Refused",
     "StreamprocError",
     "TurnPublisher",
     "load_policy",
