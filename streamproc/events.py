@@ -81,6 +81,8 @@ def _budgets(value: Any) -> dict[str, int]:
             raise _Mistake(what, remedy, str(name)) from None
         except ValueError as error:
             raise _Mistake(str(error), part=str(name)) from None
+        if not budget.declarable:
+            raise _Mistake(f"no run may declare {budget.name}", "set it in the policy", str(name))
         found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
     return found
 

@@ -164,6 +164,23 @@ class OperatorStop(Event, tag="operator.stop", kw_only=True, omit_defaults=True)
     reason: str = ""
 
 
+class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=True):
+    """An account that this run spends from has come to a mark: a worker says so, in the run's own log. `account` is
+    ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``."""
+
+    type: ClassVar[str] = "budget.reached"
+
+    account: str = ""
+    window: str = ""
+    unit: str = ""
+    used: Count = 0
+    limit: Count = 0
+    rung: str = ""
+    since_ms: int = 0
+    per_minute: Count = 0
+    unpriced: Count = 0
+
+
 class Noted(Event, kw_only=True, omit_defaults=True):
     """An event whose rules are not active: accepted and counted. `data` holds its own fields as they came."""
 
@@ -186,9 +203,9 @@ def _noted(name: str) -> type[Noted]:
 
 NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
 
-_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, *NOTED_BY_TYPE.values()]
+_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, BudgetReached, *NOTED_BY_TYPE.values()]
 
-EVENT_TYPES: Final = ("turn", "run.started", "run.finished", "user.message", "operator.stop", *NOTED_TYPES)
+EVENT_TYPES: Final = ("turn", "run.started", "run.finished", "user.message", "operator.stop", "budget.reached", *NOTED_TYPES)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()

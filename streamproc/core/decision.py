@@ -44,6 +44,11 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     used: int | None = None
     limit: int | None = None
     unit: str | None = None
+    rung: str | None = None
+    account: str | None = None
+    window: str | None = None
+    per_minute: int | None = None
+    unpriced: int | None = None
     by: str | None = None
     reason: str | None = None
     output_hashes: list[str] | None = None
@@ -54,7 +59,8 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Finding(msgspec.Struct, kw_only=True):
     """One detector's verdict on one turn. `loop` tells one loop from another; `onset` is the turn index at which
     it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
-    not follow from level, reason and policy."""
+    not follow from level, reason and policy. `anywhere`: at which turn of the run it is told is chance, and no part of
+    the decision's identity."""
 
     code: str
     level: Level
@@ -66,6 +72,7 @@ class Finding(msgspec.Struct, kw_only=True):
     onset: int = -1
     type: str = ""
     action: str = ""
+    anywhere: bool = False
 
 
 class Trigger(msgspec.Struct, kw_only=True, omit_defaults=True):

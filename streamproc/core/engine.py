@@ -11,6 +11,8 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
+from streamproc.core.accounts import CLOSED
+from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
@@ -22,10 +24,10 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
-from streamproc.core.view import View
+from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
-from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
+from streamproc.wire import BudgetReached, Event, OperatorStop, RunFinished, RunStarted, Turn, Usage, UserMessage
 
 SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
 
@@ -45,6 +47,9 @@ class Engine:
         self._observer = Observer(self._names)
         self._rules: dict[tuple[str, str, str], Rules] = {}
         self._view = View()
+        self.charges: list[Charge] | None = None
+        """What the last steps owe to accounts of sessions, users and tenants. A carrier that books it sets a list here,
+        and takes away what it finds in it; without one nothing is noted."""
 
     def rules_of(self, run: RunState) -> Rules:
         """The rules for a run's scope."""
@@ -98,7 +103,7 @@ class Engine:
     # Turns.
 
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
-        if turn.workflow or turn.tenant or turn.user or turn.tier:
+        if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             _take_scope(run, turn)
         rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
@@ -107,6 +112,8 @@ class Engine:
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
+        if (run.session or rules.accounts_needed) and (turn.usage is not None or not run.charged):
+            self._charge(run, turn.run_id, turn.usage)
         make_room(run, len(turn.calls))
         return found
 
@@ -134,6 +141,8 @@ class Engine:
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
+            if run.charged and not run.finished:
+                self._charge(run, event.run_id, None, left=True)
             run.finished = True
         elif type(event) is UserMessage:
             if not run.finished:
@@ -142,6 +151,8 @@ class Engine:
                 run.pending = []
         elif type(event) is OperatorStop:
             return self._stopped(run, event)
+        elif type(event) is BudgetReached:
+            return self._reached(run, event)
         else:
             run.noted += 1
         return []
@@ -157,7 +168,22 @@ class Engine:
                 declare(run, event.graph, self._names.tag)
             except InvalidGraph:
                 run.noted += 1  # `graph check` and the publisher say what is wrong; the run goes on without it
+        if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
+            run.session = short_name(event.run_id)  # it is the root of a session without a name of its own
+        if run.session or self.rules_of(run).accounts_needed:
+            self._charge(run, event.run_id, None)
         return []
+
+    def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
+        if self.charges is not None:
+            self.charges.append(charge(run, run_id, self.rules_of(run).accounts, usage, left=left))
+
+    def _reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
+        if run.finished:
+            run.late += 1
+            return []
+        run.closed = run.closed or (event.account.startswith("session:") and event.rung in CLOSED)
+        return self._ask_about(run, event, Kind.ACCOUNT)
 
     def _stopped(self, run: RunState, event: OperatorStop) -> list[Decision]:
         if run.finished:
@@ -219,7 +245,8 @@ class Engine:
 def _identity(run_id: str, again: int, finding: Finding, index: int, policy_hash: str) -> str:
     """The same log and policy give the same id: nothing of the carrier goes in. A run id that is used again
     (`again` times so far) must not get the ids of the run before: readers would take its halt for a duplicate."""
-    text = f"{run_id}\0{again}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{index}\0{policy_hash}"
+    place = "" if finding.anywhere else index
+    text = f"{run_id}\0{again}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
@@ -229,3 +256,6 @@ def _take_scope(run: RunState, event: Event) -> None:
     run.tenant = run.tenant or event.tenant
     run.user = run.user or event.user
     run.tier = run.tier or event.tier
+    if not run.session and (event.session_id or event.parent_run_id):
+        run.session = short_name(event.session_id or event.parent_run_id)
+    run.child = run.child or bool(event.parent_run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.run import CallMemory
 from streamproc.core.view import Kind, View
@@ -35,9 +36,12 @@ class Rules:
         lower_is_better: frozenset[str],
         live_repeats_min: int,
         live_standstills: int,
+        accounts: AccountRules = NO_ACCOUNTS,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
+        self.accounts = accounts
+        self.accounts_needed = accounts.needed
         self.lower_is_better = lower_is_better
         self._detectors = tuple(detectors)
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}

@@ -204,6 +204,10 @@ class RunState(msgspec.Struct, array_like=True):
     noted: int = 0
     own: dict[str, list[int]] = {}
     again: int = 0
+    session: str = ""
+    child: bool = False
+    charged: bool = False
+    closed: bool = False
 
 
 def begin_again(run: RunState) -> None:

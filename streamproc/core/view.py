@@ -37,6 +37,7 @@ class Kind(IntFlag):
     BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
     ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
     USAGE = 1048576  # measured spend of tokens or money
+    ACCOUNT = 2097152  # an account that the run spends from has come to a mark
 
 
 class Hop(NamedTuple):

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Final
 
 from streamproc.detectors import (
+    account_budget,
     artifact_flip,
     cost_budget,
     cycle_budget,
@@ -27,6 +28,7 @@ from streamproc.detectors import (
     repeated_output,
     repeated_query,
     same_failures,
+    session_budget,
     stagnant_call,
     stale_window,
     step_budget,
@@ -56,6 +58,8 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     cycle_budget,
     step_budget,
     cost_budget,
+    session_budget,
+    account_budget,
 )
 
 BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}
