@@ -37,6 +37,7 @@ class Kind(IntFlag):
     BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
     ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
     USAGE = 1048576  # measured spend of tokens or money
+    CYCLE = 2097152  # a turn inside a cycle that has had an iteration, under a budget
 
 
 class Hop(NamedTuple):
@@ -122,7 +123,10 @@ class View:
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""
         turn = self.turn
-        kinds = 1 if self.budgets else 0
+        kinds = 0
+        if self.budgets:
+            cycle = self.cycle
+            kinds = 2097153 if cycle is not None and cycle.iterations else 1
         if self.repeated:
             kinds |= 2
         if self.said:
