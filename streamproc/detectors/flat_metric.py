@@ -41,7 +41,7 @@ class FlatMetric:
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:
             return None
-        metric, streak = view.flat
+        metric, streak, best = view.flat
         reached = level(streak.count, limits.warn, limits.halt)
         loop = streak.first ^ view.node_tag
         if reached is None or told(view.run, self.code, loop, reached, view.index):
@@ -56,7 +56,7 @@ class FlatMetric:
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
-                best=value,
+                best=best,
                 reason=metric[:60],
                 iteration=view.cycle.iterations if view.cycle is not None else None,
             ),
