@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamproc.client import BlockingHaltListener, BlockingTurnPublisher, HaltListener, TurnPublisher
     from streamproc.controls import ControlEvent
-    from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, StreamprocError
+    from streamproc.core.graph import check_graph
+    from streamproc.errors import Halted, InvalidEvent, InvalidGraph, InvalidPolicy, StreamprocError, UnsafeCycle
     from streamproc.monitor import Monitor
     from streamproc.policy import load_policy
 
@@ -21,10 +22,13 @@ _HOMES = {
     "HaltListener": "client",
     "Halted": "errors",
     "InvalidEvent": "errors",
+    "InvalidGraph": "errors",
     "InvalidPolicy": "errors",
     "Monitor": "monitor",
     "StreamprocError": "errors",
     "TurnPublisher": "client",
+    "UnsafeCycle": "errors",
+    "check_graph": "core.graph",
     "load_policy": "policy",
 }
 
@@ -35,10 +39,13 @@ __all__ = [
     "HaltListener",
     "Halted",
     "InvalidEvent",
+    "InvalidGraph",
     "InvalidPolicy",
     "Monitor",
     "StreamprocError",
     "TurnPublisher",
+    "UnsafeCycle",
+    "check_graph",
     "load_policy",
 ]
 
