@@ -1,11 +1,11 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint bench kafka-start kafka-stop lock schemas clean
+.PHONY: help setup demo test check lint bench quality kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
 READY := .venv/.ready
-WITH_KAFKA := $(BIN)/python deploy/local/with_kafka.py
+WITH_SERVICES := $(BIN)/python deploy/local/with_services.py
 UV := .local/uv/bin/uv
 LOCK := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
@@ -22,8 +22,8 @@ $(READY): pyproject.toml requirements.lock
 demo: setup  ## see it work: real trajectories, some stuck, halted live (Python is all it needs)
 	@$(BIN)/streamproc demo
 
-test: setup  ## run every test, on a real Apache Kafka (Java 17 and Maven, or STREAMPROC_BROKERS)
-	@$(WITH_KAFKA) --without-kafka '$(BIN)/python -m pytest -m "not kafka"' -- $(BIN)/python -m pytest $(ARGS)
+test: setup  ## run every test, on a real Apache Kafka (Java 17 and Maven, or STREAMPROC_BROKERS) and a real Redis
+	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest -m "not kafka and not redis"' -- $(BIN)/python -m pytest $(ARGS)
 
 check: lint test  ## what must hold before a commit: lint, types, tests
 
@@ -33,13 +33,22 @@ lint: setup  ## ruff and mypy --strict
 	$(BIN)/mypy --strict streamproc
 
 bench: setup  ## measure core, worker and latency on a real Apache Kafka
-	@$(WITH_KAFKA) -- $(BIN)/python -m benchmarks $(ARGS)
+	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
+
+quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
+	@$(BIN)/python -m benchmarks.quality $(ARGS)
 
 kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
 	@$(BIN)/python deploy/local/kafka.py start
 
 kafka-stop: setup  ## stop it
 	@$(BIN)/python deploy/local/kafka.py stop
+
+redis-start: setup  ## start a Redis that stays, for test and bench to use
+	@$(BIN)/python deploy/local/redis.py start
+
+redis-stop: setup  ## stop it
+	@$(BIN)/python deploy/local/redis.py stop
 
 schemas: setup  ## write schemas/ from the models
 	@$(BIN)/streamproc schema export
@@ -52,6 +61,7 @@ $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv
 	@.local/uv/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
 
-clean:  ## remove what these targets made: .venv, .local (stops its Kafka), caches
+clean:  ## remove what these targets made: .venv, .local (stops its Kafka and Redis), caches
 	@if [ -d .local/kafka ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/kafka.py stop; fi
+	@if [ -d .local/redis ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/redis.py stop; fi
 	rm -rf .venv .local dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamproc.client import BlockingHaltListener, BlockingTurnPublisher, HaltListener, TurnPublisher
+    from streamproc.client.admission import Admission
+    from streamproc.client.blocking_admission import BlockingAdmission
     from streamproc.controls import ControlEvent
     from streamproc.core.graph import check_graph
-    from streamproc.errors import Halted, InvalidEvent, InvalidGraph, InvalidPolicy, StreamprocError, UnsafeCycle
+    from streamproc.errors import (
+        Halted,
+        InvalidEvent,
+        InvalidGraph,
+        InvalidPolicy,
+        Refused,
+        StreamprocError,
+        UnsafeCycle,
+    )
     from streamproc.monitor import Monitor
     from streamproc.policy import load_policy
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Admission": "client.admission",
+    "BlockingAdmission": "client.blocking_admission",
     "BlockingHaltListener": "client",
     "BlockingTurnPublisher": "client",
     "ControlEvent": "controls",
@@ -25,6 +37,7 @@ _HOMES = {
     "InvalidGraph": "errors",
     "InvalidPolicy": "errors",
     "Monitor": "monitor",
+    "Refused": "errors",
     "StreamprocError": "errors",
     "TurnPublisher": "client",
     "UnsafeCycle": "errors",
@@ -33,6 +46,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Admission",
+    "BlockingAdmission",
     "BlockingHaltListener",
     "BlockingTurnPublisher",
     "ControlEvent",
@@ -42,6 +57,7 @@ __all__ = [
     "InvalidGraph",
     "InvalidPolicy",
     "Monitor",
+    "Refused",
     "StreamprocError",
     "TurnPublisher",
     "UnsafeCycle",

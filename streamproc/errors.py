@@ -7,6 +7,8 @@
     │   └── UnsafeCycle     a cycle that nothing can leave
     ├── InvalidSettings     an environment variable or option that cannot be used
     ├── Unavailable         a broker or store that cannot be reached
+    ├── Refused             a run, session, user or tenant that cannot pay for what was asked
+    ├── AlreadySettled      a reservation whose id belongs to work that has been paid for
     └── Undelivered         events that the publisher could not hand over in time
     Halted                  (a BaseException) the circuit breaker stopped this run
 
@@ -17,9 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from streamproc.controls import ControlEvent
 
 
@@ -104,6 +109,67 @@ class InvalidSettings(StreamprocError):
 
 class Unavailable(StreamprocError):
     """A service that is needed cannot be reached."""
+
+
+class Refused(StreamprocError):
+    """A run, a session, a user or a tenant cannot pay for this."""
+
+    def __init__(
+        self,
+        level: str,
+        name: str,
+        period: str,
+        unit: str,
+        *,
+        asked: int,
+        limit: int,
+        spent: int,
+        held: int,
+        renews_at: datetime | None = None,
+    ) -> None:
+        self.level = level
+        """``run``, ``session``, ``user`` or ``tenant``: the first of them that cannot pay."""
+        self.name = name
+        """Which one: its id."""
+        self.period = period
+        """What the limit is for: ``total``, or an ``hour``, ``day`` or ``month`` of UTC."""
+        self.unit = unit
+        """``micro_usd`` or ``tokens``: of `asked`, `limit`, `spent`, `held` and `left`."""
+        self.asked = asked
+        self.limit = limit
+        self.spent = spent
+        """What was settled in this period."""
+        self.held = held
+        """What others have reserved and may give back."""
+        self.left = max(0, limit - spent - held)
+        self.renews_at = renews_at
+        """When the period ends and another begins; None for ``total``."""
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        amounts = (self.asked, self.left, self.limit, self.held)
+        asked, left, limit, held = (
+            f"{Decimal(amount) / 1_000_000} USD" if self.unit == "micro_usd" else f"{amount} tokens"
+            for amount in amounts
+        )
+        of = "in total" if self.period == "total" else f"this {self.period}"
+        renews = f"; it renews at {self.renews_at:%Y-%m-%dT%H:%M:%SZ}" if self.renews_at else ""
+        return (
+            f"{asked} were asked for, and {self.level} {self.name} has {left} left of the {limit} that it may spend "
+            f"{of} ({held} are reserved){renews}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _refused, (self.__dict__,)
+
+
+def _refused(fields: dict[str, Any]) -> Refused:
+    """A `Refused` that came from another process."""
+    return Refused(**{name: value for name, value in fields.items() if name != "left"})
+
+
+class AlreadySettled(StreamprocError):
+    """This reservation has been settled: use another id for other work."""
 
 
 class Undelivered(StreamprocError):

@@ -1,4 +1,4 @@
-"""What every test may ask for: a broker, names of its own."""
+"""What every test may ask for: a broker, a Redis, names of its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import hypothesis
 import pytest
 
 from deploy.local.kafka import Broker
+from deploy.local.redis import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NEEDS_KAFKA = {"brokers", "own_broker"}
+NEEDS = {"kafka": {"brokers", "own_broker"}, "redis": {"redis_url", "own_redis"}}
 
 # No deadlines: a loaded machine is not a bug. A failure prints what reproduces it.
 hypothesis.settings.register_profile("streamproc", deadline=None, print_blob=True)
@@ -24,10 +25,11 @@ hypothesis.settings.load_profile("streamproc")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for a broker talks to Kafka, whether or not the author thought of the marker."""
+    """Whoever asks for a broker talks to Kafka, whether or not the author thought of the marker; so with Redis."""
     for item in items:
-        if NEEDS_KAFKA.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.kafka)
+        for marker, fixtures in NEEDS.items():
+            if fixtures.intersection(getattr(item, "fixturenames", ())):
+                item.add_marker(marker)
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +39,21 @@ def brokers() -> str:
     if not addresses:
         pytest.fail(
             "This test talks to a real Kafka and STREAMPROC_BROKERS names none. `make test` starts one "
-            "(for a part: make test ARGS=tests/worker). Without such tests: pytest -m 'not kafka'."
+            "(for a part: make test ARGS=tests/worker). Without such tests: pytest -m 'not kafka and not redis'."
         )
     return addresses
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The real Redis that the whole run shares. Tests keep apart by names of their own (`topic_prefix`)."""
+    url = os.environ.get("STREAMPROC_REDIS")
+    if not url:
+        pytest.fail(
+            "This test talks to a real Redis and STREAMPROC_REDIS names none. `make test` starts one "
+            "(for a part: make test ARGS=tests/client). Without such tests: pytest -m 'not kafka and not redis'."
+        )
+    return url
 
 
 @pytest.fixture
@@ -55,3 +69,11 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
     broker = Broker(tmp_path / "kafka")
     yield broker
     broker.kill()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[Server]:
+    """A real Redis for one test, to `kill()` and to `start(port)` again. Not started yet."""
+    server = Server(tmp_path / "redis")
+    yield server
+    server.kill()

@@ -136,7 +136,7 @@ name: ours
 version: 3
 on_stall: pause
 budgets: { maxSteps: 100 }
-detectors: { LOOP001: { halt: 4 } }
+detectors: { LOOP001: { halt: 4 }, LOOP008: false }
 workflows:
   build: { budgets: { maxSteps: 90 }, detectors: { LOOP001: { halt: 5 } } }
 tenants:
@@ -185,7 +185,7 @@ def test_a_runs_scope_chooses_its_rules(policy_of: Callable[[str], Policy]) -> N
 
 
 def test_a_detector_can_be_switched_off_and_on_again(policy_of: Callable[[str], Policy]) -> None:
-    off = policy_of("detectors: { LOOP001: false }\nworkflows: { w: { detectors: { LOOP001: true } } }")
+    off = policy_of("detectors: { LOOP001: false, LOOP008: false }\nworkflows: { w: { detectors: { LOOP001: true } } }")
     assert halts(SAID, off) == []
     assert halts([{"type": "run.started", "workflow": "w"}, *SAID], off) == [("LOOP001", "halt", 2)]
 

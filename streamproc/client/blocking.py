@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from streamproc.client.background import Background
+from streamproc.client.guard import NO_PAYER
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
 from streamproc.errors import Halted, Undelivered
@@ -20,9 +21,12 @@ from streamproc.errors import Halted, Undelivered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streamproc.client.admission import PayerFields
+    from streamproc.client.blocking_admission import BlockingAdmission, BlockingPayer, BlockingReservation
     from streamproc.client.encoding import Encoded
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.client.guard import Register
+    from streamproc.client.hold import ReserveFields
     from streamproc.controls import ControlEvent
     from streamproc.errors import Unavailable
     from streamproc.events import RawEvent
@@ -175,15 +179,24 @@ class BlockingGuard:
     """Guards one run in blocking code, which nobody can interrupt from outside: `Halted` is raised at the entry, by
     `check` and `sleep` in between, and at the exit."""
 
-    def __init__(self, run_id: str, halts: HaltListener, register: Register) -> None:
+    def __init__(
+        self, run_id: str, halts: HaltListener, register: Register, payer: BlockingPayer | None = None
+    ) -> None:
         self.run_id = run_id
         self._halts = halts
         self._register = register
+        self._payer = payer
         self._fired = threading.Event()
 
     def check(self) -> None:
         """Raise `Halted` if the run is halted. No I/O."""
         self._halts.check(self.run_id)
+
+    def reserve(self, **estimate: Unpack[ReserveFields]) -> BlockingReservation:
+        """``with guard.reserve(cost_usd="0.05", tokens=4000) as hold:``, as `Guard.reserve`."""
+        if self._payer is None:
+            raise RuntimeError(NO_PAYER)
+        return self._payer.reserve(self.check, **estimate)
 
     def sleep(self, seconds: float) -> None:
         """Wait, but raise `Halted` as soon as the run is halted."""
@@ -243,9 +256,12 @@ class BlockingHaltListener:
         """The decision that halted the run; None where it is not halted (see `HaltListener.halted`)."""
         return self._halts.halted(run_id)
 
-    def guard(self, run_id: str) -> BlockingGuard:
+    def guard(
+        self, run_id: str, admission: BlockingAdmission | None = None, **payer: Unpack[PayerFields]
+    ) -> BlockingGuard:
         """``with halts.guard(run_id) as guard:`` raises `Halted` at its entry, at ``guard.check()`` and at its exit."""
-        return BlockingGuard(run_id, self._halts, self._halts.register)
+        paying = None if admission is None else admission.payer(run_id, **payer)
+        return BlockingGuard(run_id, self._halts, self._halts.register, paying)
 
     def start(self) -> None:
         """Begin to listen. Raises `Unavailable` (unless ``wait=False``) where the broker or its topics are away."""

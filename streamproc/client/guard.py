@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
 from streamproc.errors import Halted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streamproc.client.admission import Payer
+    from streamproc.client.hold import Reservation, ReserveFields
+
+NO_PAYER = "this guard knows nobody who pays: ask for it with `halts.guard(run_id, admission)`"
 
 
 class Guarded(Protocol):
@@ -53,10 +58,17 @@ class Guard:
     also when both come together. Where guards are nested, the outermost one of a halted run raises.
     """
 
-    def __init__(self, run_id: str, register: Register, halted: Callable[[str], Halted | None]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        register: Register,
+        halted: Callable[[str], Halted | None],
+        payer: Payer | None = None,
+    ) -> None:
         self.run_id = run_id
         self._register = register
         self._halted = halted
+        self._payer = payer
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._cause: Halted | None = None
@@ -66,6 +78,15 @@ class Guard:
         halted = self._halted(self.run_id)
         if halted is not None:
             raise halted
+
+    def reserve(self, **estimate: Unpack[ReserveFields]) -> Reservation:
+        """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` begins only if it can be paid for.
+
+        Raises `Halted` if the run is halted, `Refused` if somebody cannot pay, and what else `Admission` says.
+        """
+        if self._payer is None:
+            raise RuntimeError(NO_PAYER)
+        return self._payer.reserve(self.check, **estimate)
 
     def fire(self) -> None:
         """The run is halted: cancel the body."""

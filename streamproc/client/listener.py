@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from streamproc.client.connection import settings_of
 from streamproc.client.feed import Feed
@@ -18,6 +18,7 @@ from streamproc.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streamproc.client.admission import Admission, PayerFields
     from streamproc.client.halts import ControlNews, StatusNews
     from streamproc.controls import ControlEvent
     from streamproc.errors import Halted
@@ -75,12 +76,14 @@ class HaltListener:
         after it, that only the fact is kept: `check` still raises)."""
         return control_of(self._runs.get(run_id))
 
-    def guard(self, run_id: str) -> Guard:
+    def guard(self, run_id: str, admission: Admission | None = None, **payer: Unpack[PayerFields]) -> Guard:
         """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
 
         A run that is halted already raises before the body begins. Threads that the body started are not stopped.
+        With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` say who pays.
         """
-        return Guard(run_id, self.register, self._error)
+        paying = None if admission is None else admission.payer(run_id, **payer)
+        return Guard(run_id, self.register, self._error, paying)
 
     def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX) -> Subscription:
         """Every control event from now on, warnings too: ``async for control in halts.subscribe():``."""

@@ -114,6 +114,13 @@ def note_finder(run: RunState, node_tag: int, index: int) -> None:
     run.finder = [node_tag, index, others_at if finder == node_tag else at]
 
 
+def speak_to(run: RunState, index: int) -> None:
+    """A person spoke: habits that assume that nobody did start again."""
+    run.stale = run.failures = run.retries = 0
+    run.monologue = None
+    note_finder(run, 0, index)
+
+
 def count_hop(run: RunState, source: int, target: int, index: int) -> int:
     """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender."""
     edge = source << 32 | target

@@ -11,13 +11,14 @@ from streamproc.core.view import Kind, View
 
 
 class Detector(Protocol):
-    """A detector, as the engine sees it. `limits` are its parameters under the policy in force."""
+    """A detector, as the engine sees it. `limits` are its parameters under the policy in force. One event may give
+    several findings only where it speaks of several things (the tasks of a batch)."""
 
     code: str
     name: str
     kinds: Kind
 
-    def check(self, view: View, limits: Any) -> Finding | None: ...
+    def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None: ...
 
 
 class Rules:

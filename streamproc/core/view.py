@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
-from streamproc.wire import Call, Turn
+from streamproc.wire import Call, Event, Turn
 
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
@@ -31,7 +31,12 @@ class Kind(IntFlag):
     QUERY = 4096  # a query that was asked before
     MONOLOGUE = 8192
     HOP = 16384  # a hand-over that brought nothing new
-    SPENT = 32768  # usage, rounds or clock, whoever declared a limit
+    ROUND = 32768  # a round, a convergence or a consensus was reported
+    CLOCK = 65536  # time has passed: a deadline, or an event that came late
+    STARTED = 131072  # run.started, with what it declared
+    BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
+    ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
+    USAGE = 1048576  # measured spend of tokens or money
 
 
 class Hop(NamedTuple):
@@ -43,15 +48,18 @@ class Hop(NamedTuple):
 
 
 class View:
-    """One turn in front of the detectors. The engine uses one object again and again."""
+    """One turn, or another event, in front of the detectors. The engine uses one object again and again.
+
+    `turn` and what belongs to it is there for turns only; `event` is always what is looked at."""
 
     __slots__ = (
-        "budgets", "counts", "cycle", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue", "near",
-        "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
+        "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
+        "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
     )  # fmt: skip
 
     run: RunState
     turn: Turn
+    event: Event
     rules: Rules
     index: int
     node: NodeState
@@ -76,7 +84,7 @@ class View:
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
         """Start on a new turn."""
         self.run = run
-        self.turn = turn
+        self.turn = self.event = turn
         self.rules = rules
         self.index = run.turns
         own, general = run.budgets, rules.budgets
@@ -92,6 +100,16 @@ class View:
         self.query = None
         self.monologue = None
         self.hop = None
+
+    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int) -> None:
+        """Start on an event that is no turn; `kinds` says who is asked."""
+        self.run = run
+        self.event = event
+        self.rules = rules
+        self.index = run.turns
+        self.budgets = rules.budgets | run.budgets
+        self.cycle = None
+        self.kinds = kinds
 
     def forget_loops(self) -> None:
         """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
@@ -119,6 +137,10 @@ class View:
             kinds |= 64
         if self.flat is not None:
             kinds |= 128
+        if turn.usage is not None:
+            kinds |= 1048576
+        if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
+            kinds |= 32768
         self.kinds = kinds | self._habits()
 
     def _habits(self) -> int:

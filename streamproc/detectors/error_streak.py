@@ -5,7 +5,8 @@ end the streak.
 
 Why: eight failures in a row, each with another message, is an agent that has lost its footing.
 
-False alarms: debugging fails a few times in a row; one call that works ends the streak.
+False alarms: debugging fails a few times in a row; one call that works ends the streak. A test suite that exits 1
+until it is green is one call with changing answers: that is warned of at most.
 
 Tuning: `warn` and `halt` count call turns; 0 turns a level off.
 
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
+from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level
+from streamproc.core.run import RunState
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, RawTurn, call, level
 
@@ -41,6 +43,8 @@ class ErrorStreak:
         reached = level(run.failures, limits.warn, limits.halt)
         if reached is None or not view.tools:
             return None
+        if reached == Level.HALT and _moves(run):
+            reached = Level.WARN
         return Finding(
             code=self.code,
             level=reached,
@@ -51,6 +55,12 @@ class ErrorStreak:
             reason=REPEATED_ERROR,
             status="aborted_stuck",
         )
+
+
+def _moves(run: RunState) -> bool:
+    """Whether the last call has failed with one answer after the other: a test suite that exits 1 until it is green."""
+    last = next(reversed(run.calls.values()), None)  # the call made last is the last of the calls remembered
+    return last is not None and last.live
 
 
 DETECTOR = ErrorStreak()

@@ -20,6 +20,7 @@ from deploy.local import kafka
 from tests.waiting import until
 
 SCRIPTS = Path(kafka.__file__).parent
+GIVEN = {"STREAMPROC_BROKERS": "elsewhere:9092", "STREAMPROC_REDIS": "redis://elsewhere:6379/0"}
 GONE = 2**22 + 1  # above the highest process number that Linux gives out
 
 
@@ -30,11 +31,11 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def with_kafka(tmp_path: Path) -> list[str]:
-    """with_kafka.py in a checkout of its own, where no broker stands."""
+def with_services(tmp_path: Path) -> list[str]:
+    """with_services.py in a checkout of its own, where no service stands."""
     scripts = tmp_path / "checkout" / "deploy" / "local"
     shutil.copytree(SCRIPTS, scripts)
-    return [sys.executable, str(scripts / "with_kafka.py")]
+    return [sys.executable, str(scripts / "with_services.py")]
 
 
 def test_a_free_port_can_be_listened_on() -> None:
@@ -90,23 +91,23 @@ def test_the_pom_pins_exact_versions_and_names_no_host() -> None:
     assert "repositor" not in pom.lower()
 
 
-def test_with_kafka_uses_the_broker_it_is_given_and_exits_as_its_command(with_kafka: list[str]) -> None:
-    command = "import os, sys; print(os.environ['STREAMPROC_BROKERS']); sys.exit(7)"
+def test_with_services_uses_what_it_is_given_and_exits_as_its_command(with_services: list[str]) -> None:
+    command = "import os, sys; print(*map(os.environ.get, ['STREAMPROC_BROKERS', 'STREAMPROC_REDIS'])); sys.exit(7)"
     done = subprocess.run(
-        [*with_kafka, "--", sys.executable, "-c", command],
-        env=os.environ | {"STREAMPROC_BROKERS": "elsewhere:9092"},
+        [*with_services, "--", sys.executable, "-c", command],
+        env=os.environ | GIVEN,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout, done.returncode) == ("elsewhere:9092\n", 7)
+    assert (done.stdout, done.returncode) == ("elsewhere:9092 redis://elsewhere:6379/0\n", 7)
 
 
-def test_with_kafka_passes_a_termination_on_to_its_command(with_kafka: list[str]) -> None:
+def test_with_services_passes_a_termination_on_to_its_command(with_services: list[str]) -> None:
     command = "import signal, sys; signal.signal(15, lambda *_: sys.exit(5)); print(1, flush=True); signal.pause()"
     with subprocess.Popen(
-        [*with_kafka, "--", sys.executable, "-c", command],
-        env=os.environ | {"STREAMPROC_BROKERS": "elsewhere:9092"},
+        [*with_services, "--", sys.executable, "-c", command],
+        env=os.environ | GIVEN,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
@@ -117,10 +118,10 @@ def test_with_kafka_passes_a_termination_on_to_its_command(with_kafka: list[str]
 
 
 @pytest.mark.usefixtures("no_java")
-def test_without_kafka_the_rest_runs_and_the_whole_fails_loudly(with_kafka: list[str]) -> None:
+def test_without_kafka_the_rest_runs_and_the_whole_fails_loudly(with_services: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "STREAMPROC_BROKERS"}
     done = subprocess.run(
-        [*with_kafka, "--without-kafka", f"{sys.executable} -c 'print(1)'", "--", "never-run"],
+        [*with_services, "--without", f"{sys.executable} -c 'print(1)'", "--", "never-run"],
         env=environment,
         capture_output=True,
         text=True,

@@ -1,0 +1,1 @@
+"""How well the engine tells stuck from honest, measured on labelled traces: ``python -m benchmarks.quality``."""

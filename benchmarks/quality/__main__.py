@@ -1,0 +1,99 @@
+"""``python -m benchmarks.quality``: scores the engine on labelled traces and prints one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from benchmarks.quality.catalogue import TITLES
+from benchmarks.quality.faults import faults
+from benchmarks.quality.grafts import grafted
+from benchmarks.quality.real import runs_in, sample_runs
+from benchmarks.quality.rows import Row, rows
+from benchmarks.quality.table import explanation, markdown, write_between_marks
+from benchmarks.quality.tally import tallies
+from benchmarks.quality.traces import HONEST, LOOPS, Kind, all_traces, name_of, trace_of
+from benchmarks.quality.watchers import OURS, SIMPLE_RULES, breaker
+from streamproc.errors import InvalidPolicy
+from streamproc.policy import load_policy
+
+ROOT: Final = Path(__file__).parents[2]
+SEEDS: Final = 25  # of each kind: more than three thousand runs, in about a minute
+
+EXIT_OK: Final = 0
+EXIT_MISSED: Final = 1
+EXIT_UNUSABLE: Final = 2
+
+
+def main() -> int:
+    """Measure, print, write; the exit code says whether the aims were met."""
+    options = _options()
+    try:
+        if options.dump:
+            return _dump(options.dump)
+        policy = load_policy(options.policy)
+        real = runs_in(options.data) if options.data else sample_runs()
+    except (InvalidPolicy, OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_UNUSABLE
+    began = time.monotonic()
+    traces = [*all_traces(options.seeds, _kinds(options.only)), *grafted(real)]
+    found = tallies({OURS: breaker(policy), **SIMPLE_RULES}, traces, real)
+    made_by = f"Measured in {time.monotonic() - began:.0f} s by `make quality`."
+    table = rows(found, TITLES)
+    text = markdown(table, explanation(found[OURS], len(traces), policy.name, made_by))
+    print(text)
+    if options.faults:
+        print(*faults(found[OURS]), sep="\n")
+    if options.json:
+        options.json.write_text(json.dumps([row.figures() for row in table], indent=1), "utf-8")
+    if options.readme:
+        write_between_marks(ROOT / "README.md", text)
+    return _verdict(table)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="traces of each kind (%(default)s)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="kinds whose names contain this")
+    parser.add_argument("--policy", metavar="P", help="a preset or a policy file (standard)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="real runs from here, instead of the samples")
+    parser.add_argument("--faults", action="store_true", help="list every miss and every false alarm")
+    parser.add_argument("--dump", metavar="KIND/SEED", help="print one made-up run as JSONL, and its labels")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
+    parser.add_argument("--readme", action="store_true", help="put the table into the README, between its marks")
+    return parser.parse_args()
+
+
+def _kinds(only: str) -> list[Kind]:
+    return [kind for kind in (*LOOPS, *HONEST) if only in name_of(kind)]
+
+
+def _dump(run_id: str) -> int:
+    """One made-up run: events on standard output, ready for `streamproc scan -`; its labels on standard error."""
+    name, _, seed = run_id.rpartition("/")
+    kinds = {name_of(kind): kind for kind in (*LOOPS, *HONEST)}
+    if name not in kinds or not seed.isdecimal():
+        raise ValueError(f"{run_id} is not KIND/SEED; kinds are: {', '.join(kinds)}")
+    trace = trace_of(kinds[name], int(seed))
+    for event in trace.events:
+        print(json.dumps(event))
+    for episode in trace.episodes:
+        print(episode, file=sys.stderr)
+    return EXIT_OK
+
+
+def _verdict(table: list[Row]) -> int:
+    """Whether the engine meets its aims; the simple rules have none."""
+    missed = [fault for row in table if not row.simple_rule for fault in row.missed_aims()]
+    for fault in missed:
+        print(f"missed: {fault}", file=sys.stderr)
+    return EXIT_MISSED if missed else EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The one table, and what stands around it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+from benchmarks.quality.rows import Row
+from benchmarks.quality.tally import Real, Tally
+
+BEGIN: Final = "<!-- quality:begin -->"
+END: Final = "<!-- quality:end -->"
+
+HEADINGS: Final = (
+    "detector", "planted", "found", "delay: median (most)", "too early", "warned in time", "told twice",
+    "false halts, honest work", "per 1 000 turns", "false halts, solved runs", "per 1 000 turns",
+    "other runs halted",
+)  # fmt: skip
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:g}"
+
+
+def _rate(value: float) -> str:
+    return "" if math.isnan(value) else "0" if value == 0 else f"{value:.2f}"
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as text."""
+    delay = "" if math.isnan(row.delay) else f"{row.delay:g} ({_number(row.delay_most)})"
+    return (
+        row.name,
+        f"{row.planted}",
+        f"{row.found} ({row.recall:.1%})" if row.planted else "",
+        delay,
+        f"{row.early}",
+        f"{row.warned} of {row.warnings_due}" if row.warnings_due else "",
+        f"{row.duplicates}",
+        f"{row.false_halts}",
+        _rate(row.false_halts_per_1000),
+        f"{row.solved_halts}",
+        _rate(row.solved_halts_per_1000),
+        f"{row.other_runs_halted}",
+    )
+
+
+def markdown(rows: list[Row], lines: list[str]) -> str:
+    """The table as Markdown that is also readable as it is, with lines of explanation before it."""
+    table = [HEADINGS, *map(cells, rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
+    drawn = [_line(line, widths) for line in table]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([*lines, "", drawn[0], rule, *drawn[1:]])
+
+
+def _line(texts: tuple[str, ...], widths: list[int]) -> str:
+    return "| " + " | ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)) + " |"
+
+
+def explanation(tally: Tally, traces: int, policy: str, made_by: str) -> list[str]:
+    """What was measured on."""
+    real = tally.real
+    return [
+        f"Policy `{policy}`. Made up from seeds: {traces} runs with {len(tally.outcomes)} planted episodes, and "
+        f"{tally.honest_turns} turns of honest work around and beside them.  ",
+        f"Real: {real.solved_runs} runs that were solved ({real.solved_turns} turns), in which any halt is a false "
+        f"one, and {real.other_runs} others.{_saved(real)}  ",
+        "Delay is counted in turns from the moment at which the catalogue's threshold is met.  ",
+        made_by,
+    ]
+
+
+def _saved(real: Real) -> str:
+    if not real.other_halts:
+        return ""
+    share = real.other_turns_after_halt / real.other_turns
+    return f" Of the others, {len(real.other_halts)} were halted, with {share:.0%} of all their turns still to come."
+
+
+def write_between_marks(path: Path, text: str) -> None:
+    """Put `text` between the marks of a document. Raises `ValueError` where they are missing."""
+    document = path.read_text("utf-8")
+    head, begin, rest = document.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no lines {BEGIN} and {END} to put the table between")
+    path.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", "utf-8")

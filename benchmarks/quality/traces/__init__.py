@@ -1,0 +1,68 @@
+"""Labelled traces, made up from seeds. Nothing in here knows the engine: thresholds are counted by who plants a loop.
+
+A kind of trace is a function that writes on a `Script`. `LOOPS` hide a loop among honest work, `HONEST` is work that
+looks like one. To add a kind, write its function and add it to the tuple at the end of its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from benchmarks.quality.labels import Trace
+from benchmarks.quality.traces import (
+    failures,
+    hand_overs,
+    honest,
+    no_progress,
+    oscillation,
+    repeated_call,
+    repeated_output,
+    stagnation,
+    unfinished,
+    work,
+)
+from benchmarks.quality.traces.script import Script
+
+Kind = Callable[[Script], None]
+
+
+def _hidden(loop: Kind) -> Kind:
+    def write(script: Script) -> None:
+        honest.before(script)
+        loop(script)
+        honest.after(script)
+
+    write.__module__, write.__name__ = loop.__module__, loop.__name__
+    return write
+
+
+LOOPS: Final[tuple[Kind, ...]] = tuple(
+    _hidden(loop)
+    for room in (
+        repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
+    )
+    for loop in room.KINDS
+)  # fmt: skip
+HONEST: Final[tuple[Kind, ...]] = (
+    work.plain_steps, work.talk, *map(honest.around, honest.FRAGMENTS), honest.mixed_day, honest.long_run,
+)  # fmt: skip
+
+
+def name_of(kind: Kind) -> str:
+    """Its file and its function, such as ``repeated_call.in_a_row``."""
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+
+
+def trace_of(kind: Kind, seed: int) -> Trace:
+    """The trace of a kind and a seed: always the same."""
+    script = Script(name_of(kind), seed)
+    kind(script)
+    return script.trace()
+
+
+def all_traces(seeds: int, kinds: Iterable[Kind] = (*LOOPS, *HONEST)) -> Iterator[Trace]:
+    """So many traces of each kind."""
+    for kind in kinds:
+        for seed in range(seeds):
+            yield trace_of(kind, seed)

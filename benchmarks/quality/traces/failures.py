@@ -1,0 +1,105 @@
+"""ERROR001 to ERROR005, and infrastructure that stays away."""
+
+from __future__ import annotations
+
+from benchmarks.quality.scoring import ANY
+from benchmarks.quality.traces.noise import Noise
+from benchmarks.quality.traces.retries import TROUBLE
+from benchmarks.quality.traces.script import Script
+from benchmarks.quality.traces.work import narrate
+
+ALSO = ("LOOP001", "LOOP002", "LOOP003", "LOOP004", "ERROR001", "ERROR003", "ERROR005")
+
+
+def futile_repair(script: Script) -> None:
+    """ERROR001: the error after a repair is the one before it. The second is enough."""
+    executor, repairer = script.team(2)
+    messages = [script.words.error() for _ in range(script.times(1, 5))]
+    with script.loop("ERROR001", halt=2, also=ALSO) as loop:
+        for count in range(1, script.times(2, 9) + 1):
+            script.add({"node": executor, "errors": [{"message": message} for message in messages]})
+            loop.counted(count)
+            if script.chance(0.5):
+                script.call("edit_file", {"path": script.words.path()}, script.words.code(1), node=repairer)
+            script.say(repairer, script.words.text(2))
+
+
+def futile_repair_but_for_noise(script: Script) -> None:
+    """ERROR001: ids or times in the message differ."""
+    executor, repairer = script.team(2)
+    message = f"{script.words.noun()} refused"
+    with script.loop("ERROR001", halt=2, also=ALSO) as loop:
+        for count in range(1, script.times(2, 5) + 1):
+            script.add({"node": executor, "errors": [f"at 10:{count:02d}:{script.dice.randrange(10, 60)} {message}"]})
+            loop.counted(count)
+            script.say(repairer, script.words.text(2))
+
+
+def retry_exhausted(script: Script) -> None:
+    """ERROR002: a task is tried again and again, and fails with the same class of error, in other words. Three."""
+    (worker,) = script.team(1)
+    task, kind = f"T-{script.dice.randrange(100, 999)}", f"{script.words.noun().title()}Error"
+    with script.loop("ERROR002", halt=3, also=ALSO) as loop:
+        for count in range(1, script.times(3, 6) + 1):
+            failed = {"message": f"{kind}: {script.words.sentence()}", "class": kind}
+            script.add({"node": worker, "task_id": task, "errors": [failed]})
+            loop.counted(count)
+
+
+def error_streak(script: Script) -> None:
+    """ERROR003: every call fails, each in its own way. Warn 4, halt 8."""
+    with script.loop("ERROR003", warn=4, halt=8, also=ALSO) as loop:
+        for count in range(1, script.times(8, 20) + 1):
+            narrate(script, 0.2)
+            script.fail(script.words.name(), {"path": script.words.path()}, script.words.error())
+            loop.counted(count)
+
+
+def recurring_error(script: Script) -> None:
+    """ERROR005: one tool fails with the same error, whatever it is asked. Warn 3, halt 4 of its last 6 calls."""
+    tool, error = script.words.name(), script.words.error()
+    with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
+        for count in range(1, script.times(4, 15) + 1):
+            narrate(script, 0.2)
+            script.fail(tool, {"query": script.words.query()}, error)
+            loop.counted(count)
+
+
+def recurring_error_but_for_noise(script: Script) -> None:
+    """ERROR005: with ids or times in the message."""
+    tool, error, noise = script.words.name(), script.words.error(), Noise(script.dice)
+    with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
+        for count in range(1, script.times(4, 12) + 1):
+            script.fail(tool, {"query": script.words.query()}, noise(error))
+            loop.counted(count)
+
+
+def recurring_error_among_others(script: Script) -> None:
+    """ERROR005: other tools work well in between, and the tool itself works once or twice."""
+    tool, error = script.words.name(), script.words.error()
+    good = script.dice.sample(range(1, 5), script.times(0, 2))
+    failures = 0
+    with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
+        for count in range(1, script.times(6, 12) + 1):
+            script.call("read_file", {"path": script.words.path()}, script.words.code(3))
+            if count in good:
+                script.call(tool, {"query": script.words.query()}, script.words.text(1))
+                continue
+            script.fail(tool, {"query": script.words.query()}, error)
+            failures += 1
+            loop.counted(failures)
+
+
+def infrastructure_away(script: Script) -> None:
+    """Retryable trouble that does not end: a counter of its own, 10, and a pause; never "stuck"."""
+    args, trouble = {"prompt": script.words.sentence()}, script.dice.choice(TROUBLE)
+    with script.loop("INFRA", halt=10, also=(ANY,)) as loop:  # the catalogue has no code for it
+        for count in range(1, script.times(10, 30) + 1):
+            script.fail("llm", args, trouble)
+            loop.counted(count)
+
+
+KINDS = (
+    futile_repair, futile_repair_but_for_noise, retry_exhausted, error_streak, recurring_error,
+    recurring_error_but_for_noise, recurring_error_among_others, infrastructure_away,
+)  # fmt: skip

@@ -1,0 +1,71 @@
+"""All honest work, and runs that are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from benchmarks.quality.traces import (
+    batches,
+    debugging,
+    polling,
+    reading,
+    retries,
+    second_thoughts,
+    siblings,
+    teamwork,
+    work,
+)
+from benchmarks.quality.traces.script import Script
+
+Section = Callable[[Script], None]
+
+FRAGMENTS: Final[tuple[Section, ...]] = (
+    *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
+    *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
+)  # fmt: skip
+LONG_RUN: Final = 500  # events
+
+
+def around(section: Section) -> Section:
+    """A run in which this happens among other work."""
+
+    def write(script: Script) -> None:
+        before(script)
+        section(script)
+        if script.chance(0.3):
+            work.finding(script)
+            section(script)
+        after(script)
+
+    write.__module__, write.__name__ = section.__module__, section.__name__
+    return write
+
+
+def mixed_day(script: Script) -> None:
+    """A little of everything."""
+    for _ in range(script.times(5, 12)):
+        script.dice.choice(FRAGMENTS)(script)
+        work.finding(script)
+
+
+def long_run(script: Script) -> None:
+    """Hundreds of turns, and all of them honest."""
+    while script.next < LONG_RUN:
+        script.dice.choice(FRAGMENTS)(script)
+        work.finding(script)
+
+
+def before(script: Script) -> None:
+    """What was done before the part that matters; it ends with something new."""
+    for _ in range(script.times(0, 3)):
+        script.dice.choice(FRAGMENTS)(script)
+    work.plain_steps(script)
+    work.finding(script)
+
+
+def after(script: Script) -> None:
+    """What is done after it, if anything."""
+    if script.chance(0.5):
+        work.finding(script)
+        work.plain_steps(script)

@@ -1,0 +1,192 @@
+"""Honest work of several: boilerplate turns, rounds that converge, people who agree."""
+
+from __future__ import annotations
+
+from benchmarks.quality.traces.script import Script
+from benchmarks.quality.traces.work import finding
+
+COURTESIES = ("Sure!", "Okay, done.", "Is there anything else I can help you with?", "Shall I proceed?")
+
+
+def next_speaker(script: Script) -> None:
+    """A moderator that says the same few words between the turns of others, who always have something new."""
+    moderator, *others = script.team(script.times(2, 4))
+    for _ in range(script.times(5, 20)):
+        chosen = script.dice.choice(others)
+        script.say(moderator, f"Next speaker {chosen}")
+        if script.chance(0.5):
+            script.say(chosen, script.words.text(3))
+        else:
+            script.call("browse", {"url": script.words.path()}, script.words.text(4), node=chosen)
+
+
+def research_that_finds(script: Script) -> None:
+    """A planner that sends a researcher out again and again, and always gets something new."""
+    planner, researcher = script.team(2)
+    for _ in range(script.times(4, 15)):
+        script.say(planner, "What else is there?", decision={"next": researcher})
+        query = script.words.query()
+        script.add({"node": researcher, "from": planner, "query": query, "output": script.words.text(3)})
+
+
+def a_person_who_agrees(script: Script) -> None:
+    """The same question, and the same yes; what is agreed to is another thing each time."""
+    question = script.dice.choice(COURTESIES)
+    as_turns = script.chance(0.5)
+    for _ in range(script.times(3, 9)):
+        finding(script)
+        script.say(script.agent, question)
+        if as_turns:
+            script.say("user", "yes")
+        else:
+            script.add({"type": "user.message"})
+
+
+def a_person_in_between(script: Script) -> None:
+    """The same short answer again and again, each time to a person's new message."""
+    answer = script.dice.choice(COURTESIES)
+    for _ in range(script.times(3, 8)):
+        script.add({"type": "user.message"})
+        script.say(script.agent, answer)
+    script.add({"type": "user.message"})
+
+
+def tests_that_get_better(script: Script) -> None:
+    """Coder and verifier, with fewer failures each round; the last round fixes the last one."""
+    coder, verifier = script.team(2)
+    names = script.words.test_ids(script.times(2, 9))
+    failed = list(names)
+    while True:
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, failed, 20)
+        if not failed:
+            return
+        del failed[: script.times(1, 3)]
+
+
+def a_plateau_that_breaks(script: Script) -> None:
+    """Two rounds without fewer failures, other tests each time, and then it goes on."""
+    coder, verifier = script.team(2)
+    names = script.words.test_ids(12)
+    for size in (6, 4, 4, 4, 3, 3, 1, 1, 0):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, script.dice.sample(names, size), 20)
+
+
+def one_step_back(script: Script) -> None:
+    """A round that makes it worse, and the next ones make it better than ever."""
+    coder, verifier = script.team(2)
+    names = script.words.test_ids(8)
+    for size in (5, 3, 6, 2, 1, 0):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, names[:size], 20)
+
+
+def the_last_failing_test(script: Script) -> None:
+    """One test fails twice, and the third round fixes it: nobody may halt that round."""
+    coder, verifier = script.team(2)
+    for failed in (*([script.words.test_ids(1)] * 2), []):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, failed, 12)
+
+
+def several_reports_in_one_pass(script: Script) -> None:
+    """A verifier that reports the same failures several times before the coder is asked again."""
+    coder, verifier = script.team(2)
+    script.add({"type": "run.started", "graph": {"edges": [[coder, verifier], [verifier, coder], [verifier, "end"]]}})
+    names = script.words.test_ids(4)
+    for left in (3, 2, 1, 0):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        for _ in range(script.times(2, 5)):
+            script.tested(verifier, names[:left], 20)
+
+
+def green_again_after_a_change(script: Script) -> None:
+    """All tests pass, a large change breaks many of them, and round by round they are mended."""
+    coder, verifier = script.team(2)
+    names = script.words.test_ids(script.times(4, 8))
+    for left in (0, *range(len(names), -1, -1)):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, names[:left], 20)
+
+
+def one_metric_rises(script: Script) -> None:
+    """Of two metrics one stands still for long; the other gets better every time."""
+    writer, _ = script.team(2)
+    for done in range(script.times(4, 9)):
+        script.say(writer, script.words.text(2), progress={"score": 0.5, "done": done})
+
+
+def a_metric_that_falls(script: Script) -> None:
+    """What gets better by getting less, and nobody wrote a policy for it."""
+    (trainer,) = script.team(1)
+    name = script.dice.choice(("loss", "errors", "warnings", "remaining"))
+    for left in range(script.times(6, 12), 0, -1):
+        script.say(trainer, script.words.text(1), progress={name: left})
+
+
+def metrics_that_rest(script: Script) -> None:
+    """A score that stands still for two rounds at most."""
+    writer, reviewer = script.team(2)
+    for score in (0.2, 0.4, 0.4, 0.4, 0.6, 0.5, 0.5, 0.9):
+        script.say(writer, script.words.text(2), docs=script.words.text(4))
+        script.say(reviewer, script.words.text(1), progress={"docs_score": score})
+
+
+def queries_that_differ(script: Script) -> None:
+    """A few words of a planner and an empty answer, twice; what was asked is another thing each time."""
+    planner, researcher = script.team(2)
+    for _ in range(script.times(2, 4)):
+        script.say(planner, "Ask the researcher.")
+        query = {"query": script.words.query(), "from": planner}
+        script.add({"node": researcher, "output": "Nothing found.", **query})
+    script.say(researcher, script.words.text(3))
+
+
+def errors_that_differ(script: Script) -> None:
+    """The same few words about it, and another error each time: the repair gets further."""
+    executor, repairer = script.team(2)
+    for _ in range(script.times(2, 5)):
+        script.say(executor, "The run failed.", errors=[script.words.error()])
+        script.say(repairer, "Repaired, please try again.")
+    script.say(executor, "It works.", errors=[])
+
+
+def a_person_who_repairs(script: Script) -> None:
+    """The same error, and a person does something about it before it is tried again."""
+    (executor,) = script.team(1)
+    error = script.words.error()
+    for _ in range(script.times(2, 5)):
+        script.add({"node": executor, "errors": [error]})
+        script.add({"type": "user.message"})
+    script.add({"node": executor, "errors": []})
+
+
+def a_person_who_tests(script: Script) -> None:
+    """The same tests fail, and each time a person says what to do next."""
+    coder, verifier = script.team(2)
+    failed = script.words.test_ids(3)
+    for _ in range(script.times(3, 5)):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, failed, 20)
+        script.add({"type": "user.message"})
+    script.say(coder, script.words.text(2), artifact=script.words.patch())
+    script.tested(verifier, [], 20)
+
+
+def the_same_run_again(script: Script) -> None:
+    """A run that is finished and started again under its id goes through the same steps: it has a right to."""
+    steps = [({"path": script.words.path()}, script.words.code()) for _ in range(script.times(2, 6))]
+    for _ in range(script.times(2, 4)):
+        script.add({"type": "run.finished", "status": "succeeded"})
+        script.add({"type": "run.started"})
+        for args, text in steps:
+            script.call("read_file", args, text)
+
+
+FRAGMENTS = (
+    next_speaker, research_that_finds, a_person_who_agrees, a_person_in_between, tests_that_get_better,
+    a_plateau_that_breaks, one_step_back, the_last_failing_test, several_reports_in_one_pass,
+    green_again_after_a_change, a_metric_that_falls, one_metric_rises, metrics_that_rest, queries_that_differ,
+    errors_that_differ, a_person_who_repairs, a_person_who_tests, the_same_run_again,
+)  # fmt: skip

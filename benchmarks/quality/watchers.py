@@ -1,0 +1,82 @@
+"""Who watches a trace: the engine under a policy, and the simple rules that people write first.
+
+A watcher is asked about one run, all its events in order, and answers with its alarms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.quality.labels import RawEvent
+from benchmarks.quality.scoring import ANY, Alarm
+from streamproc.monitor import Monitor
+from streamproc.policy import Policy
+
+Watcher = Callable[[Sequence[RawEvent]], Iterator[Alarm]]
+
+OURS: Final = "streamproc"
+
+
+def breaker(policy: Policy | str | Path | None = None) -> Watcher:
+    """The product, as one has it in one process. Raises `InvalidPolicy`."""
+    monitor = Monitor(policy, runs_max=1)
+
+    def watch(events: Sequence[RawEvent]) -> Iterator[Alarm]:
+        for position, event in enumerate(events):
+            for control in monitor.feed(event):
+                yield Alarm(control.code, control.severity == "halt", position, control.id, control.message)
+
+    return watch
+
+
+def same_call_3_of_10(events: Sequence[RawEvent]) -> Iterator[Alarm]:
+    """The same tool with the same arguments three times among the last ten calls; once for each call."""
+    last: deque[str] = deque(maxlen=10)
+    told: set[str] = set()
+    for position, event in enumerate(events):
+        for call in event.get("tool_calls", ()):
+            key = json.dumps([call["name"], call.get("args")], sort_keys=True, default=str)
+            last.append(key)
+            if last.count(key) >= 3 and key not in told:
+                told.add(key)
+                yield _halt(position, key)
+
+
+def same_output_3_in_a_row(events: Sequence[RawEvent]) -> Iterator[Alarm]:
+    """A node says the same three times in a row; once for each text."""
+    said: dict[Any, tuple[str, int]] = {}
+    told: set[str] = set()
+    for position, event in enumerate(events):
+        text, node = event.get("output"), event.get("node")
+        if not text:
+            continue
+        before, count = said.get(node, ("", 0))
+        said[node] = text, count + 1 if text == before else 1
+        if said[node][1] >= 3 and text not in told:
+            told.add(text)
+            yield _halt(position, text)
+
+
+def at_most_25_steps(events: Sequence[RawEvent]) -> Iterator[Alarm]:
+    """The recursion limit that frameworks come with: 25 turns are enough for anybody."""
+    turns = 0
+    for position, event in enumerate(events):
+        turns += event.get("type", "turn") == "turn"
+        if turns == 26:
+            yield _halt(position, "steps")
+            return
+
+
+def _halt(position: int, what: str) -> Alarm:
+    return Alarm(ANY, True, position, f"{position}: {what}", what)
+
+
+SIMPLE_RULES: Final[dict[str, Watcher]] = {
+    "same call 3 of the last 10": same_call_3_of_10,
+    "same output 3 times in a row": same_output_3_in_a_row,
+    "at most 25 steps": at_most_25_steps,
+}

@@ -1,0 +1,155 @@
+"""What a turn brings, taken into the run's memory: the first half of `step`, before any detector is asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamproc.core.cycles import cycle_of, hand_over
+from streamproc.core.habits import count_hop, near_one, note_finder, observe_monologue, observe_query, observe_tools
+from streamproc.core.ledger import count_turn, spend
+from streamproc.core.names import Names
+from streamproc.core.progress import (
+    observe_artifact,
+    observe_errors,
+    observe_metrics,
+    observe_tests,
+    remember,
+    said_again,
+)
+from streamproc.core.rules import Rules
+from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
+from streamproc.core.view import Hop, View
+from streamproc.core.window import TALK, observe_calls, observe_said, push, settle_pending
+from streamproc.wire import NO_ANSWER, Turn
+
+TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
+
+
+class Observer:
+    """Takes turns in. It owns nothing but the tags of names, which can be computed again."""
+
+    __slots__ = ("_names", "_tag")
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._tag = names.tag
+
+    def turn(self, view: View, rules: Rules) -> None:
+        """Take the turn into the run's memory, and note which kinds of evidence it brought."""
+        run, turn, index = view.run, view.turn, view.index
+        tags = self._names.tags
+        tag = view.node_tag = tags.get(turn.node) or self._tag(turn.node)
+        node = view.node = run.nodes.get(tag) or self._new_node(run, tag)
+        node.last = index
+        usage = turn.usage
+        view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
+        if usage is not None:
+            spend(run, usage)
+        if run.pending:
+            waiting, _, since = run.pending
+            view.periods += settle_pending(run, tag)
+            if run.found == since:
+                note_finder(run, waiting, since)
+        from_ = turn.from_
+        source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
+        if source and (source != tag or from_):
+            view.iterated = hand_over(run, source, tag, run.at_ms)
+            if run.chosen != (source << 32 | tag):
+                view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
+        run.chosen = 0
+        if turn.next:
+            chosen = self._tag(turn.next)
+            view.hop = Hop(turn.node, turn.next, count_hop(run, tag, chosen, index))
+            run.chosen = tag << 32 | chosen
+        if run.cycles:
+            view.cycle = cycle_of(run, tag)
+        if turn.calls:
+            actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
+            observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
+            view.repeated = observed.repeated
+            view.periods += observed.periods
+            view.stale = observed.stale
+            view.tools = observe_tools(run, turn, index, self._tag)
+        if turn.tests is not None or turn.artifact is not None or turn.errors is not None or turn.progress:
+            self._observe_results(view, rules, turn, tag, node)
+        self._observe_content(view, turn, tag, node)
+        self._observe_habits(view, turn, tag, node)
+        if run.found == index or _untold(turn):
+            note_finder(run, tag, index)
+        if run.news == index:
+            view.forget_loops()
+        view.note_kinds()
+
+    def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
+        run, index, output = view.run, view.index, turn.output
+        alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
+        if run.monologue is not None or (output is not None and alone):
+            view.monologue = observe_monologue(run, tag, output if alone else None, index)
+        if turn.query is not None:
+            view.query = observe_query(node, turn.query, index)
+        if output is not None or turn.structured is not None:
+            node.answered = True
+            if output is not None and output.sim and run.found == index:
+                view.near = near_one(run, output.sim, index)
+
+    def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
+        run, index, cycle = view.run, view.index, view.cycle
+        # Stamps of turns outside cycles are negative, so that none equals an iteration of a cycle found later.
+        stamp = cycle.iterations if cycle is not None else -2 - index
+        worked = -1 if cycle is not None else node.call_news
+        if turn.progress:
+            view.flat = observe_metrics(
+                run, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
+            )
+        if turn.tests is not None:
+            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
+        if turn.artifact is not None:
+            period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
+            if period is not None:
+                view.periods += (period,)
+        if turn.errors is not None:
+            view.failed = observe_errors(node, turn.errors, index, max(run.progress, node.call_news))
+
+    def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
+        """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
+        run, index = view.run, view.index
+        output = turn.output if not turn.calls else None  # a text beside calls is narration
+        left = turn.structured or turn.artifact or turn.docs
+        topic = self._topic(turn)
+        if output is not None and node.called >= 0 and left is None and turn.tests is None:
+            said = (tag ^ output.norm ^ topic) & HASH
+            if period := push(run, TALK, said & TAG & ~1, index):
+                view.periods += (period,)
+            run.pending = [tag, said, index]
+        elif output is not None or left is not None:
+            view.periods += observe_said(run, tag, turn, topic, index)
+        if output is not None:
+            remember(run.outputs, output.norm)
+            streak = node.output = said_again(node.output, output.norm ^ topic, index, max(run.news, node.called))
+            if streak.count > 1:
+                view.said += (streak,)
+        if turn.structured is not None:
+            streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.news)
+            if streak.count > 1:
+                view.said += (streak,)
+
+    def _topic(self, turn: Turn) -> int:
+        """What the words of a turn are about, where it says so: the same words about another thing are not the same."""
+        topic = self._tag(TASK + turn.task_id) if turn.task_id else 0
+        if turn.query is not None:
+            topic ^= turn.query.norm >> 4
+        if turn.errors is not None and turn.errors.count:
+            topic ^= turn.errors.norm >> 5
+        return topic
+
+    def _new_node(self, run: RunState, tag: int) -> NodeState:
+        if len(run.nodes) >= NODES_MAX:
+            del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last)]
+            run.evicted += 1
+        node = run.nodes[tag] = NodeState()
+        return node
+
+
+def _untold(turn: Turn) -> bool:
+    """Whether calls were made and nothing is known of their answers: that is no sign of a fruitless turn."""
+    return bool(turn.calls) and turn.calls[0].outcome == NO_ANSWER and turn.output is None

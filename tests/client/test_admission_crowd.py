@@ -1,0 +1,134 @@
+"""Many processes that spend at once, and one that dies: on a real Redis, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.errors import Refused
+from tests.client.money import connect, money, open_admission
+from tests.client.spender import ESTIMATE_MICRO, LIMIT_USD, LIMITS
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from streamproc.client.admission import Admission, Payer
+
+ROOT = Path(__file__).parents[2]
+PROCESSES, CALLERS_EACH = 4, 50
+LIMIT_MICRO = LIMIT_USD * 1_000_000
+
+
+@contextlib.asynccontextmanager
+async def spender(url: str, prefix: str, callers: int, seed: int) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.client.spender", url, prefix, str(callers), str(seed),
+        cwd=ROOT, stdin=PIPE, stdout=PIPE,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def line(process: Process) -> str:
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode().strip()
+
+
+async def test_two_hundred_callers_in_four_processes_never_overshoot_together(
+    redis_url: str, topic_prefix: str
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        admission = await stack.enter_async_context(open_admission(redis_url, topic_prefix, timeout_s=30.0))
+        payer = admission.payer("watcher", session="shared", tenant="shared")
+        processes = [
+            await stack.enter_async_context(spender(redis_url, topic_prefix, CALLERS_EACH, seed))
+            for seed in range(PROCESSES)
+        ]
+        assert [await line(process) for process in processes] == ["ready"] * PROCESSES
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write(b"go\n")
+
+        told = asyncio.gather(*map(line, processes))
+        seen = [await money(admission, payer, "session")]
+        while not told.done():
+            seen.append(await money(admission, payer, "session"))
+        spent = [int(one) for one in await told]
+
+        assert max(spent_so_far + held for spent_so_far, held in seen) <= LIMIT_MICRO
+        assert any(held > ESTIMATE_MICRO for _, held in seen)  # they did spend at the same time
+        assert all(spent)
+        assert LIMIT_MICRO - ESTIMATE_MICRO < sum(spent) <= LIMIT_MICRO
+        assert await money(admission, payer, "session") == (sum(spent), 0)
+        assert await money(admission, payer, "tenant", "day") == (sum(spent), 0)
+
+
+async def can_pay(payer: Payer) -> bool:
+    try:
+        async with payer.reserve(cost_usd=LIMIT_USD) as hold:
+            hold.release()
+    except Refused as refused:
+        return refused.held != LIMIT_MICRO  # somebody else's hold, and nothing else, is in the way
+    return True
+
+
+async def test_a_hold_lives_as_long_as_its_process_and_comes_back_when_that_is_killed(
+    redis_url: str, topic_prefix: str
+) -> None:
+    async with (
+        connect(redis_url) as redis,
+        open_admission(redis_url, topic_prefix) as admission,
+        spender(redis_url, topic_prefix, 0, 0) as process,
+    ):
+        payer = admission.payer("other", session="shared", tenant="shared", limits=LIMITS)
+        assert await line(process) == "sitting"
+        holds = f"{topic_prefix}:admission:{{shared}}:session:shared:holds"
+        [(_, first_expiry)] = await redis.zrange(holds, 0, -1, withscores=True)
+
+        async def outlived() -> bool:
+            seconds, _ = await redis.time()
+            return seconds * 1000 > first_expiry
+
+        await until(outlived)
+        assert not await can_pay(payer)
+
+        process.kill()
+        await process.wait()
+        assert not await can_pay(payer)  # nobody told Redis
+        await until(lambda: can_pay(payer))
+
+
+async def test_a_settlement_that_comes_after_the_expiry_is_booked_once(redis_url: str, topic_prefix: str) -> None:
+    async with open_admission(redis_url, topic_prefix) as admission:
+        payer = admission.payer("r1", limits={"run": {"cost_usd": 1}})
+        async with payer.reserve(cost_usd="0.60") as hold:
+            hold.settle(cost_usd="0.50")
+            await expired(admission, payer, redis_url)
+            async with payer.reserve(cost_usd="0.70"):
+                pass
+        assert await money(admission, payer) == (1_200_000, 0)
+        with pytest.raises(Refused):
+            async with payer.reserve(cost_usd="0.01"):
+                pass
+
+
+async def expired(admission: Admission, payer: Payer, redis_url: str) -> None:
+    """As if the holder had stood still for too long: all that is held on its run has run out."""
+    async with connect(redis_url) as redis:
+        key = payer.accounts.keys("")[2]
+        for member in await redis.zrange(key, 0, -1):
+            await redis.zadd(key, {member: 1})
+            cost, tokens, hold = member.split(" ", 2)
+            await redis.set(payer.accounts.keys(hold)[0], f"held {cost} {tokens} 1")
+    assert (await money(admission, payer))[1] == 0

@@ -1,0 +1,251 @@
+"""What becomes of admission when Redis is killed, restarted, stands still, or is of another kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import RedisCluster
+
+from deploy.local import redis
+from streamproc.client.admission import Admission, Payer
+from streamproc.client.guard import Guard, Register
+from streamproc.errors import Halted, InvalidSettings, Refused, Unavailable
+from tests.client.money import connect, money, open_admission
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from deploy.local.redis import Server
+
+PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
+LIMITS = {"run": {"cost_usd": "1.00"}}
+
+
+@pytest.fixture
+def url(own_redis: Server) -> str:
+    """Of a Redis that this test may kill."""
+    return redis.url(own_redis.start())
+
+
+def again(own_redis: Server, url: str) -> None:
+    """The same Redis, on the same port, with what it had."""
+    own_redis.start(int(url.rpartition(":")[2].partition("/")[0]))
+
+
+async def spends(payer: Payer, cost_usd: str) -> bool:
+    """Whether Redis was asked, and granted it."""
+    try:
+        async with payer.reserve(cost_usd=cost_usd) as hold:
+            return hold.reserved
+    except Unavailable:
+        return False
+
+
+async def all_booked(admission: Admission) -> None:
+    await until(lambda: not admission.unbooked, what="what was owed")
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.startswith("streamproc.client")]
+
+
+async def test_closed_nobody_spends_while_redis_is_away_and_nothing_is_forgotten(
+    own_redis: Server, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_admission(url, "p") as admission:
+        payer = admission.payer("r1", limits=LIMITS)
+        assert await spends(payer, "0.70")
+        own_redis.kill()
+        for _ in range(3):
+            with pytest.raises(Unavailable, match=r"Redis \(127.*STREAMPROC_REDIS"):
+                async with payer.reserve(cost_usd="0.10"):
+                    pytest.fail("the body began")
+        assert admission.trouble is not None
+        again(own_redis, url)
+        await until(lambda: spends(payer, "0.20"))
+        assert admission.trouble is None
+        with pytest.raises(Refused) as refused:
+            await spends(payer, "0.20")
+        assert refused.value.spent == 900_000
+    assert len(warnings_of(caplog)) == 2  # when it went, and when it was back
+
+
+async def test_open_work_goes_on_is_counted_and_logged_once_and_booked_in_the_end(
+    own_redis: Server, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_admission(url, "p", on_unavailable="open") as admission:
+        payer = admission.payer("r1", limits=LIMITS)
+        own_redis.kill()
+        for cost_usd in ("0.30", "0.40", "0.50"):
+            async with payer.reserve(cost_usd="0.60") as hold:
+                assert not hold.reserved
+                hold.settle(cost_usd=cost_usd)
+        assert (admission.unasked, admission.granted, admission.unbooked) == (3, 0, 3)
+        assert len(warnings_of(caplog)) == 1
+
+        again(own_redis, url)
+        await all_booked(admission)
+        assert await money(admission, payer) == (1_200_000, 0)
+        assert "3 call(s) went on unasked" in warnings_of(caplog)[1]
+        with pytest.raises(Refused):
+            await spends(payer, "0.01")
+    assert admission.lost == 0
+
+
+async def test_open_a_run_that_is_known_to_be_halted_is_stopped_all_the_same(own_redis: Server, url: str) -> None:
+    async with open_admission(url, "p", on_unavailable="open") as admission:
+        halted: list[str] = []
+        own_redis.kill()
+
+        def known(run_id: str) -> Halted | None:
+            return Halted(run_id) if run_id in halted else None
+
+        async with Guard("r1", Register(), known, admission.payer("r1")) as guard:
+            async with guard.reserve(cost_usd="0.10"):
+                pass
+            halted.append("r1")
+            with pytest.raises(Halted):
+                async with guard.reserve(cost_usd="0.10"):
+                    pytest.fail("the body began")
+        assert admission.unasked == 1
+
+
+async def test_what_was_spent_while_redis_died_is_booked_when_it_is_back(own_redis: Server, url: str) -> None:
+    async with open_admission(url, "p") as admission:
+        payer = admission.payer("r1", limits=LIMITS)
+        async with payer.reserve(cost_usd="0.60") as hold:
+            own_redis.kill()
+            hold.settle(cost_usd="0.25")
+        assert admission.unbooked == 1
+        again(own_redis, url)
+        await all_booked(admission)
+        assert await money(admission, payer) == (250_000, 0)
+
+
+async def test_what_cannot_be_booked_before_closing_is_counted(
+    own_redis: Server, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admission = open_admission(url, "p", close_timeout_s=0.1)
+    async with admission, admission.payer("r1").reserve(cost_usd="0.60"):
+        own_redis.kill()
+    assert admission.lost == 1
+    assert "not booked before closing" in warnings_of(caplog)[-1]
+
+
+async def test_a_redis_that_comes_back_empty_learns_of_the_holds_that_live(own_redis: Server, url: str) -> None:
+    async with open_admission(url, "p", ttl_s=2.0) as admission, connect(url) as redis:
+        payer = admission.payer("r1", limits=LIMITS)
+        async with payer.reserve(cost_usd="0.60") as hold:
+            await redis.flushall()
+            await redis.script_flush()
+
+            async def known() -> bool:
+                return await money(admission, payer) == (0, 600_000)
+
+            await until(known)
+            hold.settle(cost_usd="0.10")
+        assert await money(admission, payer) == (100_000, 0)
+
+
+async def test_a_redis_that_stands_still_is_waited_for_no_longer_than_stated(own_redis: Server, url: str) -> None:
+    async with open_admission(url, "p", timeout_s=0.5) as admission:
+        payer = admission.payer("r1", limits=LIMITS)
+        assert await spends(payer, "0.10")
+        state = own_redis.running()
+        assert state is not None
+        os.kill(state.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unavailable):  # a body that never ends would hang this test
+                async with payer.reserve(cost_usd="0.60"):
+                    pytest.fail("the body began")
+        finally:
+            os.kill(state.pid, signal.SIGCONT)
+
+        async def nothing_is_held() -> bool:  # what Redis did when it woke up is undone
+            try:
+                return not admission.unbooked and await money(admission, payer) == (100_000, 0)
+            except Unavailable:
+                return False
+
+        await until(nothing_is_held)
+
+
+async def test_a_caller_that_is_cancelled_while_it_asks_leaves_nothing_behind(own_redis: Server, url: str) -> None:
+    async with open_admission(url, "p", timeout_s=10.0) as admission:
+        payer = admission.payer("r1", limits=LIMITS)
+        assert await spends(payer, "0.10")
+        state = own_redis.running()
+        assert state is not None
+        os.kill(state.pid, signal.SIGSTOP)
+        try:
+            task = asyncio.create_task(spends(payer, "0.60"))
+            await asyncio.wait([task], timeout=0.2)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+        finally:
+            os.kill(state.pid, signal.SIGCONT)
+        await all_booked(admission)
+        assert await money(admission, payer) == (100_000, 0)
+
+
+@pytest.mark.parametrize("on_unavailable", ["closed", "open"])
+async def test_opening_where_redis_is_away(nowhere: str, on_unavailable: str) -> None:
+    admission = open_admission(f"redis://:secret@{nowhere}/0", "p", on_unavailable=on_unavailable)
+    if on_unavailable == "closed":
+        with pytest.raises(Unavailable, match=nowhere) as unavailable:
+            await admission.start()
+        assert "secret" not in str(unavailable.value)
+    else:
+        async with admission:
+            assert not await spends(admission.payer("r1"), "0.10")
+            assert admission.unasked == 1
+
+
+def test_an_address_that_is_none_is_refused_without_showing_its_password() -> None:
+    with pytest.raises(InvalidSettings, match="STREAMPROC_REDIS") as invalid:
+        open_admission("http://:secret@host", "p")
+    assert "secret" not in str(invalid.value)
+
+
+async def test_a_user_with_the_rights_that_are_documented_can_do_everything(own_redis: Server, url: str) -> None:
+    documented = re.search(r"^ACL SETUSER (.+)$", PAGE.read_text(), re.MULTILINE)
+    assert documented is not None
+    async with connect(url) as redis:
+        await redis.execute_command("ACL", "SETUSER", *documented[1].split())
+    theirs = url.replace("redis://", "redis://agents:secret@")
+    async with open_admission(theirs, "streamproc") as admission:
+        payer = admission.payer("r1", tenant="t", limits=LIMITS)
+        async with payer.reserve(cost_usd="0.60", id="one") as hold:
+            await admission._extend(hold)
+            hold.settle(cost_usd="0.10")
+        async with payer.reserve(cost_usd="0.60") as hold:
+            hold.release()
+        async with payer.reserve(cost_usd="0.60"), connect(url) as redis:
+            key = payer.accounts.keys("")[2]
+            [member] = await redis.zrange(key, 0, -1)
+            await redis.zadd(key, {member: 1})  # it has run out: the script takes it away
+            assert await money(admission, payer) == (100_000, 0)
+        assert admission.trouble is None
+
+
+async def test_in_a_cluster_all_keys_of_a_call_are_in_one_slot(own_redis: Server) -> None:
+    port = own_redis.start(0, "--cluster-enabled", "yes").port
+    async with connect(f"redis://{redis.HOST}:{port}/0") as node:
+        await node.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
+
+        async def formed() -> bool:
+            return "cluster_state:ok" in str(await node.execute_command("CLUSTER", "INFO"))
+
+        await until(formed)
+    async with RedisCluster(host=redis.HOST, port=port) as cluster, Admission(client=cluster) as admission:
+        for tenant in ("", "acme", "{odd} name", "@"):
+            payer = admission.payer("r1", session="s1", user="u1", tenant=tenant, limits=LIMITS)
+            assert await spends(payer, "0.70")
+            with pytest.raises(Refused):
+                await spends(payer, "0.70")

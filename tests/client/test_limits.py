@@ -1,0 +1,43 @@
+"""Limits as they are declared: what is read, and what is refused, all at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproc.client.limits import Limit, read_limits
+from streamproc.errors import InvalidPolicy
+
+
+def test_money_becomes_micro_usd_and_what_is_not_named_has_no_limit() -> None:
+    limits = read_limits(
+        {"run": {"cost_usd": "2.50"}, "user": {"hour": {"tokens": 5}, "day": {"cost_usd": 0.1, "tokens": 0}}}
+    )
+    assert limits == {"run": {"total": Limit(2_500_000)}, "user": {"hour": Limit(None, 5), "day": Limit(100_000, 0)}}
+
+
+def test_nothing_is_no_limit() -> None:
+    assert read_limits(None) == read_limits({}) == {}
+    assert read_limits({"run": {"cost_usd": None, "tokens": None}}) == {"run": {"total": Limit()}}
+
+
+def test_all_mistakes_are_told_at_once_each_with_its_place() -> None:
+    with pytest.raises(InvalidPolicy) as invalid:
+        read_limits(
+            {
+                "fleet": {"cost_usd": 1},
+                "run": {"cost_usd": "-1", "tokens": 1.5},
+                "session": {"day": {"cost_usd": 1}},
+                "user": {"week": {"cost_usd": 1}},
+                "tenant": {"day": {"usd": 1}, "hour": 5},
+            }
+        )
+    assert [problem.field for problem in invalid.value.problems] == [
+        "limits.fleet",
+        "limits.run.cost_usd",
+        "limits.run.tokens",
+        "limits.session",
+        "limits.user",
+        "limits.tenant.day",
+        "limits.tenant.hour",
+    ]
+    assert "there are: hour, day, month" in str(invalid.value)
