@@ -70,7 +70,8 @@ class Observer:
             view.periods += observed.periods
             view.stale = observed.stale
             view.tools = observe_tools(run, turn, index, self._tag)
-        if turn.tests is not None or turn.artifact is not None or turn.errors is not None or turn.progress:
+        left = turn.artifact or turn.docs
+        if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
@@ -103,7 +104,7 @@ class Observer:
             )
         if turn.tests is not None:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
-        if turn.artifact is not None:
+        if turn.artifact is not None or turn.docs is not None:
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.periods += (period,)

@@ -129,7 +129,7 @@ class View:
             kinds |= 4
         if self.periods:
             kinds |= 8
-        if turn.artifact is not None:
+        if turn.artifact is not None or turn.docs is not None:
             kinds |= 16
         if turn.tests is not None:
             kinds |= 32
