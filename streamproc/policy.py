@@ -172,7 +172,9 @@ Source = str | Path | Mapping[str, Any]
 
 
 def load_policy(source: Source | None = None) -> Policy:
-    """A policy from a file, a preset by its name, or a mapping with what a file would say. Raises `InvalidPolicy` with every mistake and its place."""
+    """A policy from a file, a preset by its name, or a mapping with what a file would say.
+
+    Raises `InvalidPolicy` with every mistake and its place."""
     if isinstance(source, Mapping):
         return Policy(_with_presets(read_mapping(source), [DEFAULT]))
     if source is None or str(source) in preset_names():

@@ -278,11 +278,13 @@ def _noted(name: str) -> type[Noted]:
 
 NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
 
-_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, BudgetReached, *BOARD_KINDS, *NOTED_BY_TYPE.values()]
+_Union: Any = Union[
+    Turn, RunStarted, RunFinished, UserMessage, OperatorStop, BudgetReached, *BOARD_KINDS, *NOTED_BY_TYPE.values()
+]
 
 EVENT_TYPES: Final = (
-    "turn", "run.started", "run.finished", "user.message", "operator.stop", "budget.reached", *(kind.type for kind in BOARD_KINDS),
-    *NOTED_TYPES,
+    "turn", "run.started", "run.finished", "user.message", "operator.stop", "budget.reached",
+    *(kind.type for kind in BOARD_KINDS), *NOTED_TYPES,
 )  # fmt: skip
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)

@@ -86,13 +86,9 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
             if place is None:
                 place = places[account, one.run_id] = len(statement.payers)
                 child = one.run.child
-                statement.payers.append(
-                    Payer(one.run_id, source, child, list(marks), list(declared), list(percents))
-                )
+                statement.payers.append(Payer(one.run_id, source, child, list(marks), list(declared), list(percents)))
             statement.entries.append(
-                Entry(
-                    place, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left
-                )
+                Entry(place, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)
             )
     return list(found.values())
 

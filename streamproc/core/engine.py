@@ -165,16 +165,18 @@ class Engine:
         _take_scope(run, event)
         if event.budgets:
             run.budgets = run.budgets | declared(event.budgets)
+        view = self._view
+        view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                declare(run, event.graph, self._names.tag)
-            except InvalidGraph:
-                run.noted += 1  # `graph check` and the publisher say what is wrong; the run goes on without it
+                view.unsafe = declare(run, event.graph, self._names.tag)
+            except InvalidGraph as error:
+                view.unreadable = str(error)  # the run goes on without it
         if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
             run.session = short_name(event.run_id)  # it is the root of a session without a name of its own
         if run.session or self.rules_of(run).accounts_needed:
             self._charge(run, event.run_id, None)
-        return []
+        return self._ask_about(run, event, Kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
         if self.charges is not None:

@@ -33,6 +33,8 @@ from streamproc.detectors import (
     stale_window,
     step_budget,
     unchanged_artifact,
+    unreadable_graph,
+    unsafe_cycle,
 )
 
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -60,6 +62,8 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     cost_budget,
     session_budget,
     account_budget,
+    unsafe_cycle,
+    unreadable_graph,
 )
 
 BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}
