@@ -12,6 +12,9 @@ TOOLS_MAX: Final = 6  # tools remembered in a run
 TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
 SIMS_MAX: Final = 6  # long texts that a new one is compared with
 NEAR: Final = 3  # bits of 64 in which alike texts may differ
+NEAR_LONG: Final = 6  # and long ones, of a node that talks to itself: other words in two places of two pages
+LONG: Final = 1_500  # characters
+NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
@@ -32,10 +35,12 @@ def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], in
             noticed[name] = _observe_tool(run, name, call, index)
     if failed and not answered:
         run.failures += 1
+        if run.moved == index == run.found:
+            run.footing = run.failures  # a command fails in another way than ever before: it is being worked on
         if run.failures == 1:
             run.failing_since = index
     elif answered:
-        run.failures = 0
+        run.failures = run.footing = 0
     run.retries = run.retries + 1 if retried and not answered else 0
     return tuple(noticed.values())
 
@@ -53,12 +58,25 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
     if len(tool.turns) > TOOL_CALLS:
         del tool.failures[0], tool.turns[0]
     key, answer = call.key & TAG, call.exact & TAG
-    if failed or call.outcome != ANSWERED or answer != tool.answer:
+    if call.outcome != ANSWERED or answer != tool.answer or run.steps > tool.step + NEIGHBOURS:
         tool.same, tool.first = int(call.outcome == ANSWERED), index
     elif key != tool.key:
         tool.same += 1
+    tool.step = run.steps
     tool.key, tool.answer = key, 0 if failed else answer
     return tool
+
+
+def sim_of(run: RunState, turn: Turn, index: int) -> int:
+    """The SimHash of what is new in a turn: of its text, else of what a call answered that was never made before; 0
+    where there is none. The same call with almost the same answer is a poll, or a second look after a change."""
+    if turn.output is not None and turn.output.sim:
+        return turn.output.sim
+    if run.moved != index:
+        for call in turn.calls:
+            if call.sim and call.outcome == ANSWERED:
+                return call.sim
+    return 0
 
 
 def near_one(run: RunState, sim: int, index: int) -> int:
@@ -94,11 +112,11 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     if text is None:
         run.monologue = None
         return None
-    value = text.norm & TAG
+    value, near = text.norm & TAG, NEAR_LONG if text.size >= LONG else NEAR
     alike = (
         before is not None
         and before.node == node_tag
-        and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= NEAR))
+        and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= near))
     )
     if before is None or not alike:
         run.monologue = Monologue(node_tag, value, text.sim & HASH, 1, index)
@@ -109,14 +127,15 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
 
 
 def note_finder(run: RunState, node_tag: int, index: int) -> None:
-    """Remember who found the last new thing, and when anybody else last did."""
+    """Remember who found the last new thing (0: more than words, which counts whoever it was), and when anybody else
+    last did."""
     finder, at, others_at = run.finder
     run.finder = [node_tag, index, others_at if finder == node_tag else at]
 
 
 def speak_to(run: RunState, index: int) -> None:
     """A person spoke: habits that assume that nobody did start again."""
-    run.stale = run.failures = run.retries = 0
+    run.stale = run.failures = run.footing = run.retries = 0
     run.monologue = None
     note_finder(run, 0, index)
 

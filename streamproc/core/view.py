@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
@@ -74,7 +75,7 @@ class View:
     stale: bool
     near: int
     tools: tuple[Tool, ...]
-    flat: tuple[str, Streak] | None
+    flat: Flat | None
     query: Streak | None
     monologue: Monologue | None
     hop: Hop | None

@@ -179,6 +179,7 @@ def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int, a
     """A call whose answer changes while nothing else does is a poll: its thing moves by itself. An answer that was
     not reported is no answer, and no change."""
     if memory.norm:
+        run.moved = index
         if call.norm and run.news <= memory.turns[-1]:
             memory.live = True
         memory.longest_still = max(memory.longest_still, memory.still)
