@@ -146,7 +146,7 @@ def budgets() -> str:
     asked = {
         name: str(module.DETECTOR.code)
         for module in MODULES
-        for name in re.findall(r'budget(?:s\.get)?\("(\w+)"\)', inspect.getsource(module))
+        for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"\)', inspect.getsource(module))
     }
     rows = []
     for budget in BUDGETS:

@@ -12,7 +12,8 @@ TOOLS_MAX: Final = 6  # tools remembered in a run
 TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
 SIMS_MAX: Final = 6  # long texts that a new one is compared with
 NEAR: Final = 3  # bits of 64 in which alike texts may differ
-NEAR_LONG: Final = 6  # and long ones, of a node that talks to itself: other words in two places of two pages
+CLOSE: Final = 4  # turns from one answer of a tool to the next that is almost the same
+NEAR_LONG: Final = 8  # and long ones, of a node that talks to itself: other words in two places of two pages
 LONG: Final = 1_500  # characters
 NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
@@ -67,23 +68,25 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
     return tool
 
 
-def sim_of(run: RunState, turn: Turn, index: int) -> int:
-    """The SimHash of what is new in a turn: of its text, else of what a call answered that was never made before; 0
-    where there is none. The same call with almost the same answer is a poll, or a second look after a change."""
+def observe_near(run: RunState, turn: Turn, index: int) -> int:
+    """Whether a long new text is almost one of the last: the turn of that one, or -1.
+
+    Of what calls answer, only those that follow each other closely: a second look at a changed file is honest, and so
+    is the same call whose answer has moved on.
+    """
     if turn.output is not None and turn.output.sim:
-        return turn.output.sim
+        return _near_one(run, turn.output.sim, index, 0)
     if run.moved != index:
         for call in turn.calls:
             if call.sim and call.outcome == ANSWERED:
-                return call.sim
-    return 0
+                return _near_one(run, call.sim, index, index - CLOSE)
+    return -1
 
 
-def near_one(run: RunState, sim: int, index: int) -> int:
-    """Whether a long new text is almost one of the last: the turn of that one, or -1."""
+def _near_one(run: RunState, sim: int, index: int, since: int) -> int:
     found = -1
     for known, turn in run.sims:
-        if (known ^ sim).bit_count() <= NEAR:
+        if (known ^ sim).bit_count() <= NEAR and turn >= since:
             found = turn
     run.sims.append([sim & HASH, index])
     if len(run.sims) > SIMS_MAX:
@@ -140,14 +143,21 @@ def speak_to(run: RunState, index: int) -> None:
     note_finder(run, 0, index)
 
 
-def count_hop(run: RunState, source: int, target: int, index: int) -> int:
-    """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender."""
+def count_hop(run: RunState, source: int, target: int, index: int, *, chosen: bool = False) -> tuple[int, int]:
+    """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender, and
+    since which turn.
+
+    A hand-over back to who handed over first is an answer, and not counted, unless it was `chosen` by a decision: a
+    moderator may say the same few words again and again between the new ones of others.
+    """
     edge = source << 32 | target
-    count, since = run.hops.pop(edge, (0, 0))
+    hop = run.hops.pop(edge, None) or [0, 0, int((target << 32 | source) in run.hops), index]
     finder, at, others_at = run.finder
-    found_at = at if finder != source else others_at
-    count = 1 if found_at >= since else count + 1
-    run.hops[edge] = [count, index]
+    if (at if finder != source else others_at) >= hop[1]:
+        hop[0], hop[3] = 0, index
+    hop[0] += 1
+    hop[1] = index
+    run.hops[edge] = hop
     if len(run.hops) > HOPS_MAX:
         del run.hops[next(iter(run.hops))]
-    return count
+    return (hop[0] if chosen or not hop[2] else 0), hop[3]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.cycles import cycle_of, hand_over
-from streamproc.core.habits import count_hop, near_one, note_finder, observe_monologue, observe_query, observe_tools, sim_of
+from streamproc.core.habits import (
+    count_hop,
+    note_finder,
+    observe_monologue,
+    observe_near,
+    observe_query,
+    observe_tools,
+)
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
@@ -55,11 +62,11 @@ class Observer:
         if source and (source != tag or from_):
             view.iterated = hand_over(run, source, tag, run.at_ms)
             if run.chosen != (source << 32 | tag) and _told(turn):
-                view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
+                view.hop = Hop(from_ or run.previous_name, turn.node, *count_hop(run, source, tag, index))
         run.chosen = 0
         if turn.next:
             chosen = self._tag(turn.next)
-            view.hop = Hop(turn.node, turn.next, count_hop(run, tag, chosen, index))
+            view.hop = Hop(turn.node, turn.next, *count_hop(run, tag, chosen, index, chosen=True))
             run.chosen = tag << 32 | chosen
         if run.cycles:
             view.cycle = cycle_of(run, tag)
@@ -70,9 +77,12 @@ class Observer:
             view.periods += observed.periods
             view.stale = observed.stale
             view.tools = observe_tools(run, turn, index, self._tag)
-        if turn.tests is not None or turn.artifact is not None or turn.errors is not None or turn.progress:
+        left = turn.artifact or turn.docs
+        if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
-        made = run.found == index or (turn.artifact is not None and node.artifact is not None and node.artifact.count == 1)
+        made = run.found == index or (
+            turn.artifact is not None and node.artifact is not None and node.artifact.count == 1
+        )
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
         if run.found == index or made or _untold(turn):
@@ -90,8 +100,8 @@ class Observer:
             view.query = observe_query(node, turn.query, index)
         if output is not None or turn.structured is not None:
             node.answered = True
-        if run.found == index and (sim := sim_of(run, turn, index)):
-            view.near = near_one(run, sim, index)
+        if run.found == index:
+            view.near = observe_near(run, turn, index)
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
@@ -104,7 +114,7 @@ class Observer:
             )
         if turn.tests is not None:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
-        if turn.artifact is not None:
+        if turn.artifact is not None or turn.docs is not None:
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.periods += (period,)

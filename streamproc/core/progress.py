@@ -45,13 +45,13 @@ def said_again(streak: Streak | None, norm: int, index: int, since: int) -> Stre
 def observe_artifact(
     run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, stamp: int, since: int
 ) -> Period | None:
-    """Take in what a turn left behind."""
-    artifact = turn.artifact
-    if artifact is None:
+    """Take in what a turn left behind: its artifact, or the page it wrote. Pages are no edits done and undone."""
+    left = turn.artifact or turn.docs
+    if left is None:
         return None
-    node.artifact = extend(node.artifact, artifact.norm & TAG, index, stamp, since)
-    remember(run.artifacts, artifact.norm)
-    return push(run, LEFT, (artifact.norm ^ node_tag) & TAG, index)
+    node.artifact = extend(node.artifact, left.norm & TAG, index, stamp, since)
+    remember(run.artifacts, left.norm)
+    return push(run, LEFT, (left.norm ^ node_tag) & TAG, index) if turn.artifact is not None else None
 
 
 def observe_tests(

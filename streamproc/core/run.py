@@ -206,6 +206,7 @@ class RunState(msgspec.Struct, array_like=True):
     failing_since: int = -1
     retries: int = 0
     stale: int = 0
+    stale_since: int = -1
     worked: int = -1
     sims: list[list[int]] = []
     monologue: Monologue | None = None

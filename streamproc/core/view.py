@@ -41,11 +41,12 @@ class Kind(IntFlag):
 
 
 class Hop(NamedTuple):
-    """A hand-over on an edge, and how many there were in a row with nothing found in between."""
+    """A hand-over on an edge, and how many there were in a row with nothing found in between, since which turn."""
 
     source: str
     target: str
     times: int
+    since: int
 
 
 class View:
@@ -130,7 +131,7 @@ class View:
             kinds |= 4
         if self.periods:
             kinds |= 8
-        if turn.artifact is not None:
+        if turn.artifact is not None or turn.docs is not None:
             kinds |= 16
         if turn.tests is not None:
             kinds |= 32

@@ -72,7 +72,10 @@ HEALTHY = [
     Example("rate limits", [failing("llm", {"n": n}, "HTTP 429 Too Many Requests") for n in range(9)]),
 ]  # fmt: skip
 _SUITE = [
-    {"node": "agent", "tool_calls": [{"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}]}
+    {
+        "node": "agent",
+        "tool_calls": [{"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}],
+    }
     for n in range(20)
 ]
 STUCK = [

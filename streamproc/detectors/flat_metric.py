@@ -80,7 +80,7 @@ HEALTHY = [
     Example("one step back", _scored(0.2, 0.4, 0.3, 0.5, 0.7)),
     Example("a loss falls", _scored(0.9, 0.7, 0.6, 0.4, 0.3, name="val_loss")),
     Example("two nodes measure each their own work", [
-        {"node": node, "progress": {"speed": value}} for node in ("a", "b", "c") for value in (0.6, 0.4, 0.5)
+        {"node": node, "progress": {"speed": value}} for node in ("a", "b", "c") for value in (0.6, 0.4)
     ]),
     Example("another metric rises", [
         {"node": "writer", "progress": {"docs_score": 0.5, "items": n}} for n in range(6)
