@@ -60,7 +60,7 @@ class Observer:
         from_ = turn.from_
         source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
-            view.iterated = hand_over(run, source, tag, run.at_ms)
+            view.iterated = hand_over(run, source, tag)
             if run.chosen != (source << 32 | tag) and _told(turn):
                 view.hop = Hop(from_ or run.previous_name, turn.node, *count_hop(run, source, tag, index))
         run.chosen = 0
@@ -69,7 +69,7 @@ class Observer:
             view.hop = Hop(turn.node, turn.next, *count_hop(run, tag, chosen, index, chosen=True))
             run.chosen = tag << 32 | chosen
         if run.cycles:
-            view.cycle = cycle_of(run, tag)
+            view.cycle = cycle_of(run, tag, usage)
         if turn.calls:
             actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
             observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
@@ -140,6 +140,8 @@ class Observer:
             if streak.count > 1:
                 view.said += (streak,)
         if turn.structured is not None:
+            if output is None:
+                remember(run.outputs, turn.structured.norm)
             streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.news)
             if streak.count > 1:
                 view.said += (streak,)

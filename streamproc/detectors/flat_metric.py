@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, level
 
@@ -44,16 +45,17 @@ class FlatMetric:
             return None
         name, metric, best, perhaps_falling = view.flat
         reached = level(metric.count, limits.warn, limits.halt)
-        if reached is None:
-            return None
-        if perhaps_falling:
+        if reached is not None and perhaps_falling:
             reached = Level.WARN
+        loop = metric.first ^ view.node_tag
+        if reached is None or told(view.run, self.code, loop, reached, view.index):
+            return None
         hint = " If it is meant to fall, list it under lower_is_better." if perhaps_falling else ""
         value = (view.turn.progress or {})[name]
         return Finding(
             code=self.code,
             level=reached,
-            loop=metric.first ^ view.node_tag,
+            loop=loop,
             onset=metric.first,
             message=f"{name[:60]} has not got better for {metric.count} iterations; it is at {value:g}.{hint}",
             evidence=Evidence(

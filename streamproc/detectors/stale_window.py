@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, call
 
@@ -38,7 +39,7 @@ class StaleWindow:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         count = view.run.stale.bit_count()
-        if not 0 < limits.warn <= count:
+        if not 0 < limits.warn <= count or told(view.run, self.code, view.run.stale_since, Level.WARN, view.index):
             return None
         return Finding(
             code=self.code,
