@@ -2,8 +2,8 @@
 
     python examples/repair/run.py
 
-The turns are recorded (`turns.jsonl`), as they went without a breaker: up to 27 attempts (3 runtime × 3 validation × 3
-repair). The engine hears them one by one and ends the loop. No broker, no model, no clock.
+The turns are recorded (`turns.jsonl`), as they went without a breaker: up to 27 attempts (3 runtime, 3 validation and 3
+repair attempts, each in the other). The engine hears them one by one and ends the loop. No broker, no model, no clock.
 """
 
 from __future__ import annotations
