@@ -201,6 +201,7 @@ class RunState(msgspec.Struct, array_like=True):
     duplicates: int = 0
     late: int = 0
     evicted: int = 0
+    room: int = 0
     noted: int = 0
     own: dict[str, list[int]] = {}
     again: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +39,7 @@ class Kind(IntFlag):
     BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
     ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
     USAGE = 1048576  # measured spend of tokens or money
+    CYCLE = 2097152  # a turn inside a cycle that has had an iteration, under a budget
 
 
 class Hop(NamedTuple):
@@ -56,6 +58,7 @@ class View:
     __slots__ = (
         "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
         "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
+        "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -80,6 +83,8 @@ class View:
     monologue: Monologue | None
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
+    unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave
+    unreadable: str  # of run.started: why its graph cannot be read
     kinds: int
 
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
@@ -123,7 +128,10 @@ class View:
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""
         turn = self.turn
-        kinds = 1 if self.budgets else 0
+        kinds = 0
+        if self.budgets:
+            cycle = self.cycle
+            kinds = 2097153 if cycle is not None and cycle.iterations else 1
         if self.repeated:
             kinds |= 2
         if self.said:

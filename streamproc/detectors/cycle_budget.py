@@ -34,7 +34,7 @@ class CycleBudget:
 
     code = "BUDGET003"
     name = "cycle"
-    kinds = Kind.BUDGET
+    kinds = Kind.CYCLE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycle, run = view.cycle, view.run

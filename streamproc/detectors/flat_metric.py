@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, level
 
@@ -42,13 +43,14 @@ class FlatMetric:
             return None
         metric, streak, best = view.flat
         reached = level(streak.count, limits.warn, limits.halt)
-        if reached is None:
+        loop = streak.first ^ view.node_tag
+        if reached is None or told(view.run, self.code, loop, reached, view.index):
             return None
         value = (view.turn.progress or {})[metric]
         return Finding(
             code=self.code,
             level=reached,
-            loop=streak.first ^ view.node_tag,
+            loop=loop,
             onset=streak.first,
             message=f"{metric[:60]} has not got better for {streak.count} iterations; it is at {value:g}.",
             evidence=Evidence(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
     RawEvent,
@@ -20,6 +21,7 @@ from streamproc.events import (
     ToolCall,
     UsageReport,
 )
+from streamproc.fingerprint.board import board_event
 from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
@@ -70,6 +72,8 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
+    if isinstance(raw, BoardEvent):
+        return board_event(raw, {"w": WIRE_VERSION, **shared})
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
 
 
