@@ -52,7 +52,7 @@ class Charge:
     unpriced: int
     first: bool
     left: bool
-    offset: int = 0
+    offset: int = -1
 
 
 def charge(run: RunState, run_id: str, rules: AccountRules, usage: Usage | None, *, left: bool = False) -> Charge:

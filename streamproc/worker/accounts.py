@@ -8,9 +8,10 @@ Accounts are told, stored and committed as runs are, by the same lanes.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+from faust.tables.table import Table
 
 from streamproc.core.accounts import (
     ACCOUNT_VERSION,
@@ -26,12 +27,10 @@ from streamproc.errors import Problem
 from streamproc.wire import encode
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, HOT_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.publishing import BY_KEY, Letter, dead_letter
-from streamproc.worker.tables import PartitionStore
+from streamproc.worker.stores import Change, PartitionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from streamproc.worker.tables import Change
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +56,8 @@ class Accounts:
         self._stored: dict[bytes, bytes] = {}
         self._hot: dict[bytes, Account] = {}
         self._dirty: set[bytes] = set()
+        self._restored: set[bytes] = set()
+        self._ends: dict[int, int] = {}
         self._touched: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -68,11 +69,21 @@ class Accounts:
         if account is None:
             raw = self._stored.get(key)
             account = Account() if raw is None else load_account(raw)
+            if key in self._restored:
+                self._restored.remove(key)
+                ends = self._ends
+                account.applied = {p: at for p, at in account.applied.items() if at < ends.get(p, at + 1)}
             if len(self._hot) >= max(HOT_ACCOUNTS_MAX, 2 * len(self._dirty)):
                 self._hot = {known: self._hot[known] for known in self._dirty}
             self._hot[key] = account
         self._dirty.add(key)
         return account
+
+    def verify(self, ends: dict[int, int]) -> None:
+        """Given where each partition of the turns topic ended when this was restored: whoever knows of more than there
+        is knows another log, whose offsets say nothing of this one."""
+        self._ends = ends
+        self._restored = set(self._stored)
 
     def undo(self, key: bytes, before: bytes) -> None:
         """The account as it was before a step that failed half way."""
@@ -140,6 +151,23 @@ class AccountStore(PartitionStore[Accounts]):
 
     def _new(self, partition: int) -> Accounts:
         return Accounts(partition, self.now_ms)
+
+    def forget_another_log(self, ends: dict[int, int]) -> None:
+        """Given where each partition of the turns topic ends: forget what was booked of a log that is gone."""
+        for accounts in self.partitions.values():
+            accounts.verify(ends)
+
+
+class AccountsTable(Table[bytes, bytes]):
+    """The table `accounts`. It is written by the lanes, in batches, and not through its mapping."""
+
+    def _new_store(self) -> AccountStore:
+        return AccountStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
+
+    @property
+    def store(self) -> AccountStore:
+        """The store, by its own type."""
+        return cast(AccountStore, self.data)
 
 
 class AccountProcessor:

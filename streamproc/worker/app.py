@@ -12,11 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import faust
+from faust.types import TP
 from yarl import URL
 
 from streamproc import topics
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.worker import logs
+from streamproc.worker.accounts import AccountProcessor, AccountsTable
 from streamproc.worker.chunks import ChunkTransport
 from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
@@ -153,29 +155,40 @@ class Worker:
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
         )
-        self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
+        self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
+        changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
+        self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
         count = partitions[name]
         self.app = _app(settings, count)
         table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
-        self.store = table.store
-        self.lanes = Lanes(self.store, self.processor, self.publisher, self._failed)
-        self.store.retained = self.lanes.retain
+        accounts = AccountsTable(self.app, name="accounts", partitions=count, key_type=bytes, value_type=bytes)
+        self.store, self.account_store = table.store, accounts.store
+        self.lanes = Lanes("runs", self.store, self.processor, self.publisher, self._failed)
+        self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, self._failed)
+        self.store.retained, self.account_store.retained = self.lanes.retain, self.account_lanes.retain
         brokers = self.app.conf.broker_consumer
         stock = path == "stock"
         self.app.transport = (
             StockTransport(brokers, self.app)
             if stock
-            else ChunkTransport(brokers, self.app, name, self.lanes, self.store)
+            else ChunkTransport(
+                brokers,
+                self.app,
+                lanes={name: self.lanes, settings.topic("spend"): self.account_lanes},
+                stores={changelogs["runs"]: self.store, changelogs["accounts"]: self.account_store},
+            )
         )
         self.app.tables.add(table)
-        self._turns = name
+        self.app.tables.add(accounts)
+        self._turns, self._count = name, count
         table.on_recover(self._recovered)
-        turns = self.app.topic(name, key_type=bytes, value_type=bytes, allow_empty=True)
-        if stock:
-            add_agent(self.app, turns, self.lanes)
-        else:
-            self.app.topics.add(turns)
+        for role, lanes in (("turns", self.lanes), ("spend", self.account_lanes)):
+            topic = self.app.topic(settings.topic(role), key_type=bytes, value_type=bytes, allow_empty=True)
+            if stock:
+                add_agent(self.app, role, topic, lanes)
+            else:
+                self.app.topics.add(topic)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -206,9 +219,13 @@ class Worker:
 
     async def _recovered(self) -> None:
         consumer = self.app.consumer
-        mine = {tp for tp in consumer.assignment() if tp.topic == self._turns}
-        ends = await consumer.highwaters(*mine) if mine else {}
-        self.store.forget_another_log({tp.partition: end for tp, end in ends.items()})
+        mine = {tp.partition for tp in consumer.assignment() if tp.topic == self._turns}
+        if not mine:
+            return
+        found = await consumer.highwaters(*(TP(self._turns, number) for number in range(self._count)))
+        ends = {tp.partition: end for tp, end in found.items()}
+        self.store.forget_another_log({partition: ends[partition] for partition in mine})
+        self.account_store.forget_another_log(ends)
 
     def _failed(self, problem: BaseException) -> None:
         if not self._failure.done():
@@ -224,7 +241,7 @@ class Worker:
         told = ""
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
-            counts = f"{self.processor.counts} runs={self.store.census.runs}"
+            counts = f"{self.processor.counts} runs={self.store.census.runs} {self.accounts}"
             if counts != told:
                 log.info("working %s", counts)
                 told = counts
@@ -240,6 +257,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.lanes.retain(set())
+        self.account_lanes.retain(set())
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await self.publisher.stop()

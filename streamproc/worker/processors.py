@@ -18,12 +18,14 @@ from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.wire import RunFinished, RunStarted
+from streamproc.worker.accounts import spend_letters
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
     from streamproc.wire import Event
     from streamproc.worker.tables import Runs
@@ -59,6 +61,8 @@ class Processor:
     def __init__(self, engine: Engine, *, event_bytes_max: int, dead_letter_bytes: int, version: str) -> None:
         self.counts = Counts()
         self._engine = engine
+        self._charges: list[Charge] = []
+        engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
@@ -71,6 +75,7 @@ class Processor:
         letters: list[Letter] = []
         changed: dict[bytes, Event] = {}  # runs whose status is to be told, once, after this slice
         hot, dirty, step = runs.hot, runs.dirty, self._engine.step
+        charges = self._charges
         for record in records:
             event = self._read(record, letters)
             if event is None:
@@ -91,6 +96,8 @@ class Processor:
                 letters.append(self._failed(runs, record, event, problem))
                 continue
             state.offset = offset
+            if charges and charges[-1].offset < 0:
+                self._place_charges(offset)
             applied = dirty.get(key)
             if applied is None:
                 applied = dirty[key] = []
@@ -102,8 +109,21 @@ class Processor:
             if decisions or type(event) in STATUS_EVENTS:
                 changed[key] = event
         self.counts.records += len(records)
+        letters += spend_letters(charges, runs.partition)
+        charges.clear()
         letters += [Letter("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
         return letters
+
+    def _place_charges(self, offset: int | None) -> None:
+        """Say where in the log the last charges stand; None: nowhere, they were made by a step that failed."""
+        charges = self._charges
+        for place in range(len(charges) - 1, -1, -1):
+            if charges[place].offset >= 0:
+                break
+            if offset is None:
+                del charges[place]
+            else:
+                charges[place].offset = offset
 
     def _wake(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
         """The state of a run that is not hot; one that is new starts here."""
@@ -154,6 +174,7 @@ class Processor:
     def _failed(self, runs: Runs, record: Any, event: Event, problem: Exception) -> Letter:
         """Undo what a failing step began; this event counts as applied, so that it is not tried over and over."""
         state = runs.rebuild(record.key, self._engine.step)
+        self._place_charges(None)
         state.offset = record.offset
         runs.dirty.setdefault(record.key, [])
         self.counts.failures += 1

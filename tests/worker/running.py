@@ -79,6 +79,7 @@ class WorkerProcess:
             "STREAMPROC_SESSION_TIMEOUT_S": str(self.settings.session_timeout_s),
             "STREAMPROC_INSTANCE": self.settings.instance,
             "STREAMPROC_EVENT_BYTES_MAX": str(self.settings.event_bytes_max),
+            "STREAMPROC_POLICY": self.settings.policy,
         }
         arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
         self._process = FORKS.Process(target=work, args=arguments, daemon=True)
