@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamproc.core.progress import Flat
+from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
@@ -43,11 +43,12 @@ class Kind(IntFlag):
 
 
 class Hop(NamedTuple):
-    """A hand-over on an edge, and how many there were in a row with nothing found in between."""
+    """A hand-over on an edge, and how many there were in a row with nothing found in between, since which turn."""
 
     source: str
     target: str
     times: int
+    since: int
 
 
 class View:
