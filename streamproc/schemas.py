@@ -41,7 +41,15 @@ def _raw(name: str, model: type[events.RawEvent]) -> Kind:
 
 
 def _fingerprinted() -> dict[str, Any]:
-    kinds = (wire.Turn, wire.RunStarted, wire.RunFinished, wire.UserMessage, wire.OperatorStop, *wire.BOARD_KINDS)
+    kinds = (
+        wire.Turn,
+        wire.RunStarted,
+        wire.RunFinished,
+        wire.UserMessage,
+        wire.OperatorStop,
+        wire.BudgetReached,
+        *wire.BOARD_KINDS,
+    )
     schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*kinds, *wire.NOTED_BY_TYPE.values())))
     return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
 

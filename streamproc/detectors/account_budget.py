@@ -98,6 +98,7 @@ DETECTOR = AccountBudget()
 
 _ACME = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}}
 _STARTED = {"type": "run.started", "tenant": "acme"}
+_LATER = {"type": "run.started", "tenant": "globex"}
 
 
 def _spent(*amounts: str) -> list[dict[str, object]]:
@@ -117,5 +118,5 @@ HEALTHY = [
 ]
 STUCK = [
     Example("a tenant over its day", [_STARTED, *_spent("0.50", "0.35", "0.20")], "halt", 2, policy=_ACME),
-    Example("a tenant near its limit", [_STARTED, *_spent("0.50", "0.35")], "warn", 1, policy=_ACME),
+    Example("a tenant near its limit", [_LATER, *_spent("0.50", "0.35")], "warn", 1, policy=_ACME),
 ]

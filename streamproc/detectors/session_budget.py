@@ -93,7 +93,7 @@ _ACTIONS = {"warning": "warn", "restrict": "warn", "wrap_up": "done_partial", EX
 
 DETECTOR = SessionBudget()
 
-_ROOT = {"type": "run.started", "session_id": "s1", "budgets": {"maxSessionTokens": 1000}}
+_ROOT = {"type": "run.started", "budgets": {"maxSessionTokens": 1000}}  # and the session has the name of the run
 
 
 def _spent(*tokens: int) -> list[dict[str, object]]:
