@@ -44,6 +44,7 @@ BUDGETS: Final = (
     Budget("maxRounds", "rounds", (), "rounds of a deliberation", 15),
     Budget("turnTimeoutMs", "ms", (), "one turn"),
     Budget("maxTokens", "tokens", (), "tokens of one turn"),
+    Budget("maxTaskTokens", "tokens", (), "tokens of a task that was delegated without a budget of its own"),
     Budget("maxSessionTokens", "tokens", (), "tokens of a session, over all of its runs"),
     Budget("maxSessionCostUsd", "micro_usd", ("maxSessionCost",), "cost of a session, over all of its runs, in USD"),
     Budget("maxRuntimeMs", "ms", ("timeoutMs",), "wall clock of a run"),

@@ -95,6 +95,7 @@ class Policy:
             live_repeats_min=repeats.live_repeats_min,
             live_standstills=repeats.live_standstills,
             accounts=self._accounts(found),
+            task_percents=list((limits["BUDGET008"] or {}).values()),
         )
 
     def admission(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:

@@ -24,10 +24,21 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
+from streamproc.core.task_tokens import grant_tokens, spend_tokens
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
-from streamproc.wire import BudgetReached, Event, OperatorStop, RunFinished, RunStarted, Turn, Usage, UserMessage
+from streamproc.wire import (
+    BudgetReached,
+    Event,
+    OperatorStop,
+    RunFinished,
+    RunStarted,
+    TaskDelegated,
+    Turn,
+    Usage,
+    UserMessage,
+)
 
 SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
 
@@ -111,6 +122,8 @@ class Engine:
         view = self._view
         view.begin(run, turn, rules)
         self._observer.turn(view, rules)
+        if turn.usage is not None and (turn.task_id or run.task):
+            self._spend_on_task(view, turn, rules)
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
@@ -118,6 +131,16 @@ class Engine:
             self._charge(run, turn.run_id, turn.usage)
         make_room(run, turn)
         return found
+
+    def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
+        run, default = view.run, view.budgets.get("maxTaskTokens")
+        if not rules.task_percents or not (run.task_tokens or default):
+            return
+        task = self._names.tag(turn.task_id) if turn.task_id else run.task
+        spent = spend_tokens(run, turn, task, default, rules.task_percents)
+        if spent is not None:
+            view.task_tokens = spent
+            view.kinds |= Kind.TASK_TOKENS
 
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
         """Ask the detectors that have something to look at, in their order."""
@@ -142,6 +165,8 @@ class Engine:
     def _other(self, run: RunState, event: Event) -> list[Decision]:
         if type(event) is RunStarted:
             return self._started(run, event)
+        if type(event) is TaskDelegated and not run.finished:
+            grant_tokens(run, event, self._names.tag)
         if type(event) is RunFinished:
             if run.charged and not run.finished:
                 self._charge(run, event.run_id, None, left=True)
@@ -155,6 +180,8 @@ class Engine:
             return self._stopped(run, event)
         elif type(event) is BudgetReached:
             return self._reached(run, event)
+        elif type(event) is TaskDelegated and run.closed:
+            return self._ask_about(run, event, Kind.BOARD)
         else:
             run.noted += 1
         return []
@@ -172,6 +199,8 @@ class Engine:
                 view.unsafe = declare(run, event.graph, self._names.tag)
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run goes on without it
+        if event.task_id:
+            run.task = self._names.tag(event.task_id)
         if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
             run.session = short_name(event.run_id)  # it is the root of a session without a name of its own
         if run.session or self.rules_of(run).accounts_needed:

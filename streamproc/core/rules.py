@@ -37,10 +37,12 @@ class Rules:
         live_repeats_min: int,
         live_standstills: int,
         accounts: AccountRules = NO_ACCOUNTS,
+        task_percents: Sequence[int] = (),
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
         self.accounts = accounts
+        self.task_percents = task_percents
         self.accounts_needed = accounts.needed
         self.lower_is_better = lower_is_better
         self._detectors = tuple(detectors)

@@ -23,6 +23,7 @@ EDGES_MAX: Final = 24  # hand-overs remembered to find cycles
 CYCLES_MAX: Final = 6  # cycles followed at the same time
 MEMBERS_MAX: Final = 8  # members of a cycle known by tag; a larger cycle takes any hand-over to its anchor
 EPISODES_MAX: Final = 24  # loops already reported
+TASKS_MAX: Final = 8  # tasks with a token budget; a batch is at most five
 RECENT_MAX: Final = 5  # hashes shown as loop evidence
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STATE_VERSION: Final = 1
@@ -158,6 +159,15 @@ class Ledger(msgspec.Struct, array_like=True):
     unpriced: int = 0
 
 
+class TaskTokens(msgspec.Struct, array_like=True):
+    """Tokens of one task: the budget, what is used, how many rungs were reached, and since which turn it counts."""
+
+    limit: int
+    used: int = 0
+    rung: int = 0
+    since: int = 0
+
+
 class RunState(msgspec.Struct, array_like=True):
     """All that is kept of a run between two events."""
 
@@ -222,6 +232,8 @@ class RunState(msgspec.Struct, array_like=True):
     own: dict[str, list[int]] = {}
     again: int = 0
     session: str = ""
+    task: int = 0
+    task_tokens: dict[int, TaskTokens] = {}
     child: bool = False
     charged: bool = False
     closed: bool = False

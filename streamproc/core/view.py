@@ -7,7 +7,7 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamproc.core.metrics import Flat
-from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
 
@@ -40,6 +40,7 @@ class Kind(IntFlag):
     ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
     USAGE = 1048576  # measured spend of tokens or money
     CYCLE = 2097152  # a turn inside a cycle that has had an iteration, under a budget
+    TASK_TOKENS = 8388608  # a task has come to a rung of its token budget
     ACCOUNT = 4194304  # an account that the run spends from has come to a mark
 
 
@@ -59,8 +60,8 @@ class View:
 
     __slots__ = (
         "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
-        "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
-        "unreadable", "unsafe",
+        "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "task_tokens",
+        "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -83,6 +84,7 @@ class View:
     flat: Flat | None
     query: Streak | None
     monologue: Monologue | None
+    task_tokens: TaskTokens
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
     unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave
