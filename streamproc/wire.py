@@ -293,7 +293,10 @@ _encoder = msgspec.json.Encoder()
 
 def decode(raw: bytes) -> Event:
     """Read a fingerprinted event. Raises `msgspec.DecodeError` (or its `ValidationError`) for anything else."""
-    return _decoder.decode(raw)
+    try:
+        return _decoder.decode(raw)
+    except UnicodeDecodeError as error:  # of a text with a length to check, msgspec lets Python's own error through
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def encode(event: Event) -> bytes:
