@@ -263,12 +263,27 @@ class RawOperatorStop(RawEvent):
     reason: Text = ""
 
 
+class RawTurnStarted(RawEvent):
+    """A node begins a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
+
+    type: Literal["turn.started"] = "turn.started"
+
+
+class RawDeadline(RawEvent):
+    """Log time has come so far, and something has not happened. Made by workers."""
+
+    type: Literal["deadline"] = "deadline"
+    about: ScopeName = Field("", description="code of the detector that waits for something")
+    since_at: TimeMs | None = Field(None, description="since when it waits")
+    due_at: TimeMs | None = Field(None, description="when it should have happened")
+
+
 class RawNoted(RawEvent):
     """An event whose rules are not active in this version: accepted, kept in the log, and counted."""
 
     type: Literal[
-        "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
-        "halt.acknowledged", "operator.resume", "deadline",
+        "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed", "halt.acknowledged",
+        "operator.resume",
     ]  # fmt: skip
 
     @model_validator(mode="after")
@@ -283,6 +298,8 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "run.finished": RawRunFinished,
     "user.message": RawUserMessage,
     "operator.stop": RawOperatorStop,
+    "turn.started": RawTurnStarted,
+    "deadline": RawDeadline,
 } | dict.fromkeys(RawNoted.model_fields["type"].annotation.__args__, RawNoted)  # type: ignore[union-attr]
 
 _REMEDIES: Final = {

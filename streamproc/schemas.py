@@ -41,8 +41,7 @@ def _raw(name: str, model: type[events.RawEvent]) -> Kind:
 
 
 def _fingerprinted() -> dict[str, Any]:
-    kinds = (wire.Turn, wire.RunStarted, wire.RunFinished, wire.UserMessage, wire.OperatorStop)
-    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*kinds, *wire.NOTED_BY_TYPE.values())))
+    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*wire.TYPED, *wire.NOTED_BY_TYPE.values())))
     return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
 
 
@@ -52,6 +51,8 @@ KINDS: Final = (
     _raw("run.finished", events.RawRunFinished),
     _raw("user.message", events.RawUserMessage),
     _raw("operator.stop", events.RawOperatorStop),
+    _raw("turn.started", events.RawTurnStarted),
+    _raw("deadline", events.RawDeadline),
     _raw("noted", events.RawNoted),
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),

@@ -164,6 +164,23 @@ class OperatorStop(Event, tag="operator.stop", kw_only=True, omit_defaults=True)
     reason: str = ""
 
 
+class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
+    """A node begins a turn: the turn's clock runs until a turn of this node (and task) ends."""
+
+    type: ClassVar[str] = "turn.started"
+
+
+class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
+    """Log time has come to `due_ms`, and what should have happened since `since_ms` (epoch ms) has not; `about` is the
+    detector that waits for it. Made by workers. It is no sign of life of the run."""
+
+    type: ClassVar[str] = "deadline"
+
+    about: Scope = ""
+    since_ms: int = 0
+    due_ms: int = 0
+
+
 class Noted(Event, kw_only=True, omit_defaults=True):
     """An event whose rules are not active: accepted and counted. `data` holds its own fields as they came."""
 
@@ -171,8 +188,8 @@ class Noted(Event, kw_only=True, omit_defaults=True):
 
 
 NOTED_TYPES: Final = (
-    "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
-    "halt.acknowledged", "operator.resume", "deadline",
+    "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed", "halt.acknowledged",
+    "operator.resume",
 )  # fmt: skip
 
 
@@ -186,9 +203,11 @@ def _noted(name: str) -> type[Noted]:
 
 NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
 
-_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, *NOTED_BY_TYPE.values()]
+TYPED: Final = (Turn, RunStarted, RunFinished, UserMessage, OperatorStop, TurnStarted, Deadline)
 
-EVENT_TYPES: Final = ("turn", "run.started", "run.finished", "user.message", "operator.stop", *NOTED_TYPES)
+_Union: Any = Union[*TYPED, *NOTED_BY_TYPE.values()]
+
+EVENT_TYPES: Final = (*(kind.type for kind in TYPED), *NOTED_TYPES)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()

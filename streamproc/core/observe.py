@@ -8,6 +8,7 @@ from streamproc.core.cycles import cycle_of, hand_over
 from streamproc.core.habits import count_hop, near_one, note_finder, observe_monologue, observe_query, observe_tools
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.names import Names
+from streamproc.core.open_turns import end_turn
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
@@ -45,6 +46,10 @@ class Observer:
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
         if usage is not None:
             spend(run, usage)
+        if run.begun:
+            view.took_ms = end_turn(run, turn, tag, self._tag)
+        if turn.round is not None:
+            view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
         if run.pending:
             waiting, _, since = run.pending
             view.periods += settle_pending(run, tag)

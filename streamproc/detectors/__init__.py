@@ -26,10 +26,15 @@ from streamproc.detectors import (
     repeated_error,
     repeated_output,
     repeated_query,
+    round_budget,
+    run_clock,
     same_failures,
+    silence,
+    spend_pace,
     stagnant_call,
     stale_window,
     step_budget,
+    turn_budget,
     unchanged_artifact,
 )
 
@@ -52,10 +57,15 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     stagnant_call,
     stale_window,
     infrastructure,
+    turn_budget,
     node_budget,
     cycle_budget,
     step_budget,
+    round_budget,
+    run_clock,
     cost_budget,
+    spend_pace,
+    silence,
 )
 
 BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}

@@ -10,11 +10,13 @@ import msgspec
 
 from streamproc.events import (
     ErrorReport,
+    RawDeadline,
     RawEvent,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
     RawTurn,
+    RawTurnStarted,
     RawUserMessage,
     TestReport,
     ToolCall,
@@ -31,6 +33,7 @@ from streamproc.wire import (
     WIRE_VERSION,
     Call,
     Content,
+    Deadline,
     Errors,
     Event,
     OperatorStop,
@@ -38,6 +41,7 @@ from streamproc.wire import (
     RunStarted,
     Tests,
     Turn,
+    TurnStarted,
     Usage,
     UserMessage,
 )
@@ -70,6 +74,10 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawTurnStarted):
+        return TurnStarted(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawDeadline):
+        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
 
 
