@@ -10,10 +10,15 @@ from streamproc.errors import InvalidEvent, Problem
 from streamproc.events import (
     DEPTH_MAX,
     EPOCH_MS_MIN,
+    RawCycleCompleted,
     RawNoted,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
+    RawTaskCreated,
+    RawTaskDelegated,
+    RawTaskTransition,
+    RawTaskVerdict,
     RawTurn,
     RawUserMessage,
     parse_line,
@@ -147,7 +152,8 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (START | {"graph": ["a", "b"]}, "graph", "dictionary"),
     (START | {"graph": {"nodes": [object()]}}, "graph", "not JSON"),
     (START | {"graph": {"nodes": [HALF]}}, "graph", "not JSON"),
-    ({"type": "deadline", "run_id": "r", "due": object()}, "event", "not JSON"),
+    ({"type": "operator.resume", "run_id": "r", "grant": object()}, "event", "not JSON"),
+    ({"type": "deadline", "run_id": "r", "due_at": "soon"}, "due_at", "not a time"),
 ]
 
 
@@ -234,6 +240,11 @@ def test_unknown_fields_are_ignored_and_counted() -> None:
         ({"type": "run.finished", "run_id": "r", "status": "done"}, RawRunFinished),
         ({"type": "user.message", "run_id": "r"}, RawUserMessage),
         ({"type": "operator.stop", "run_id": "r", "by": "ann"}, RawOperatorStop),
+        ({"type": "task.created", "run_id": "r", "task_id": "T1"}, RawTaskCreated),
+        ({"type": "task.delegated", "run_id": "r", "tasks": ["T1"]}, RawTaskDelegated),
+        ({"type": "task.transition", "run_id": "r", "task_id": "T1", "to": "DONE"}, RawTaskTransition),
+        ({"type": "task.verdict", "run_id": "r", "task_id": "T1", "verdict": "APPROVED"}, RawTaskVerdict),
+        ({"type": "cycle.completed", "run_id": "r", "completed": 1}, RawCycleCompleted),
         *(({"type": name, "run_id": "r", "anything": [1]}, RawNoted) for name in NOTED_TYPES),
     ],
 )

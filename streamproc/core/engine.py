@@ -75,7 +75,9 @@ class Engine:
                 run.late += 1
                 return []
             return self._turn(run, event)
-        return self._other(run, event)
+        found = self._other(run, event)
+        make_room(run, None)
+        return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
         """The whole latest status of a run; `halt` is the decision that has just halted it, if one has.
@@ -110,7 +112,7 @@ class Engine:
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
-        make_room(run, len(turn.calls))
+        make_room(run, turn)
         return found
 
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
@@ -197,7 +199,8 @@ class Engine:
                 run.ids.popitem()  # its own: the last one that came in
             run.at_ms = heard_ms
             return []
-        found = [] if run.finished else self._ask_about(run, event, Kind.CLOCK)
+        over = run.finished or run.halted >= 0  # nobody waits for such a run
+        found = [] if over else self._ask_about(run, event, Kind.CLOCK)
         run.checked_ms = max(run.checked_ms, now_ms)
         run.at_ms = heard_ms or now_ms
         return found

@@ -9,6 +9,7 @@ from streamproc.core.habits import count_hop, near_one, note_finder, observe_mon
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.names import Names
 from streamproc.core.open_turns import end_turn
+from streamproc.core.pace import observe_pace
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
@@ -44,12 +45,8 @@ class Observer:
         node.last = index
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
-        if usage is not None:
-            spend(run, usage)
-        if run.begun:
-            view.took_ms = end_turn(run, turn, tag, self._tag)
-        if turn.round is not None:
-            view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
+        if usage is not None or run.begun or turn.round is not None:
+            self._observe_measures(view, turn, tag)
         if run.pending:
             waiting, _, since = run.pending
             view.periods += settle_pending(run, tag)
@@ -58,7 +55,7 @@ class Observer:
         from_ = turn.from_
         source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
-            view.iterated = hand_over(run, source, tag, run.at_ms)
+            view.iterated = hand_over(run, source, tag)
             if run.chosen != (source << 32 | tag):
                 view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
         run.chosen = 0
@@ -67,7 +64,7 @@ class Observer:
             view.hop = Hop(turn.node, turn.next, count_hop(run, tag, chosen, index))
             run.chosen = tag << 32 | chosen
         if run.cycles:
-            view.cycle = cycle_of(run, tag)
+            view.cycle = cycle_of(run, tag, usage)
         if turn.calls:
             actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
             observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
@@ -85,6 +82,16 @@ class Observer:
         if run.news == index:
             view.forget_loops()
         view.note_kinds()
+
+    def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
+        run, usage = view.run, turn.usage
+        if usage is not None:
+            spend(run, usage)
+            observe_pace(run, usage)
+        if run.begun:
+            view.took_ms = end_turn(run, turn, tag, self._tag)
+        if turn.round is not None:
+            view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
     def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, output = view.run, view.index, turn.output
@@ -135,6 +142,8 @@ class Observer:
             if streak.count > 1:
                 view.said += (streak,)
         if turn.structured is not None:
+            if output is None:
+                remember(run.outputs, turn.structured.norm)
             streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.news)
             if streak.count > 1:
                 view.said += (streak,)

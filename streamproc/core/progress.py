@@ -7,12 +7,21 @@ the evidence. Outside cycles a new (call, answer) between two such turns is work
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from streamproc.core.run import HASH, RECENT_MAX, TAG, NodeState, RunState, Streak, TestTrack
 from streamproc.core.window import LEFT, Period, know, note_news, note_progress, push
 from streamproc.wire import Errors, Tests, Turn
 
 METRICS_MAX = 8  # named metrics of one run; the oldest goes
+
+
+class Flat(NamedTuple):
+    """A metric that does not get better: since when, and its best value."""
+
+    name: str
+    streak: Streak
+    best: float
 
 
 def remember(values: list[int], value: int) -> None:
@@ -113,12 +122,12 @@ def observe_metrics(
     lower: frozenset[str],
     stamp: int,
     since: int,
-) -> tuple[str, Streak] | None:
+) -> Flat | None:
     """A named metric that is better than ever is progress. Higher is better, but for the names in `lower`.
 
-    The name and the streak (iterations without a better value) of the metric that has been flat for the longest.
+    Of the metric that has been flat for the longest: name, iterations without a better value, the best one.
     """
-    flattest: tuple[str, Streak] | None = None
+    flattest: Flat | None = None
     for name, value in progress.items():
         signed = -value if name in lower else value
         key = tag(name)
@@ -140,7 +149,7 @@ def observe_metrics(
                 flat.count += 1
             flat.stamp = stamp
             if flattest is None or flat.count > flattest[1].count:
-                flattest = name, flat
+                flattest = Flat(name, flat, -best if name in lower else best)
     return flattest
 
 

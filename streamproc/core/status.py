@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from streamproc.core.clock import rfc3339
@@ -48,12 +50,12 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
     )
 
 
-def snapshot_of(run: RunState, heard_ms: int, iterations_max: int | None) -> Snapshot:
+def snapshot_of(run: RunState, heard_ms: int, budgets: Mapping[str, int]) -> Snapshot:
     """What was known of a run before time was up; `heard_ms` is when it was last heard of."""
     return Snapshot(
         turns=run.turns,
         round=run.round or None,
-        badge=_badge(run, iterations_max),
+        badge=_badge(run, budgets.get("maxCycleIterations")),
         failing_trend=list(run.trend) or None,
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,

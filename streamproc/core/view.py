@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streamproc.core.progress import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
@@ -40,6 +41,7 @@ class Kind(IntFlag):
     BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
     ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
     USAGE = 1048576  # measured spend of tokens or money
+    CYCLE = 2097152  # a turn inside a cycle that has had an iteration, under a budget
 
 
 class Hop(NamedTuple):
@@ -78,7 +80,7 @@ class View:
     stale: bool
     near: int
     tools: tuple[Tool, ...]
-    flat: tuple[str, Streak] | None
+    flat: Flat | None
     query: Streak | None
     monologue: Monologue | None
     hop: Hop | None
@@ -130,7 +132,10 @@ class View:
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""
         turn = self.turn
-        kinds = 1 if self.budgets else 0
+        kinds = 0
+        if self.budgets:
+            cycle = self.cycle
+            kinds = 2097153 if cycle is not None and cycle.iterations else 1
         if self.repeated:
             kinds |= 2
         if self.said:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, level
 
@@ -40,21 +41,22 @@ class FlatMetric:
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:
             return None
-        metric, streak = view.flat
+        metric, streak, best = view.flat
         reached = level(streak.count, limits.warn, limits.halt)
-        if reached is None:
+        loop = streak.first ^ view.node_tag
+        if reached is None or told(view.run, self.code, loop, reached, view.index):
             return None
         value = (view.turn.progress or {})[metric]
         return Finding(
             code=self.code,
             level=reached,
-            loop=streak.first ^ view.node_tag,
+            loop=loop,
             onset=streak.first,
             message=f"{metric[:60]} has not got better for {streak.count} iterations; it is at {value:g}.",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
-                best=value,
+                best=best,
                 reason=metric[:60],
                 iteration=view.cycle.iterations if view.cycle is not None else None,
             ),

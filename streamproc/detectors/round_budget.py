@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.core.run import HASH
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import RunStarted
@@ -54,9 +55,9 @@ class RoundBudget:
         return (*self._counted(view), *self._agreed(view, limits))
 
     def _counted(self, view: View) -> Iterator[Finding]:
-        came, before = view.turn.round, view.round_before
-        if came is None:
+        if view.turn.round is None:
             return
+        came, before = min(view.turn.round, HASH), view.round_before
         if came < before:
             yield self._finding(
                 Level.WARN, 2, f"The round fell from {before} to {came}: rounds only rise.", "round_fell", came, before
@@ -88,6 +89,7 @@ class RoundBudget:
         yield found
 
     def _above_cap(self, wanted: int) -> Finding:
+        wanted = min(wanted, HASH)
         message = f"maxRounds {wanted} is above the hard cap: {HARD_CAP} holds. Declare 5 to {HARD_CAP}."
         return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", wanted, HARD_CAP)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, call
 
@@ -37,7 +38,7 @@ class StaleWindow:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         count = view.run.stale.bit_count()
-        if not 0 < limits.warn <= count:
+        if not 0 < limits.warn <= count or told(view.run, self.code, 0, Level.WARN, view.index):
             return None
         return Finding(
             code=self.code,

@@ -40,7 +40,7 @@ class TurnBudget:
 
     code = "BUDGET001"
     name = "turn"
-    kinds = Kind.BUDGET | Kind.CLOCK
+    kinds = Kind.USAGE | Kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         timeout_ms, found = view.budgets.get("turnTimeoutMs"), []
@@ -84,7 +84,8 @@ HEALTHY = [
     Example("ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=_AT_MS + 599_000)]),
     Example("two tasks of one node, each in its time", [
         _TIMEOUT, _STARTED | {"task_id": "T1"}, _STARTED | {"task_id": "T2", "at": _AT_MS + 300_000},
-        said("coder", "one", task_id="T1", at=_AT_MS + 500_000), said("coder", "two", task_id="T2", at=_AT_MS + 800_000),
+        said("coder", "one", task_id="T1", at=_AT_MS + 500_000),
+        said("coder", "two", task_id="T2", at=_AT_MS + 800_000),
     ]),
 ]  # fmt: skip
 STUCK = [

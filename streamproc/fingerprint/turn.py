@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
     RawDeadline,
@@ -22,6 +23,7 @@ from streamproc.events import (
     ToolCall,
     UsageReport,
 )
+from streamproc.fingerprint.board import board_event
 from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
@@ -78,6 +80,8 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return TurnStarted(w=WIRE_VERSION, **shared)
     if isinstance(raw, RawDeadline):
         return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
+    if isinstance(raw, BoardEvent):
+        return board_event(raw, {"w": WIRE_VERSION, **shared})
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
 
 
