@@ -164,12 +164,14 @@ class Engine:
         _take_scope(run, event)
         if event.budgets:
             run.budgets = run.budgets | declared(event.budgets)
+        view = self._view
+        view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                declare(run, event.graph, self._names.tag)
-            except InvalidGraph:
-                run.noted += 1  # `graph check` and the publisher say what is wrong; the run goes on without it
-        return []
+                view.unsafe = declare(run, event.graph, self._names.tag)
+            except InvalidGraph as error:
+                view.unreadable = str(error)  # the run goes on without it
+        return self._ask_about(run, event, Kind.STARTED)
 
     # Time.
 

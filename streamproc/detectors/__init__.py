@@ -36,6 +36,8 @@ from streamproc.detectors import (
     step_budget,
     turn_budget,
     unchanged_artifact,
+    unreadable_graph,
+    unsafe_cycle,
 )
 
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -66,6 +68,8 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     cost_budget,
     spend_pace,
     silence,
+    unsafe_cycle,
+    unreadable_graph,
 )
 
 BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}
