@@ -82,9 +82,7 @@ class Observer:
         left = turn.artifact or turn.docs
         if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
-        made = run.found == index or (
-            turn.artifact is not None and node.artifact is not None and node.artifact.count == 1
-        )
+        made = run.found == index or _changed(turn, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
         if run.found == index or made or _untold(turn):
@@ -181,6 +179,13 @@ def _told(turn: Turn) -> bool:
         turn.calls or turn.output or turn.structured or turn.artifact or turn.docs or turn.tests or turn.errors
         or turn.progress or turn.query
     )  # fmt: skip
+
+
+def _changed(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn left something else behind than its node did before, or failed in another way."""
+    if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
+        return True
+    return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
 
 
 def _untold(turn: Turn) -> bool:
