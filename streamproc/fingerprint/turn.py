@@ -11,11 +11,13 @@ import msgspec
 from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
+    RawDeadline,
     RawEvent,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
     RawTurn,
+    RawTurnStarted,
     RawUserMessage,
     TestReport,
     ToolCall,
@@ -33,6 +35,7 @@ from streamproc.wire import (
     WIRE_VERSION,
     Call,
     Content,
+    Deadline,
     Errors,
     Event,
     OperatorStop,
@@ -40,6 +43,7 @@ from streamproc.wire import (
     RunStarted,
     Tests,
     Turn,
+    TurnStarted,
     Usage,
     UserMessage,
 )
@@ -72,6 +76,10 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawTurnStarted):
+        return TurnStarted(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawDeadline):
+        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
     if isinstance(raw, BoardEvent):
         return board_event(raw, {"w": WIRE_VERSION, **shared})
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
