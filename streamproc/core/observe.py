@@ -16,6 +16,8 @@ from streamproc.core.habits import (
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
+from streamproc.core.open_turns import end_turn
+from streamproc.core.pace import observe_pace
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
@@ -50,8 +52,8 @@ class Observer:
         node.last = index
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
-        if usage is not None:
-            spend(run, usage)
+        if usage is not None or run.begun or turn.round is not None:
+            self._observe_measures(view, turn, tag)
         if run.pending:
             waiting, _, since = run.pending
             view.periods += settle_pending(run, tag)
@@ -88,6 +90,16 @@ class Observer:
         if run.news == index:
             view.forget_loops()
         view.note_kinds()
+
+    def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
+        run, usage = view.run, turn.usage
+        if usage is not None:
+            spend(run, usage)
+            observe_pace(run, usage)
+        if run.begun:
+            view.took_ms = end_turn(run, turn, tag, self._tag)
+        if turn.round is not None:
+            view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
     def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, output = view.run, view.index, turn.output
