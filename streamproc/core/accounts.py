@@ -92,17 +92,26 @@ class Statement(msgspec.Struct, array_like=True):
     entries: list[Entry]
 
 
+class Window(msgspec.Struct, array_like=True):
+    """What was spent in a window: its hops, oldest first, each with its number, tokens, micro-USD and unpriced turns;
+    and their sums. The whole of a session has sums alone."""
+
+    hops: list[list[int]] = []
+    tokens: int = 0
+    micro_usd: int = 0
+    unpriced: int = 0
+
+
 class Account(msgspec.Struct, array_like=True):
-    """What is kept of an account. `applied` is the last offset booked of each source partition; `spent` the tokens,
-    micro-USD and unpriced turns of a session; `hops` the same for each hop of each window, oldest first; `rungs`
-    where each limit stands, and since which hop."""
+    """What is kept of an account. `applied` is the last offset booked of each source partition; `rungs` where each
+    limit stands, and since which hop; `declared` what runs of a session declared; `runs` those at work, with their
+    partitions."""
 
     version: int = ACCOUNT_VERSION
     at_ms: int = 0
     started_ms: int = 0
     applied: dict[int, int] = {}
-    spent: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
-    hops: dict[str, list[list[int]]] = {}
+    windows: dict[str, Window] = {}
     rungs: dict[str, list[int]] = {}
     declared: dict[str, int] = {}
     runs: dict[str, int] = {}
@@ -131,42 +140,52 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
 
 
 def _book(account: Account, kind: str, entry: Entry) -> None:
-    account.at_ms = max(account.at_ms, entry.at_ms)
+    account.at_ms = now_ms = max(account.at_ms, entry.at_ms)
     account.started_ms = account.started_ms or entry.at_ms
-    amounts = (entry.tokens, entry.micro_usd, entry.unpriced)
-    if not any(amounts):
-        return
-    if kind == "session":
-        account.spent = [min(had + more, SPEND_MAX) for had, more in zip(account.spent, amounts, strict=True)]
-    for window in ("burn",) if kind == "session" else WINDOWS:
-        _book_hop(account, window, entry.at_ms, amounts)
+    for name in _WINDOWS_OF[kind]:
+        window = account.windows.get(name)
+        if window is None:
+            window = account.windows[name] = Window()
+        if name == TOTAL:
+            _add(window, None, entry)
+            continue
+        length, count = WINDOWS[name]
+        hops, oldest = window.hops, now_ms // length - count
+        if entry.tokens or entry.micro_usd or entry.unpriced:
+            number = max(entry.at_ms // length, oldest + 1)  # what comes late still counts, at the window's old end
+            _add(window, hops[-1] if hops and hops[-1][0] == number else _hop(hops, number), entry)
+        while hops and hops[0][0] <= oldest:
+            _, tokens, micro_usd, unpriced = hops.pop(0)
+            window.tokens -= tokens
+            window.micro_usd -= micro_usd
+            window.unpriced -= unpriced
 
 
-def _book_hop(account: Account, window: str, at_ms: int, amounts: tuple[int, int, int]) -> None:
-    length, count = WINDOWS[window]
-    hops = account.hops.setdefault(window, [])
-    newest = account.at_ms // length
-    number = max(at_ms // length, newest - count + 1)  # what comes late still counts, at the window's old end
+_WINDOWS_OF: Final = {"session": (TOTAL, "burn"), "user": tuple(WINDOWS), "tenant": tuple(WINDOWS)}
+
+
+def _hop(hops: list[list[int]], number: int) -> list[int]:
+    """The hop of this number; a new one in its place where there is none."""
     place = len(hops)
     while place and hops[place - 1][0] > number:
         place -= 1
-    if place and hops[place - 1][0] == number:
-        hop = hops[place - 1]
-        hop[1:] = [min(had + more, SPEND_MAX) for had, more in zip(hop[1:], amounts, strict=True)]
-    else:
-        hops.insert(place, [number, *amounts])
-    while hops[0][0] <= newest - count:
-        del hops[0]
+    if not place or hops[place - 1][0] != number:
+        hops.insert(place, [number, 0, 0, 0])
+        place += 1
+    return hops[place - 1]
 
 
-def spent_in(account: Account, window: str) -> list[int]:
-    """Tokens, micro-USD and unpriced turns of a window that ends with the account's newest entry."""
-    if window == TOTAL:
-        return account.spent
-    length, count = WINDOWS[window]
-    first = account.at_ms // length - count + 1
-    hops = [hop for hop in account.hops.get(window, ()) if hop[0] >= first]
-    return [min(sum(hop[place] for hop in hops), SPEND_MAX) for place in (1, 2, 3)]
+def _add(window: Window, hop: list[int] | None, entry: Entry) -> None:
+    """Book an entry, as far as a stored integer can hold it."""
+    tokens = min(entry.tokens, SPEND_MAX - window.tokens)
+    micro_usd = min(entry.micro_usd, SPEND_MAX - window.micro_usd)
+    window.tokens += tokens
+    window.micro_usd += micro_usd
+    window.unpriced += entry.unpriced
+    if hop is not None:
+        hop[1] += tokens
+        hop[2] += micro_usd
+        hop[3] += entry.unpriced
 
 
 def _judge(
@@ -182,15 +201,21 @@ def _judge(
             account.evicted += 1
     found: list[tuple[int, BudgetReached]] = []
     for mark in _in_force(account, kind, payer):
-        tokens, micro_usd, unpriced = spent_in(account, mark.window)
-        used = tokens if mark.unit == "tokens" else micro_usd
+        window = account.windows[mark.window]
+        used = window.tokens if mark.unit == "tokens" else window.micro_usd
         rung = _rung(kind, used, mark.limit, payer.percents)
-        known = account.rungs.get(f"{mark.window}/{mark.unit}", (0, 0))
-        since_ms = known[1] if rung == known[0] else _since_ms(account, mark.window)
-        account.rungs[f"{mark.window}/{mark.unit}"] = [rung, since_ms]
+        own = entry.tokens if mark.unit == "tokens" else entry.micro_usd
+        place = f"{mark.window}/{mark.unit}"
+        known, since_ms = account.rungs.get(place, (0, 0))
+        if not (rung or known):
+            continue
+        stood = min(known, _rung(kind, used - own, mark.limit, payer.percents))  # the window may have moved on
+        if not rung == stood == known:
+            since_ms = _since_ms(account, mark.window)
+        account.rungs[place] = [rung, since_ms]
         if not rung:
             continue
-        if rung > known[0]:
+        if rung > stood:
             hearers = list(account.runs.items())
         elif came and not entry.left:
             hearers = [(payer.run_id, payer.partition)]
@@ -198,7 +223,7 @@ def _judge(
             continue
         name = _name(kind, rung)
         for run_id, partition in hearers:
-            fresh = run_id == payer.run_id and entry.first and payer.child and known[0] >= 2
+            fresh = run_id == payer.run_id and entry.first and payer.child and stood >= 2
             event = BudgetReached(
                 w=WIRE_VERSION,
                 run_id=run_id,
@@ -211,7 +236,7 @@ def _judge(
                 rung=REJECTED if fresh and name in CLOSED and name != EXCEEDED else name,
                 since_ms=since_ms,
                 per_minute=_per_minute(account, mark.unit),
-                unpriced=min(unpriced, AMOUNT_MAX),
+                unpriced=min(window.unpriced, AMOUNT_MAX),
             )
             event.event_id = _event_id(event)
             found.append((partition, event))
@@ -233,6 +258,8 @@ def _rung(kind: str, used: int, limit: int, percents: list[int]) -> int:
     """How high a limit's use has come: 0 below all, then 1 for the first rung, …; a percentage of 0 is off."""
     if used > limit:
         return len(RUNGS[kind]) + 1
+    if not used:
+        return 0
     reached = 0
     for place, ((_, at_mark), percent) in enumerate(zip(RUNGS[kind], percents, strict=True), 1):
         if percent and (used * 100 > limit * percent or (at_mark and used * 100 == limit * percent)):
@@ -255,10 +282,9 @@ def _since_ms(account: Account, window: str) -> int:
 
 def _per_minute(account: Account, unit: str) -> int:
     """How fast it went over the last five minutes, or since the beginning."""
-    tokens, micro_usd, _ = spent_in(account, "burn")
-    length, count = WINDOWS["burn"]
+    window, (length, count) = account.windows["burn"], WINDOWS["burn"]
     minutes = min(count, (account.at_ms - account.started_ms) // length + 1)
-    return min((tokens if unit == "tokens" else micro_usd) // max(1, minutes), AMOUNT_MAX)
+    return min((window.tokens if unit == "tokens" else window.micro_usd) // max(1, minutes), AMOUNT_MAX)
 
 
 def _event_id(event: BudgetReached) -> str:
