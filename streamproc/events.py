@@ -28,12 +28,12 @@ from streamproc.raw import (
     Budgets,
     CostMicro,
     Files,
+    Graph,
     Key,
     Metrics,
     Mistake,
     Model,
     Name,
-    Object,
     RawEvent,
     Text,
     TimeMs,
@@ -134,7 +134,7 @@ class RawRunStarted(RawEvent):
     """A run begins: its graph, its budgets, its scope."""
 
     type: Literal["run.started"] = "run.started"
-    graph: Object | None = None
+    graph: Graph | None = None
     budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
 
 

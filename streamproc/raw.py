@@ -11,6 +11,8 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from streamproc.budgets import budget_value, find_budget, usd_micro
+from streamproc.declaration import declaration
+from streamproc.errors import InvalidGraph
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times at all
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
@@ -92,6 +94,16 @@ def sendable(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _declared(value: Any) -> Any:
+    """A graph of another library in our form."""
+    if value is None or isinstance(value, (Mapping, str, int, float, list, tuple)):
+        return value
+    try:
+        return declaration(value)
+    except InvalidGraph as error:
+        raise Mistake(str(error).partition(": ")[2]) from None
+
+
 def _without_nulls(data: Any) -> Any:
     if isinstance(data, Mapping) and any(value is None for value in data.values()):
         return {name: value for name, value in data.items() if value is not None}
@@ -110,6 +122,7 @@ Metrics = Annotated[dict[ScopeName, Number], BeforeValidator(_without_nulls, jso
 Labels = Annotated[dict[Text, Text], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
 Files = Annotated[dict[str, str], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
 Object = Annotated[dict[str, Any], AfterValidator(sendable)]
+Graph = Annotated[Object, BeforeValidator(_declared, json_schema_input_type=dict[str, Any])]
 Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
 
 

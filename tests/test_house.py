@@ -17,7 +17,7 @@ PACKAGE = "streamproc"
 
 # Each may import from its own line and those above, never from those below.
 LAYERS = (
-    {"errors", "raw", "board_events", "events", "wire", "controls", "settings", "budgets"},
+    {"errors", "raw", "board_events", "events", "wire", "controls", "settings", "budgets", "declaration"},
     {"fingerprint"},
     {"core"},
     {"detectors"},

@@ -8,7 +8,7 @@ from typing import Any, Final
 import networkx as nx
 import xxhash
 
-from streamproc.core.graph import components, cycles_of, read_graph
+from streamproc.core.graph import components, cycles_of, read_graph, unsafe_cycles
 from streamproc.core.run import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
 from streamproc.wire import Usage
 
@@ -21,9 +21,10 @@ def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
-def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> None:
-    """Follow the cycles of a declared graph. Raises `InvalidGraph`."""
-    shapes = cycles_of(read_graph(graph))
+def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
+    """Follow the cycles of a declared graph; those of them that nothing can leave. Raises `InvalidGraph`."""
+    read = read_graph(graph)
+    shapes = cycles_of(read)
     run.evicted += max(0, len(shapes) - CYCLES_MAX)
     run.cycles = []
     for shape in shapes[:CYCLES_MAX]:
@@ -34,6 +35,7 @@ def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) 
         cycle.many = len(members) > MEMBERS_MAX
         cycle.spent_before = NOT_ENTERED
         run.cycles.append(cycle)
+    return unsafe_cycles(read)
 
 
 def hand_over(run: RunState, source: int, target: int) -> Cycle | None:

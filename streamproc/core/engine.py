@@ -22,7 +22,7 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
-from streamproc.core.view import View
+from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
@@ -154,12 +154,14 @@ class Engine:
         _take_scope(run, event)
         if event.budgets:
             run.budgets = run.budgets | declared(event.budgets)
+        view = self._view
+        view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                declare(run, event.graph, self._names.tag)
-            except InvalidGraph:
-                run.noted += 1  # `graph check` and the publisher say what is wrong; the run goes on without it
-        return []
+                view.unsafe = declare(run, event.graph, self._names.tag)
+            except InvalidGraph as error:
+                view.unreadable = str(error)  # the run goes on without it
+        return self._ask_about(run, event, Kind.STARTED)
 
     def _stopped(self, run: RunState, event: OperatorStop) -> list[Decision]:
         if run.finished:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamproc.core.progress import Flat
+from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
@@ -42,11 +43,12 @@ class Kind(IntFlag):
 
 
 class Hop(NamedTuple):
-    """A hand-over on an edge, and how many there were in a row with nothing found in between."""
+    """A hand-over on an edge, and how many there were in a row with nothing found in between, since which turn."""
 
     source: str
     target: str
     times: int
+    since: int
 
 
 class View:
@@ -57,6 +59,7 @@ class View:
     __slots__ = (
         "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
         "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
+        "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -81,6 +84,8 @@ class View:
     monologue: Monologue | None
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
+    unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave
+    unreadable: str  # of run.started: why its graph cannot be read
     kinds: int
 
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:

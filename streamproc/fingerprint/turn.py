@@ -22,7 +22,7 @@ from streamproc.events import (
     UsageReport,
 )
 from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
     ANSWERED,
@@ -87,7 +87,7 @@ def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
         "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
-        "query": _text(raw.query, content),
+        "query": _text(raw.query, question),
         "tests": None if raw.tests is None else _tests(raw.tests),
         "progress": raw.progress or None,
         "errors": None if raw.errors is None else _errors(raw.errors),
