@@ -29,8 +29,9 @@ from streamproc.core.board_state import (
     Task,
     shrink,
 )
+from streamproc.core.decision import Finding
 from streamproc.core.guards import learn, unmet
-from streamproc.core.run import TAG, RunState
+from streamproc.core.run import RunState
 from streamproc.wire import (
     BoardEvent,
     CycleCompleted,
@@ -106,10 +107,10 @@ def take_failure(run: RunState, turn: Turn, law: BoardLaw, tag: Tag) -> Step:
     return step
 
 
-def settle(run: RunState, task_id: str, status: str, code: str, law: BoardLaw, tag: Tag) -> None:
+def settle(run: RunState, finding: Finding, law: BoardLaw, tag: Tag) -> None:
     """Do to a task what was decided about it: it is blocked, stalled or escalated now."""
-    board = run.board
-    task = board.tasks.get(tag(task_id)) if board is not None else None
+    board, status, code = run.board, finding.task_status, finding.code
+    task = board.tasks.get(tag(finding.task)) if board is not None else None
     if task is None or board is None:
         return
     forced = {"blocked": law.blocked_state, "stalled": law.stalled_state, "escalated": law.escalated_state}[status]
@@ -165,7 +166,8 @@ def _created(step: Step, task: Task, event: TaskCreated) -> None:
         task.phase = _phase(law, event.phase)
     if task.state == UNKNOWN:
         if event.state:
-            _enter(step, task, law.find(event.state))
+            _believe(law, task, law.find(event.state))
+            step.blocked = task.state >= 0 and bool(law.blocked >> task.state & 1)
         else:
             task.state = law.initial
             task.flags |= ASSUMED
@@ -236,9 +238,7 @@ def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None
     law = step.law
     claimed, target = law.find(event.from_), law.find(event.to)
     if claimed != UNKNOWN and (task.state < 0 or task.flags & ASSUMED):
-        task.state = claimed  # the first that is told of it is believed
-        if claimed >= 0:
-            task.entered = {claimed: 1}
+        _believe(law, task, claimed)
     task.flags &= ~ASSUMED
     source = step.source = task.state
     step.target = target
@@ -252,6 +252,17 @@ def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None
         _judge(step, task, event, claimed)
     if not step.refused:
         _failure(run, step, task, event.failure_class, MOVE)
+
+
+def _believe(law: BoardLaw, task: Task, state: int) -> None:
+    """What is told first of a task is believed: also that it has what the ways into its state ask for."""
+    task.state = state
+    if state >= 0:
+        task.entered = {state: 1}
+        for number, guard in enumerate(law.guards):
+            if guard.targets >> state & 1:
+                task.flags |= PASSED << number | DESIGNED * guard.ticket
+                task.items[number] = (1 << len(guard.items)) - 1
 
 
 def _judge(step: Step, task: Task, event: TaskTransition, claimed: int) -> None:
@@ -377,8 +388,3 @@ def _cycle(step: Step, event: CycleCompleted) -> None:
     elif step.completed == 0:
         board.zero += 1
     board.done = 0
-
-
-def name_tag(board: Board, task: Task) -> int:
-    """A number for one finding about a task: no other finding on this board has it."""
-    return board.events << 32 | sum(task.id.encode("utf-8", "surrogatepass")) & TAG

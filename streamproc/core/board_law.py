@@ -6,10 +6,10 @@ Policy says all of it (`streamproc.policy_board`); nothing here knows a state by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import xxhash
-
 
 TAG: Final = 0xFFFFFFFF
 
@@ -48,22 +48,23 @@ class BoardLaw:
         self.path = [self.index[state_name(name)] for name in board.get("path", ())]
         self.initial = self.find(board["initial"]) if board.get("initial") else self.path[0] if self.path else UNKNOWN
         self._next = [0] * len(self.states)
-        for source, target in zip(self.path, self.path[1:], strict=False):
+        for source, target in pairwise(self.path):
             self._next[source] |= 1 << target
         for name, targets in (*board.get("transitions", {}).items(), *board.get("aside", {}).items()):
             self._next[self.index[state_name(name)]] |= self.bits(targets)
         self.aside = self.bits(board.get("aside", {}))
         left = sum(1 << number for number, targets in enumerate(self._next) if targets)
         self.ways = left | self.aside | self.bits(board.get("path", ()))
-        for name in ("done", "blocked", "failed"):
-            setattr(self, name, self.bits(board.get(name, ())))
+        self.done = self.bits(board.get("done", ()))
+        self.blocked = self.bits(board.get("blocked", ()))
+        self.failed = self.bits(board.get("failed", ()))
         self.progress = self.bits(board.get("in_progress", ()))
         forced = board.get("forced", {})
         self.blocked_state = self.find(forced.get("blocked", ""))
         self.stalled_state = self.find(forced.get("stalled", ""))
         self.escalated_state = self.find(forced.get("escalated", ""))
         self.guards = tuple(self._guard(name, asked) for name, asked in board.get("guards", {}).items())
-        self.batch = {state_name(phase): size for phase, size in board.get("batch", {}).items()}
+        self.batch: dict[str, int] = {state_name(phase): size for phase, size in board.get("batch", {}).items()}
         self.design_kinds = tuple(board.get("design_kinds", ()))
         self.enforced = enforced
 

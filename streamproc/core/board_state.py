@@ -12,7 +12,6 @@ DEPENDENCIES_MAX: Final = 6  # of one task: a chain needs one each, and a design
 MODULES_MAX: Final = 8  # modules whose initialisation is known to have passed
 REJECTIONS_MAX: Final = 3  # reports kept of one task; the third escalates it
 FAILED_MAX: Final = 8  # tasks that failed in a row
-CHAINS_MAX: Final = 4  # chains of blocked tasks that were told of
 
 # What is known of a task, as bits of `flags`.
 ASSUMED: Final = 1  # its state is the board's first, as nobody named another
@@ -30,8 +29,9 @@ PASSED: Final = 1_024  # and the bits above: which guards it has passed, in thei
 
 class Task(msgspec.Struct, array_like=True):
     """A task. `since` is how many cycles were over when its state last changed; `back` the state before it was put
-    aside; `wanted` the state into which a guard refused it; `entered` counts how often it came into a state, `tries` how
-    often a guard refused it, `items` which items of a guard are there; `failure` is [class, times, turn, told by]."""
+    aside; `wanted` the state into which a guard refused it; `entered` counts how often it came into a state, `tries`
+    how often a guard refused it, `items` which items of a guard are there; `failure` is
+    [class, times, turn, teller]."""
 
     id: str
     state: int = -1
@@ -61,7 +61,6 @@ class Board(msgspec.Struct, array_like=True):
     done: int = 0
     zero: int = 0
     failed: list[int] = []
-    chains: dict[int, list[int]] = {}
     events: int = 0
 
 

@@ -40,9 +40,7 @@ def learn(board: Board, law: BoardLaw, task: Task, evidence: Mapping[str, Proof]
             task.items[number] = task.items.get(number, 0) | _there(guard, proof, evidence.get(ARTIFACTS))
 
 
-def unmet(
-    board: Board, law: BoardLaw, task: Task, event: TaskTransition, way: tuple[int, int, int]
-) -> Refusal | None:
+def unmet(board: Board, law: BoardLaw, task: Task, event: TaskTransition, way: tuple[int, int, int]) -> Refusal | None:
     """Why this move is refused, if it is. `way` is (from, to, the state that was refused before or -1)."""
     source, target, wanted = way
     evidence = event.evidence or {}

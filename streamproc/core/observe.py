@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core.board import take_failure
 from streamproc.core.cycles import cycle_of, hand_over
 from streamproc.core.habits import (
     count_hop,
@@ -120,6 +121,8 @@ class Observer:
                 view.periods += (period,)
         if turn.errors is not None:
             view.failed = observe_errors(node, turn.errors, index, max(run.progress, node.call_news))
+            if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
+                view.step = take_failure(run, turn, rules.board, self._tag)
 
     def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from streamproc.core.board_law import NO_BOARD, BoardLaw
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.run import CallMemory
 from streamproc.core.view import Kind, View
@@ -35,10 +36,12 @@ class Rules:
         lower_is_better: frozenset[str],
         live_repeats_min: int,
         live_standstills: int,
+        board: BoardLaw = NO_BOARD,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
         self.lower_is_better = lower_is_better
+        self.board = board
         self._detectors = tuple(detectors)
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
         self._on_stall = on_stall
@@ -64,7 +67,8 @@ class Rules:
     def actions(self, finding: Finding) -> tuple[str, list[str]]:
         """What policy decides on a finding, and the alternatives, best first."""
         if finding.level != Level.HALT:
-            return finding.action or "warn", []
+            own = self._actions.get(finding.code) if finding.action else None
+            return own or finding.action or "warn", []
         alternatives = _ALTERNATIVES[finding.reason]
         if finding.code in self._actions:
             action = self._actions[finding.code]

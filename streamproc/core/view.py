@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamproc.core.board import Step
 from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
@@ -58,7 +59,8 @@ class View:
 
     __slots__ = (
         "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
-        "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
+        "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "step", "tools",
+        "turn",
         "unreadable", "unsafe",
     )  # fmt: skip
 
@@ -81,6 +83,7 @@ class View:
     tools: tuple[Tool, ...]
     flat: Flat | None
     query: Streak | None
+    step: Step | None  # what an event did to the board; of a turn, that it failed at a task
     monologue: Monologue | None
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
@@ -104,11 +107,10 @@ class View:
         self.tools = ()
         self.near = -1
         self.flat = None
-        self.query = None
-        self.monologue = None
+        self.query = self.step = self.monologue = None
         self.hop = None
 
-    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int) -> None:
+    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int, step: Step | None = None) -> None:
         """Start on an event that is no turn; `kinds` says who is asked."""
         self.run = run
         self.event = event
@@ -116,6 +118,7 @@ class View:
         self.index = run.turns
         self.budgets = rules.budgets | run.budgets
         self.cycle = None
+        self.step = step
         self.kinds = kinds
 
     def forget_loops(self) -> None:
