@@ -35,6 +35,7 @@ from streamproc.raw import (
     Model,
     Name,
     RawEvent,
+    ScopeName,
     Text,
     TimeMs,
     Whole,
@@ -159,10 +160,25 @@ class RawOperatorStop(RawEvent):
     reason: Text = ""
 
 
+class RawTurnStarted(RawEvent):
+    """A node begins a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
+
+    type: Literal["turn.started"] = "turn.started"
+
+
+class RawDeadline(RawEvent):
+    """Log time has come so far, and something has not happened. Made by workers."""
+
+    type: Literal["deadline"] = "deadline"
+    about: ScopeName = Field("", description="code of the detector that waits for something")
+    since_at: TimeMs | None = Field(None, description="since when it waits")
+    due_at: TimeMs | None = Field(None, description="when it should have happened")
+
+
 class RawNoted(RawEvent):
     """An event whose rules are not active in this version: accepted, kept in the log, and counted."""
 
-    type: Literal["turn.started", "halt.acknowledged", "operator.resume", "deadline"]
+    type: Literal["halt.acknowledged", "operator.resume"]
 
     @model_validator(mode="after")
     def _extra_is_json(self) -> RawNoted:
@@ -176,6 +192,8 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "run.finished": RawRunFinished,
     "user.message": RawUserMessage,
     "operator.stop": RawOperatorStop,
+    "turn.started": RawTurnStarted,
+    "deadline": RawDeadline,
     "task.created": RawTaskCreated,
     "task.delegated": RawTaskDelegated,
     "task.transition": RawTaskTransition,

@@ -41,8 +41,7 @@ def _raw(name: str, model: type[events.RawEvent]) -> Kind:
 
 
 def _fingerprinted() -> dict[str, Any]:
-    kinds = (wire.Turn, wire.RunStarted, wire.RunFinished, wire.UserMessage, wire.OperatorStop, *wire.BOARD_KINDS)
-    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*kinds, *wire.NOTED_BY_TYPE.values())))
+    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*wire.TYPED, *wire.NOTED_BY_TYPE.values())))
     return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
 
 
@@ -52,6 +51,8 @@ KINDS: Final = (
     _raw("run.finished", events.RawRunFinished),
     _raw("user.message", events.RawUserMessage),
     _raw("operator.stop", events.RawOperatorStop),
+    _raw("turn.started", events.RawTurnStarted),
+    _raw("deadline", events.RawDeadline),
     _raw("task.created", events.RawTaskCreated),
     _raw("task.delegated", events.RawTaskDelegated),
     _raw("task.transition", events.RawTaskTransition),
@@ -91,7 +92,7 @@ def check(directory: Path) -> Iterator[str]:
             yield f"{path} is missing"
         elif path.read_text(encoding="utf-8") != schema_text(kind):
             yield f"{path} differs from the model"
-        samples = sorted((directory / "samples").glob(f"{kind.name}.*json"))
+        samples = samples_of(kind, directory)
         if not samples:
             yield f"{directory / 'samples'} has no sample of {kind.name}"
         for sample in samples:
@@ -99,6 +100,12 @@ def check(directory: Path) -> Iterator[str]:
                 kind.decode(sample.read_bytes())
             except (InvalidEvent, ValidationError, msgspec.DecodeError) as error:
                 yield f"{sample} no longer decodes: {error}"
+
+
+def samples_of(kind: Kind, directory: Path) -> list[Path]:
+    """The samples of a kind: `turn.full.json` is one of `turn`, `turn.started.minimal.json` is not."""
+    files = (directory / "samples").glob(f"{kind.name}.*.json")
+    return sorted(file for file in files if file.stem.rpartition(".")[0] == kind.name)
 
 
 def _path(directory: Path, kind: Kind) -> Path:

@@ -164,6 +164,23 @@ class OperatorStop(Event, tag="operator.stop", kw_only=True, omit_defaults=True)
     reason: str = ""
 
 
+class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
+    """A node begins a turn: the turn's clock runs until a turn of this node (and task) ends."""
+
+    type: ClassVar[str] = "turn.started"
+
+
+class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
+    """Log time has come to `due_ms`, and what should have happened since `since_ms` (epoch ms) has not; `about` is the
+    detector that waits for it. Made by workers. It is no sign of life of the run."""
+
+    type: ClassVar[str] = "deadline"
+
+    about: Scope = ""
+    since_ms: int = 0
+    due_ms: int = 0
+
+
 class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Evidence of a guard, without its texts: whether it is passed, which of its items fail, which are there, and the
     verdict that it gives, if it gives one."""
@@ -247,7 +264,7 @@ class Noted(Event, kw_only=True, omit_defaults=True):
     data: dict[str, Any] | None = None
 
 
-NOTED_TYPES: Final = ("turn.started", "halt.acknowledged", "operator.resume", "deadline")
+NOTED_TYPES: Final = ("halt.acknowledged", "operator.resume")
 BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
 
 
@@ -261,12 +278,11 @@ def _noted(name: str) -> type[Noted]:
 
 NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
 
-_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, *BOARD_KINDS, *NOTED_BY_TYPE.values()]
+TYPED: Final = (Turn, RunStarted, RunFinished, UserMessage, OperatorStop, TurnStarted, Deadline, *BOARD_KINDS)
 
-EVENT_TYPES: Final = (
-    "turn", "run.started", "run.finished", "user.message", "operator.stop", *(kind.type for kind in BOARD_KINDS),
-    *NOTED_TYPES,
-)  # fmt: skip
+_Union: Any = Union[*TYPED, *NOTED_BY_TYPE.values()]
+
+EVENT_TYPES: Final = (*(kind.type for kind in TYPED), *NOTED_TYPES)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()

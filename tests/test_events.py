@@ -152,7 +152,8 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (START | {"graph": ["a", "b"]}, "graph", "dictionary"),
     (START | {"graph": {"nodes": [object()]}}, "graph", "not JSON"),
     (START | {"graph": {"nodes": [HALF]}}, "graph", "not JSON"),
-    ({"type": "deadline", "run_id": "r", "due": object()}, "event", "not JSON"),
+    ({"type": "operator.resume", "run_id": "r", "grant": object()}, "event", "not JSON"),
+    ({"type": "deadline", "run_id": "r", "due_at": "soon"}, "due_at", "not a time"),
 ]
 
 

@@ -29,6 +29,19 @@ class Rejection(msgspec.Struct, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
+class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was last known of a run: so much is there to be saved, and gone on with."""
+
+    turns: int = 0
+    round: int | None = None
+    badge: str | None = None
+    failing_trend: list[int] | None = None
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    last_node: str | None = None
+    heard_at: str | None = None
+
+
 class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a detector saw. Turns are indices from 0; hashes are 16 hex digits; the last ones come last."""
 
@@ -74,6 +87,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     validator: str | None = None
     rejections: list[Rejection] | None = None
     options: list[str] | None = None
+    snapshot: Snapshot | None = None
 
 
 class Finding(msgspec.Struct, kw_only=True):

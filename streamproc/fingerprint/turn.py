@@ -11,18 +11,20 @@ import msgspec
 from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
+    RawDeadline,
     RawEvent,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
     RawTurn,
+    RawTurnStarted,
     RawUserMessage,
     TestReport,
     ToolCall,
     UsageReport,
 )
 from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
     ANSWERED,
@@ -33,6 +35,7 @@ from streamproc.wire import (
     WIRE_VERSION,
     Call,
     Content,
+    Deadline,
     Errors,
     Event,
     OperatorStop,
@@ -40,6 +43,7 @@ from streamproc.wire import (
     RunStarted,
     Tests,
     Turn,
+    TurnStarted,
     Usage,
     UserMessage,
 )
@@ -72,6 +76,10 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawTurnStarted):
+        return TurnStarted(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawDeadline):
+        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
     if isinstance(raw, BoardEvent):
         return board_event(raw, {"w": WIRE_VERSION, **shared})
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
@@ -83,7 +91,7 @@ _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
 def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "from_": raw.from_,
-        "output": _text(raw.output, content),
+        "output": _text(raw.output, words),
         "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
