@@ -85,6 +85,15 @@ def _budgets(value: Any) -> dict[str, int]:
     return found
 
 
+GRANTED: Final = {"turns": "maxSteps", "iterations": "maxCycleIterations", "cost": "maxCostUsd", "rounds": "maxRounds"}
+
+
+def _grant(value: Any) -> dict[str, int]:
+    if isinstance(value, Mapping):
+        value = {GRANTED.get(str(name), str(name)): amount for name, amount in value.items()}
+    return _budgets(value)
+
+
 def _whole_ms(value: Any) -> Any:
     return int(value) if isinstance(value, float) and isfinite(value) else value
 
@@ -116,6 +125,7 @@ Labels = Annotated[dict[Text, Text], BeforeValidator(_without_nulls, json_schema
 Files = Annotated[dict[str, str], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
 Object = Annotated[dict[str, Any], AfterValidator(_sendable)]
 Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
+Grant = Annotated[dict[str, int], BeforeValidator(_grant, json_schema_input_type=dict[str, str | float])]
 
 
 class _Model(BaseModel):
@@ -255,10 +265,32 @@ class RawUserMessage(RawEvent):
     type: Literal["user.message"] = "user.message"
 
 
-class RawOperatorStop(RawEvent):
+class RawOperatorEvent(RawEvent):
+    """What a person orders, and why."""
+
+    by: Text = ""
+    reason: Text = ""
+    issuer: ScopeName = Field("", description="the name of the key that signed it; a publisher with a key fills it in")
+    signature: ScopeName = Field("", description="HMAC-SHA256 in hex; a publisher with a key fills it in")
+
+
+class RawOperatorStop(RawOperatorEvent):
     """A person orders this run to stop."""
 
     type: Literal["operator.stop"] = "operator.stop"
+
+
+class RawOperatorResume(RawOperatorEvent):
+    """A person lets a halted run go on."""
+
+    type: Literal["operator.resume"] = "operator.resume"
+    grant: Grant = Field({}, description="how much is added to budgets, by their names, or turns, iterations, cost")
+
+
+class RawHaltAcknowledged(RawEvent):
+    """Somebody has taken note of a run's halt, and takes care of it."""
+
+    type: Literal["halt.acknowledged"] = "halt.acknowledged"
     by: Text = ""
     reason: Text = ""
 
@@ -268,7 +300,7 @@ class RawNoted(RawEvent):
 
     type: Literal[
         "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
-        "halt.acknowledged", "operator.resume", "deadline",
+        "deadline",
     ]  # fmt: skip
 
     @model_validator(mode="after")
@@ -283,6 +315,8 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "run.finished": RawRunFinished,
     "user.message": RawUserMessage,
     "operator.stop": RawOperatorStop,
+    "operator.resume": RawOperatorResume,
+    "halt.acknowledged": RawHaltAcknowledged,
 } | dict.fromkeys(RawNoted.model_fields["type"].annotation.__args__, RawNoted)  # type: ignore[union-attr]
 
 _REMEDIES: Final = {

@@ -155,10 +155,33 @@ class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
     type: ClassVar[str] = "user.message"
 
 
-class OperatorStop(Event, tag="operator.stop", kw_only=True, omit_defaults=True):
+class OperatorEvent(Event, kw_only=True, omit_defaults=True):
+    """What a person orders: who, why, and (`streamproc.fleet.authority`) the signature of a key."""
+
+    by: str = ""
+    reason: str = ""
+    issuer: Scope = ""
+    signature: Scope = ""
+
+
+class OperatorStop(OperatorEvent, tag="operator.stop", kw_only=True, omit_defaults=True):
     """A person orders this run to stop."""
 
     type: ClassVar[str] = "operator.stop"
+
+
+class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_defaults=True):
+    """A person lets a halted run go on. `grant` adds to its budgets (integers, as in `RunStarted.budgets`)."""
+
+    type: ClassVar[str] = "operator.resume"
+
+    grant: dict[str, int] | None = None
+
+
+class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaults=True):
+    """Somebody has taken note of a run's halt, and takes care of it."""
+
+    type: ClassVar[str] = "halt.acknowledged"
 
     by: str = ""
     reason: str = ""
@@ -172,7 +195,7 @@ class Noted(Event, kw_only=True, omit_defaults=True):
 
 NOTED_TYPES: Final = (
     "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
-    "halt.acknowledged", "operator.resume", "deadline",
+    "deadline",
 )  # fmt: skip
 
 
@@ -186,9 +209,11 @@ def _noted(name: str) -> type[Noted]:
 
 NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
 
-_Union: Any = Union[Turn, RunStarted, RunFinished, UserMessage, OperatorStop, *NOTED_BY_TYPE.values()]
+TYPED: Final = (Turn, RunStarted, RunFinished, UserMessage, OperatorStop, OperatorResume, HaltAcknowledged)
 
-EVENT_TYPES: Final = ("turn", "run.started", "run.finished", "user.message", "operator.stop", *NOTED_TYPES)
+_Union: Any = Union[*TYPED, *NOTED_BY_TYPE.values()]
+
+EVENT_TYPES: Final = (*(kind.type for kind in TYPED), *NOTED_TYPES)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()

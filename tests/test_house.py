@@ -22,7 +22,7 @@ LAYERS = (
     {"core"},
     {"detectors"},
     {"policy", "policy_file"},  # they know which detectors there are; the engine is handed its rules
-    {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples"},
+    {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples", "fleet"},
     {"web", "cli", "demo", "schemas", "__main__"},
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

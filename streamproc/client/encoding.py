@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from streamproc.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from streamproc.events import RawEvent
+    from streamproc.fleet.authority import Authority
 
 SPLIT: Final = "split the turn, or report fewer of them"
 REMEDIES: Final = {
@@ -40,13 +42,15 @@ class Encoded(NamedTuple):
         return len(self.key) + len(self.value)
 
 
-def encode(raw: RawEvent, *, include_content: bool, bytes_max: int) -> Encoded:
-    """The event as a Kafka record. Gives it a UUID where it has no id.
+def encode(raw: RawEvent, *, include_content: bool, bytes_max: int, authority: Authority | None = None) -> Encoded:
+    """The event as a Kafka record. Gives it a UUID where it has no id; signs what an operator orders.
 
     Raises `InvalidEvent`, naming the largest field, where the record would be larger than `bytes_max`.
     """
     event = fingerprint(raw, include_content=include_content)
     event.event_id = event.event_id or new_id()
+    if isinstance(event, wire.OperatorEvent) and authority is not None and not event.signature:
+        authority.sign_event(event, int(time.time() * 1000))
     value = wire.encode(event)
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])

@@ -11,6 +11,8 @@ import msgspec
 from streamproc.events import (
     ErrorReport,
     RawEvent,
+    RawHaltAcknowledged,
+    RawOperatorResume,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
@@ -33,6 +35,8 @@ from streamproc.wire import (
     Content,
     Errors,
     Event,
+    HaltAcknowledged,
+    OperatorResume,
     OperatorStop,
     RunFinished,
     RunStarted,
@@ -66,11 +70,20 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return RunStarted(w=WIRE_VERSION, **shared, graph=raw.graph, budgets=raw.budgets)
     if isinstance(raw, RawRunFinished):
         return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
-    if isinstance(raw, RawOperatorStop):
-        return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
+    if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
+        return _ordered(raw, shared | {"by": raw.by[:ORDER_MAX], "reason": raw.reason[:ORDER_MAX]})
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
+
+
+def _ordered(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
+    if isinstance(raw, RawHaltAcknowledged):
+        return HaltAcknowledged(w=WIRE_VERSION, **fields)
+    fields |= {"issuer": raw.issuer, "signature": raw.signature}
+    if isinstance(raw, RawOperatorResume):
+        return OperatorResume(w=WIRE_VERSION, **fields, grant=raw.grant or None)
+    return OperatorStop(w=WIRE_VERSION, **fields)
 
 
 _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
