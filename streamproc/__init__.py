@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from streamproc.client.admission import Admission
     from streamproc.client.blocking_admission import BlockingAdmission
     from streamproc.controls import ControlEvent
-    from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Refused, StreamprocError
+    from streamproc.core.graph import check_graph
+    from streamproc.errors import (
+        Halted,
+        InvalidEvent,
+        InvalidGraph,
+        InvalidPolicy,
+        Refused,
+        StreamprocError,
+        UnsafeCycle,
+    )
     from streamproc.monitor import Monitor
     from streamproc.policy import load_policy
 
@@ -25,11 +34,14 @@ _HOMES = {
     "HaltListener": "client",
     "Halted": "errors",
     "InvalidEvent": "errors",
+    "InvalidGraph": "errors",
     "InvalidPolicy": "errors",
     "Monitor": "monitor",
     "Refused": "errors",
     "StreamprocError": "errors",
     "TurnPublisher": "client",
+    "UnsafeCycle": "errors",
+    "check_graph": "core.graph",
     "load_policy": "policy",
 }
 
@@ -42,11 +54,14 @@ __all__ = [
     "HaltListener",
     "Halted",
     "InvalidEvent",
+    "InvalidGraph",
     "InvalidPolicy",
     "Monitor",
     "Refused",
     "StreamprocError",
     "TurnPublisher",
+    "UnsafeCycle",
+    "check_graph",
     "load_policy",
 ]
 

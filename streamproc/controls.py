@@ -42,6 +42,9 @@ class Evidence(_Model):
     result_hash: str | None = None
     hashes: list[str] | None = Field(None, description="content hashes of the loop")
     edge: list[str] | None = Field(None, description="the hand-over: from node, to node")
+    cycles: list[list[str]] | None = Field(
+        None, description="cycles of the declared graph that nothing can leave, each by its first nodes; count has all"
+    )
     failing: int | None = Field(None, description="failing tests at the trigger")
     failing_tests: list[str] | None = Field(None, description="the first failing test ids")
     failing_trend: list[int] | None = Field(None, description="failing counts of the last results")

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -77,20 +77,30 @@ class InvalidPolicy(StreamprocError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class InvalidGraph(StreamprocError):
+CYCLE_NODES_SHOWN: Final = 20  # of one cycle in a message: whoever wrote the graph knows it by fewer
+LEAVE_A_CYCLE: Final = "Add an edge from each to a node that ends the run, or mark a node of it as terminal"
+
+
+def named_cycle(nodes: Sequence[str], limit: int = CYCLE_NODES_SHOWN) -> str:
+    """The nodes of a cycle for a message, however many there are."""
+    shown = ", ".join(nodes[:limit])
+    return f"[{shown}]" if len(nodes) <= limit else f"[{shown}, … ({len(nodes)} nodes)]"
+
+
+class InvalidGraph(StreamprocError, ValueError):
     """This workflow graph cannot be read."""
 
 
 class UnsafeCycle(InvalidGraph):
-    """This workflow graph has a cycle that nothing can leave."""
+    """This workflow graph has a cycle that nothing can leave.
+
+    `cycles` has all of them with all their nodes; the message names all of them, each by its first nodes.
+    """
 
     def __init__(self, cycles: Sequence[Sequence[str]]) -> None:
         self.cycles = tuple(tuple(cycle) for cycle in cycles)
-        listed = "; ".join(" → ".join(cycle) for cycle in self.cycles)
-        super().__init__(
-            f"{len(self.cycles)} cycle(s) without a way out: {listed}. "
-            "Add an edge from the cycle to a node that ends the run"
-        )
+        listed = "; ".join(named_cycle(cycle) for cycle in self.cycles)
+        super().__init__(f"GRAPH001: {len(self.cycles)} cycle(s) without a way out: {listed}. {LEAVE_A_CYCLE}")
 
 
 class InvalidSettings(StreamprocError):

@@ -7,139 +7,51 @@ fields are ignored and counted (`RawEvent.unknown`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from math import isfinite
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from streamproc.budgets import budget_value, find_budget, usd_micro
+from streamproc.board_events import (
+    RawCycleCompleted,
+    RawTaskCreated,
+    RawTaskDelegated,
+    RawTaskTransition,
+    RawTaskVerdict,
+)
 from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
+from streamproc.raw import (
+    DEPTH_MAX,
+    EPOCH_MS_MAX,
+    EPOCH_MS_MIN,
+    FIELD_REMEDY,
+    Budgets,
+    CostMicro,
+    Files,
+    Graph,
+    Key,
+    Metrics,
+    Mistake,
+    Model,
+    Name,
+    RawEvent,
+    Text,
+    TimeMs,
+    Whole,
+    sendable,
+    whole_ms,
+)
 
-EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times at all
-EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
-DEPTH_MAX: Final = 100  # levels of nesting; the JSON libraries give up at 250 to 1 000, each at its own
-FIELD_REMEDY: Final = "send what is expected, or leave the field out"
-
-
-class _Mistake(ValueError):
-    """What is wrong with a value (or with one `part` of it), and what to do."""
-
-    def __init__(self, what: str, remedy: str = FIELD_REMEDY, part: str = "") -> None:
-        super().__init__(what)
-        self.remedy = remedy
-        self.part = part
-
-
-def _bytes_max(limit: int) -> AfterValidator:
-    def check(value: str) -> str:
-        if len(value) * 4 > limit and len(value.encode("utf-8", "surrogatepass")) > limit:
-            raise _Mistake(f"longer than {limit} bytes", "send a shorter name, such as a hash of this one")
-        return value
-
-    return AfterValidator(check)
-
-
-def _utf8(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise _Mistake("not valid Unicode text", "send text that can be written in UTF-8") from None
-    return value
+__all__ = [
+    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent",
+    "RawHaltAcknowledged", "RawNoted", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
+    "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
+    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw",
+]  # fmt: skip
 
 
-TIME_REMEDY: Final = "send RFC 3339, such as 2026-01-31T12:00:00Z, or epoch milliseconds"
-
-
-def _time_ms(value: Any) -> int:
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise _Mistake("not a time", TIME_REMEDY) from None
-        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _Mistake("not a time", TIME_REMEDY)
-    if not EPOCH_MS_MIN <= value <= EPOCH_MS_MAX:
-        raise _Mistake("outside the years 2000 to 2100", "send milliseconds since 1970, not seconds; or RFC 3339")
-    return int(value)
-
-
-def _budgets(value: Any) -> dict[str, int]:
-    if not isinstance(value, Mapping):
-        raise _Mistake("expected an object of budget names and numbers")
-    found = {}
-    for name, amount in value.items():
-        if amount is None:
-            continue
-        try:
-            budget = find_budget(str(name))
-            number = budget_value(budget, amount)
-        except KeyError as error:
-            what, _, remedy = str(error.args[0]).partition("; ")
-            raise _Mistake(what, remedy, str(name)) from None
-        except ValueError as error:
-            raise _Mistake(str(error), part=str(name)) from None
-        found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
-    return found
-
-
-GRANTED: Final = {"turns": "maxSteps", "iterations": "maxCycleIterations", "cost": "maxCostUsd", "rounds": "maxRounds"}
-
-
-def _grant(value: Any) -> dict[str, int]:
-    if isinstance(value, Mapping):
-        value = {GRANTED.get(str(name), str(name)): amount for name, amount in value.items()}
-    return _budgets(value)
-
-
-def _whole_ms(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and isfinite(value) else value
-
-
-def _sendable(value: dict[str, Any]) -> dict[str, Any]:
-    try:
-        orjson.dumps(value)
-    except TypeError as error:
-        raise _Mistake(f"not JSON: {error}", "send JSON values only") from None
-    return value
-
-
-def _without_nulls(data: Any) -> Any:
-    if isinstance(data, Mapping) and any(value is None for value in data.values()):
-        return {name: value for name, value in data.items() if value is not None}
-    return data
-
-
-Name = Annotated[str, AfterValidator(_utf8), _bytes_max(256)]
-Key = Annotated[Name, Field(min_length=1)]
-ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
-Text = Annotated[str, AfterValidator(_utf8)]
-TimeMs = Annotated[int, BeforeValidator(_time_ms, json_schema_input_type=str | int)]
-CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
-Whole = Annotated[int, Field(ge=0, le=2**53)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Metrics = Annotated[dict[ScopeName, Number], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, float])]
-Labels = Annotated[dict[Text, Text], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
-Files = Annotated[dict[str, str], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
-Object = Annotated[dict[str, Any], AfterValidator(_sendable)]
-Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
-Grant = Annotated[dict[str, int], BeforeValidator(_grant, json_schema_input_type=dict[str, str | float])]
-
-
-class _Model(BaseModel):
-    """A null is a missing field."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nulls_are_missing(cls, data: Any) -> Any:
-        return _without_nulls(data)
-
-
-class ToolCall(_Model):
+class ToolCall(Model):
     """One tool call. All calls of one turn are one multiset: siblings in parallel are not repeats."""
 
     name: Name
@@ -150,7 +62,7 @@ class ToolCall(_Model):
     retryable: bool = Field(False, description="the error is infrastructure trouble: trying again is right")
 
 
-class TestReport(_Model):
+class TestReport(Model):
     """A verifier's result: the ids of the failing tests, and how many passed and exist."""
 
     failed: list[str] | None = Field(None, description="ids of the failing tests; an empty list: none fails")
@@ -158,7 +70,7 @@ class TestReport(_Model):
     total: Whole | None = None
 
 
-class ErrorReport(_Model):
+class ErrorReport(Model):
     """One thing that failed."""
 
     message: str
@@ -166,7 +78,7 @@ class ErrorReport(_Model):
     retryable: bool = False
 
 
-class UsageReport(_Model):
+class UsageReport(Model):
     """Measured spend of one turn."""
 
     input_tokens: Whole = 0
@@ -174,10 +86,10 @@ class UsageReport(_Model):
     cached_tokens: Whole = 0
     total_tokens: Whole = 0
     cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
-    duration_ms: Annotated[Whole, BeforeValidator(_whole_ms, json_schema_input_type=float)] = 0
+    duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
 
 
-class RoutingDecision(_Model):
+class RoutingDecision(Model):
     """What a routing node chose."""
 
     next: Name
@@ -195,31 +107,6 @@ def _error_list(value: Any) -> Any:
 Failed = list[ErrorReport | str] | ErrorReport | str  # what `errors` may be; one alone is a list of one
 
 
-class RawEvent(_Model):
-    """Fields that every run-scoped input may carry. Scope is normally sent once, on ``run.started``."""
-
-    type: str
-    run_id: Key = Field(description="one execution of a workflow; the Kafka key")
-    node: Name = ""
-    event_id: Name = Field("", description="the same id twice is one event")
-    at: TimeMs | None = Field(None, description="when it happened: RFC 3339, or epoch milliseconds")
-    seq: Whole | None = Field(None, description="the publisher's own ordinal, for evidence only")
-    workflow: ScopeName = ""
-    tenant: ScopeName = ""
-    user: ScopeName = ""
-    tier: ScopeName = ""
-    agent: ScopeName = ""
-    task_id: ScopeName = ""
-    session_id: ScopeName = ""
-    parent_run_id: Name = ""
-    labels: Labels | None = Field(None, description="carried to the control event, never interpreted")
-
-    @property
-    def unknown(self) -> int:
-        """How many fields nobody knows."""
-        return len(self.model_extra or ())
-
-
 class RawTurn(RawEvent):
     """What one node of a workflow did."""
 
@@ -233,7 +120,7 @@ class RawTurn(RawEvent):
     tests: TestReport | None = None
     progress: Metrics | None = Field(None, description="any metric that should improve")
     errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=Failed)] | None = None
-    tool_calls: list[ToolCall] = []
+    tool_calls: list[ToolCall] = Field([])
     query: str | None = Field(None, description="what a research node was asked")
     decision: RoutingDecision | None = None
     round: Whole | None = None
@@ -248,7 +135,7 @@ class RawRunStarted(RawEvent):
     """A run begins: its graph, its budgets, its scope."""
 
     type: Literal["run.started"] = "run.started"
-    graph: Object | None = None
+    graph: Graph | None = None
     budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
 
 
@@ -265,47 +152,14 @@ class RawUserMessage(RawEvent):
     type: Literal["user.message"] = "user.message"
 
 
-class RawOperatorEvent(RawEvent):
-    """What a person orders, and why."""
-
-    by: Text = ""
-    reason: Text = ""
-    issuer: ScopeName = Field("", description="the name of the key that signed it; a publisher with a key fills it in")
-    signature: ScopeName = Field("", description="HMAC-SHA256 in hex; a publisher with a key fills it in")
-
-
-class RawOperatorStop(RawOperatorEvent):
-    """A person orders this run to stop."""
-
-    type: Literal["operator.stop"] = "operator.stop"
-
-
-class RawOperatorResume(RawOperatorEvent):
-    """A person lets a halted run go on."""
-
-    type: Literal["operator.resume"] = "operator.resume"
-    grant: Grant = Field({}, description="how much is added to budgets, by their names, or turns, iterations, cost")
-
-
-class RawHaltAcknowledged(RawEvent):
-    """Somebody has taken note of a run's halt, and takes care of it."""
-
-    type: Literal["halt.acknowledged"] = "halt.acknowledged"
-    by: Text = ""
-    reason: Text = ""
-
-
 class RawNoted(RawEvent):
     """An event whose rules are not active in this version: accepted, kept in the log, and counted."""
 
-    type: Literal[
-        "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
-        "deadline",
-    ]  # fmt: skip
+    type: Literal["turn.started", "deadline"]
 
     @model_validator(mode="after")
     def _extra_is_json(self) -> RawNoted:
-        _sendable(self.model_extra or {})
+        sendable(self.model_extra or {})
         return self
 
 
@@ -317,6 +171,11 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "operator.stop": RawOperatorStop,
     "operator.resume": RawOperatorResume,
     "halt.acknowledged": RawHaltAcknowledged,
+    "task.created": RawTaskCreated,
+    "task.delegated": RawTaskDelegated,
+    "task.transition": RawTaskTransition,
+    "task.verdict": RawTaskVerdict,
+    "cycle.completed": RawCycleCompleted,
 } | dict.fromkeys(RawNoted.model_fields["type"].annotation.__args__, RawNoted)  # type: ignore[union-attr]
 
 _REMEDIES: Final = {
@@ -393,6 +252,6 @@ def _problem(item: Any) -> Problem:
     what = item["msg"].removeprefix("Value error, ")
     if item["type"] != "missing" and ", got " not in what:
         what = f"{what}, got {shown(item['input'])}"
-    if not isinstance(mistake, _Mistake):
+    if not isinstance(mistake, Mistake):
         return Problem(_place(item["loc"]), what, _REMEDIES.get(item["type"], FIELD_REMEDY))
     return Problem(_place((*item["loc"], mistake.part) if mistake.part else item["loc"]), what, mistake.remedy)

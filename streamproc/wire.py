@@ -187,16 +187,91 @@ class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaul
     reason: str = ""
 
 
+class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Evidence of a guard, without its texts: whether it is passed, which of its items fail, which are there, and the
+    verdict that it gives, if it gives one."""
+
+    passed: bool
+    failing: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    verdict: str = ""
+
+
+class BoardEvent(Event, kw_only=True, omit_defaults=True):
+    """What every event of the board may carry: proofs by the names of their guards, and who approved an exception."""
+
+    evidence: dict[str, Proof] | None = None
+    approved_by: Scope = ""
+
+
+class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=True):
+    """A task is on the board now; `state` is empty where the board's first state is meant."""
+
+    type: ClassVar[str] = "task.created"
+
+    depends_on: tuple[Scope, ...] = ()
+    phase: Scope = ""
+    module: Scope = ""
+    ui_touching: bool | None = None
+    kind: Scope = ""
+    priority: Scope = ""
+    state: Scope = ""
+
+
+class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_defaults=True):
+    """An agent is given `count` tasks at once; `tasks` are the ids of the first 256."""
+
+    type: ClassVar[str] = "task.delegated"
+
+    tasks: tuple[Scope, ...] = ()
+    count: Count = 0
+    phase: Scope = ""
+    max_token_budget: Count | None = None
+
+
+class TaskTransition(BoardEvent, tag="task.transition", kw_only=True, omit_defaults=True):
+    """A task changes its state, or somebody says so."""
+
+    type: ClassVar[str] = "task.transition"
+
+    from_: Scope = msgspec.field(default="", name="from")
+    to: Scope = ""
+    failure_class: Scope = ""
+    module: Scope = ""
+    ui_touching: bool | None = None
+    reason: Scope = ""
+
+
+class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=True):
+    """A validator has judged a task: APPROVED or REJECTED; `reason` is a redacted excerpt of the report."""
+
+    type: ClassVar[str] = "task.verdict"
+
+    verdict: Scope = ""
+    validator: str = ""
+    reason: Scope = ""
+    failure_class: Scope = ""
+
+
+class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defaults=True):
+    """A cycle of the board is over. `completed` is None where nobody counted; `moved` are (task, state)."""
+
+    type: ClassVar[str] = "cycle.completed"
+
+    cycle: Scope = ""
+    completed: Count | None = None
+    moved: tuple[tuple[Scope, Scope], ...] = ()
+    phase: Scope = ""
+
+
 class Noted(Event, kw_only=True, omit_defaults=True):
     """An event whose rules are not active: accepted and counted. `data` holds its own fields as they came."""
 
     data: dict[str, Any] | None = None
 
 
-NOTED_TYPES: Final = (
-    "turn.started", "task.created", "task.delegated", "task.transition", "task.verdict", "cycle.completed",
-    "deadline",
-)  # fmt: skip
+NOTED_TYPES: Final = ("turn.started", "deadline")
+BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
 
 
 def _noted(name: str) -> type[Noted]:
@@ -209,7 +284,9 @@ def _noted(name: str) -> type[Noted]:
 
 NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
 
-TYPED: Final = (Turn, RunStarted, RunFinished, UserMessage, OperatorStop, OperatorResume, HaltAcknowledged)
+TYPED: Final = (
+    Turn, RunStarted, RunFinished, UserMessage, OperatorStop, OperatorResume, HaltAcknowledged, *BOARD_KINDS,
+)  # fmt: skip
 
 _Union: Any = Union[*TYPED, *NOTED_BY_TYPE.values()]
 

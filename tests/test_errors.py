@@ -62,7 +62,7 @@ def test_all_problems_are_in_the_message() -> None:
 
 def test_an_unsafe_cycle_names_them_all_and_what_to_do() -> None:
     message = str(UnsafeCycle([["a", "b"], ["c"]]))
-    assert "2 cycle(s) without a way out: a → b; c." in message
+    assert "2 cycle(s) without a way out: [a, b]; [c]." in message
     assert "Add an edge" in message
 
 

@@ -17,7 +17,8 @@ PACKAGE = "streamproc"
 
 # Each may import from its own line and those above, never from those below.
 LAYERS = (
-    {"errors", "events", "wire", "controls", "settings", "budgets"},
+    {"errors", "raw", "events", "wire", "controls", "settings", "budgets", "declaration"}
+    | {"board_events", "operator_events"},
     {"fingerprint"},
     {"core"},
     {"detectors"},

@@ -92,7 +92,7 @@ def test_standard_lets_no_undeclared_budget_bite() -> None:
     [
         ("loop-safety", {"maxTurnsPerNode": 6, "maxCycleIterations": 8, "turnTimeoutMs": 600_000}),
         ("deliberation", {"maxSteps": 55, "maxRounds": 7, "maxRuntimeMs": 3_600_000, "maxCostUsd": 1_000_000}),
-        ("planner", {}),
+        ("planner", {"maxSteps": 55}),
         ("repair", {}),
         ("tickets", {}),
     ],
@@ -129,6 +129,13 @@ def test_a_preset_named_twice_counts_once(policy_of: Callable[[str], Policy]) ->
     assert [layer.name for layer in layers] == ["standard", "planner", "repair", "policy"]
 
 
+def test_a_planner_that_goes_round_tells_a_person_or_asks_one_or_hands_in_what_there_is() -> None:
+    asked = [{"node": "planner", "output": f"Assess, {'x' * n}.", "decision": {"next": "researcher"}} for n in range(6)]
+    [halt] = [decision for decision in decisions(asked) if decision.severity == "halt"]
+    assert (halt.code, halt.action) == ("LOOP005", "snitch")
+    assert halt.suggested_actions == ["snitch", "ask_human", "done_partial"]
+
+
 # Layers.
 
 LAYERS = """
@@ -136,7 +143,7 @@ name: ours
 version: 3
 on_stall: pause
 budgets: { maxSteps: 100 }
-detectors: { LOOP001: { halt: 4 } }
+detectors: { LOOP001: { halt: 4 }, LOOP008: false }
 workflows:
   build: { budgets: { maxSteps: 90 }, detectors: { LOOP001: { halt: 5 } } }
 tenants:
@@ -185,7 +192,7 @@ def test_a_runs_scope_chooses_its_rules(policy_of: Callable[[str], Policy]) -> N
 
 
 def test_a_detector_can_be_switched_off_and_on_again(policy_of: Callable[[str], Policy]) -> None:
-    off = policy_of("detectors: { LOOP001: false }\nworkflows: { w: { detectors: { LOOP001: true } } }")
+    off = policy_of("detectors: { LOOP001: false, LOOP008: false }\nworkflows: { w: { detectors: { LOOP001: true } } }")
     assert halts(SAID, off) == []
     assert halts([{"type": "run.started", "workflow": "w"}, *SAID], off) == [("LOOP001", "halt", 2)]
 
@@ -220,10 +227,12 @@ def test_running_out_of_money_forces_a_synthesis() -> None:
 
 def test_metrics_that_should_fall_are_named(policy_of: Callable[[str], Policy]) -> None:
     turns = [
-        turn for n in range(5) for turn in ({"node": "c", "progress": {"loss": 9 - n}}, {"node": "c", "artifact": "+a"})
+        turn
+        for n in range(5)
+        for turn in ({"node": "c", "progress": {"altitude": 9 - n}}, {"node": "c", "artifact": "+a"})
     ]
     assert halts(turns) == [("STALL001", "halt", 5)]
-    assert halts(turns, policy_of("lower_is_better: [loss]")) == []
+    assert halts(turns, policy_of("lower_is_better: [altitude]")) == []
 
 
 # Names, versions, hashes.
@@ -233,7 +242,8 @@ def test_a_decision_names_its_policy(policy_of: Callable[[str], Policy]) -> None
     policy = policy_of(LAYERS)
     assert (policy.name, policy.version) == ("ours", "3")
     told_by = [decision.policy for decision in decisions(SAID, policy)]
-    assert told_by == [policy.ref] * 2
+    assert told_by == [policy.ref] * len(told_by)
+    assert told_by
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from streamproc.wire import Call, Content, Errors, Turn, Usage, decode, encode
 FULL = Turn(
     w=1, run_id="r", node="coder", event_id="e", at=1_767_225_600_000, from_="planner", output=Content(1, 2, 3, 4),
     tests=wire.Tests(5, 1, 2, 3, ("t1",)), errors=Errors(6, 7, 1, "boom", "Bang", True),
-    calls=(Call("run", 8, 9, 10, wire.ANSWERED),), usage=Usage(1, 2, 3, 4, 5, 6), progress={"score": 0.5},
+    calls=(Call("run", 8, 9, 10, wire.ANSWERED, 11),), usage=Usage(1, 2, 3, 4, 5, 6), progress={"score": 0.5},
 )  # fmt: skip
 WRITTEN = (
     b'{"type":"turn","w":1,"run_id":"r","node":"coder","event_id":"e","at":1767225600000,"from":"planner",'
     b'"output":[1,2,3,4],"tests":[5,1,2,3,["t1"]],"progress":{"score":0.5},'
-    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1]],"usage":[1,2,3,4,5,6]}'
+    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11]],"usage":[1,2,3,4,5,6]}'
 )
 
 
@@ -28,7 +28,7 @@ def test_a_turn_is_written_in_this_way() -> None:
 def test_what_a_newer_publisher_adds_is_ignored() -> None:
     newer = (
         WRITTEN.replace(b"[1,2,3,4]", b'[1,2,3,4,"more"]')
-        .replace(b'[["run",8,9,10,1]]', b'[["run",8,9,10,1,2,3]]')
+        .replace(b'[["run",8,9,10,1,11]]', b'[["run",8,9,10,1,11,3]]')
         .replace(b'"node":', b'"mood":"grim","node":')
     )
     assert newer != WRITTEN

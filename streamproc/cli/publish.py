@@ -80,6 +80,7 @@ async def _publish(sources: list[Source], pace: Pace, settings: Settings, includ
     publisher = TurnPublisher(
         settings=settings,
         include_content=include_content,
+        on_unsafe="publish",  # what happened, happened: the worker tells of it, as `scan` does
         block_ms_max=int(PATIENCE_S * 1000),
         close_timeout_s=PATIENCE_S,
     )

@@ -77,7 +77,7 @@ class BlockingTurnPublisher:
         return self.send({"type": "turn", "run_id": run_id, "node": node, **fields})
 
     def run_started(self, *, run_id: str, **fields: Unpack[RunStartedFields]) -> str:
-        """A run begins: its graph, its budgets, its scope (workflow, tenant, user, tier)."""
+        """A run begins: its graph, its budgets, its scope. Raises `UnsafeCycle`, as `TurnPublisher` does."""
         return self.send({"type": "run.started", "run_id": run_id, **fields})
 
     def run_finished(self, *, run_id: str, status: str = "", **fields: Unpack[EventFields]) -> str:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from streamproc import wire
-from streamproc.errors import InvalidEvent, Problem
+from streamproc.errors import InvalidEvent, InvalidGraph, Problem, UnsafeCycle
 from streamproc.fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamproc.events import RawEvent
     from streamproc.fleet.authority import Authority
 
@@ -21,7 +23,7 @@ REMEDIES: Final = {
     "content": "publish without include_content, or shorten the text",
     "calls": SPLIT,
     "labels": "send fewer and shorter labels",
-    "graph": "declare a smaller graph",
+    "graph": "declare its cycles only, with those of their nodes marked as terminal that lead to an end",
     "progress": "report fewer metrics",
     "data": "send fewer fields",
 }
@@ -42,12 +44,22 @@ class Encoded(NamedTuple):
         return len(self.key) + len(self.value)
 
 
-def encode(raw: RawEvent, *, include_content: bool, bytes_max: int, authority: Authority | None = None) -> Encoded:
+def encode(
+    raw: RawEvent,
+    *,
+    include_content: bool,
+    bytes_max: int,
+    unsafe: bool = False,
+    authority: Authority | None = None,
+) -> Encoded:
     """The event as a Kafka record. Gives it a UUID where it has no id; signs what an operator orders.
 
-    Raises `InvalidEvent`, naming the largest field, where the record would be larger than `bytes_max`.
+    Raises `InvalidEvent`, naming the largest field, where the record would be larger than `bytes_max`, and for a
+    graph that cannot be read; `UnsafeCycle` for one that has such a cycle, unless `unsafe` ones are wanted.
     """
     event = fingerprint(raw, include_content=include_content)
+    if isinstance(event, wire.RunStarted) and event.graph:
+        event.graph = sendable_graph(event.graph, unsafe=unsafe)
     event.event_id = event.event_id or new_id()
     if isinstance(event, wire.OperatorEvent) and authority is not None and not event.signature:
         authority.sign_event(event, int(time.time() * 1000))
@@ -55,6 +67,20 @@ def encode(raw: RawEvent, *, include_content: bool, bytes_max: int, authority: A
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])
     return Encoded(event.event_id, event.run_id.encode(), value, event.at, lasting=not isinstance(event, wire.Turn))
+
+
+def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
+    """A declared graph as it is sent: a large one packed."""
+    from streamproc.core.graph import LARGE, packed, read_graph, unsafe_cycles  # 150 ms for whoever declares one
+
+    try:
+        read = read_graph(graph)
+    except InvalidGraph as error:
+        field, _, what = str(error).partition(": ")
+        raise InvalidEvent([Problem(field, what, "`streamproc graph check FILE` looks at a graph")]) from None
+    if not unsafe and (cycles := unsafe_cycles(read)):
+        raise UnsafeCycle(cycles)
+    return packed(read) if read.number_of_edges() > LARGE else dict(graph)
 
 
 def new_id() -> str:

@@ -52,7 +52,7 @@ class RunStartedFields(EventFields, total=False):
     """What ``run.started`` may carry besides `run_id`."""
 
     node: str
-    graph: Mapping[str, Any] | None
+    graph: Any  # nodes and edges, a networkx.DiGraph, or a LangGraph graph
     budgets: Mapping[str, Any] | None
 
 

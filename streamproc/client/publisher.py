@@ -42,8 +42,10 @@ class TurnPublisher:
     file) sets a large `block_ms_max`.
 
     An event that cannot be used is a mistake in the program and raises `InvalidEvent`; with ``on_invalid="drop"``
-    (for production) it is counted in `invalid` and logged instead. With ``on_undelivered="raise"``, closing raises
-    `Undelivered` where events were left over.
+    (for production) it is counted in `invalid` and logged instead. A declared graph with a cycle that nothing can
+    leave raises `UnsafeCycle`, and nothing is sent; with ``on_unsafe="publish"``, and wherever invalid events do not
+    raise, it is sent all the same, and the worker halts the run (GRAPH001). With ``on_undelivered="raise"``, closing
+    raises `Undelivered` where events were left over.
 
     Events of one run arrive in the order of the calls.
     """
@@ -55,6 +57,7 @@ class TurnPublisher:
         settings: Settings | None = None,
         include_content: bool = False,
         on_invalid: Literal["raise", "drop"] = "raise",
+        on_unsafe: Literal["raise", "publish"] = "raise",
         on_undelivered: Literal["log", "raise"] = "log",
         buffer_max: int = 10_000,
         buffer_bytes_max: int = 33_554_432,
@@ -73,6 +76,7 @@ class TurnPublisher:
         self._authority = authority_of(self.settings)
         self._include_content = include_content
         self._on_invalid = on_invalid
+        self._unsafe = on_unsafe == "publish" or on_invalid == "drop"
         self._on_undelivered = on_undelivered
         self._block_s_max = block_ms_max / 1000
         self._close_timeout_s = close_timeout_s
@@ -104,7 +108,11 @@ class TurnPublisher:
         return await self._publish({"type": "turn", "run_id": run_id, "node": node, **fields})
 
     async def run_started(self, *, run_id: str, **fields: Unpack[RunStartedFields]) -> str:
-        """A run begins: its graph, its budgets, its scope (workflow, tenant, user, tier)."""
+        """A run begins: its graph, its budgets, its scope (workflow, tenant, user, tier).
+
+        The graph may be a NetworkX directed graph or a LangGraph graph, too. Raises `UnsafeCycle`, naming every cycle
+        that nothing can leave (see the class).
+        """
         return await self._publish({"type": "run.started", "run_id": run_id, **fields})
 
     async def run_finished(self, *, run_id: str, status: str = "", **fields: Unpack[EventFields]) -> str:
@@ -225,6 +233,7 @@ class TurnPublisher:
                 raw,
                 include_content=self._include_content,
                 bytes_max=self.settings.event_bytes_max,
+                unsafe=self._unsafe,
                 authority=self._authority,
             )
         except InvalidEvent as error:

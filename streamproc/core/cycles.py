@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import networkx as nx
 import xxhash
 
-from streamproc.core.graph import components, cycles_of, read_graph
+from streamproc.core.graph import components, cycles_of, read_graph, unsafe_cycles
 from streamproc.core.run import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
+from streamproc.wire import Usage
+
+NOT_ENTERED: Final = -1  # in place of what was spent before a declared cycle
 
 
 def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
@@ -18,9 +21,10 @@ def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
-def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> None:
-    """Follow the cycles of a declared graph. Raises `InvalidGraph`."""
-    shapes = cycles_of(read_graph(graph))
+def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
+    """Follow the cycles of a declared graph; those of them that nothing can leave. Raises `InvalidGraph`."""
+    read = read_graph(graph)
+    shapes = cycles_of(read)
     run.evicted += max(0, len(shapes) - CYCLES_MAX)
     run.cycles = []
     for shape in shapes[:CYCLES_MAX]:
@@ -29,10 +33,12 @@ def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) 
         over = tag(shape.over) if shape.over is not None else 0
         cycle = Cycle(cycle_hash(members, edges), tag(shape.anchor), over, members[:MEMBERS_MAX])
         cycle.many = len(members) > MEMBERS_MAX
+        cycle.spent_before = NOT_ENTERED
         run.cycles.append(cycle)
+    return unsafe_cycles(read)
 
 
-def hand_over(run: RunState, source: int, target: int, at_ms: int) -> Cycle | None:
+def hand_over(run: RunState, source: int, target: int) -> Cycle | None:
     """Take in one hand-over; the cycle of which it completes an iteration, if any."""
     edge = source << 32 | target
     count = run.edges.pop(edge, 0)
@@ -44,18 +50,18 @@ def hand_over(run: RunState, source: int, target: int, at_ms: int) -> Cycle | No
         _find_cycle(run, source, target)
     for cycle in run.cycles:
         if cycle.anchor == target and (cycle.over == source or (not cycle.over and _inside(cycle, source))):
-            if not cycle.iterations:
-                cycle.since_ms = at_ms
-                cycle.spent_before = run.ledger.cost_usd_micro
             cycle.iterations += 1
             return cycle
     return None
 
 
-def cycle_of(run: RunState, node_tag: int) -> Cycle | None:
-    """The cycle that a node is in."""
+def cycle_of(run: RunState, node_tag: int, usage: Usage | None) -> Cycle | None:
+    """The cycle that a node is in. Money and time of a declared one count from the first turn in it."""
     for cycle in run.cycles:
         if cycle.anchor == node_tag or node_tag in cycle.members:
+            if cycle.spent_before == NOT_ENTERED:
+                cycle.since_ms = run.at_ms
+                cycle.spent_before = run.ledger.cost_usd_micro - (usage.cost_usd_micro or 0 if usage else 0)
             return cycle
     return None
 
@@ -75,7 +81,7 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
     members = next(found for found in components(graph) if source in found)
     edges = [(u, v) for u, v in pairs if u in members and v in members]
     merged = [cycle for cycle in run.cycles if members & set(cycle.members)]
-    first = merged[0] if merged else Cycle(0, target, 0, [])
+    first = merged[0] if merged else _found(run, target, members)
     first.id = cycle_hash(members, edges)
     first.members = sorted(members)[:MEMBERS_MAX]
     first.many = len(members) > MEMBERS_MAX
@@ -84,6 +90,14 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
         del run.cycles[0]
         run.evicted += 1
     run.cycles.append(first)
+
+
+def _found(run: RunState, anchor: int, members: set[int]) -> Cycle:
+    """A cycle that nobody declared. Where the run did nothing else so far, it began when the run began."""
+    cycle = Cycle(0, anchor, 0, [], since_ms=run.at_ms, spent_before=run.ledger.cost_usd_micro)
+    if run.counts.keys() <= members:
+        cycle.since_ms, cycle.spent_before = run.started_ms, 0
+    return cycle
 
 
 def _leads_to(pairs: list[tuple[int, int]], start: int, end: int) -> bool:

@@ -36,6 +36,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     result_hash: str | None = None
     hashes: list[str] | None = None
     edge: list[str] | None = None
+    cycles: list[list[str]] | None = None
     failing: int | None = None
     failing_tests: list[str] | None = None
     failing_trend: list[int] | None = None

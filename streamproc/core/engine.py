@@ -22,7 +22,7 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
-from streamproc.core.view import View
+from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
 from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
@@ -72,7 +72,9 @@ class Engine:
                 run.late += 1
                 return []
             return self._turn(run, event)
-        return self._other(run, event)
+        found = self._other(run, event)
+        make_room(run, None)
+        return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
         """The whole latest status of a run; `halt` is the decision that has just halted it, if one has.
@@ -107,7 +109,7 @@ class Engine:
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
-        make_room(run, len(turn.calls))
+        make_room(run, turn)
         return found
 
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
@@ -152,12 +154,14 @@ class Engine:
         _take_scope(run, event)
         if event.budgets:
             run.budgets = run.budgets | declared(event.budgets)
+        view = self._view
+        view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                declare(run, event.graph, self._names.tag)
-            except InvalidGraph:
-                run.noted += 1  # `graph check` and the publisher say what is wrong; the run goes on without it
-        return []
+                view.unsafe = declare(run, event.graph, self._names.tag)
+            except InvalidGraph as error:
+                view.unreadable = str(error)  # the run goes on without it
+        return self._ask_about(run, event, Kind.STARTED)
 
     def _stopped(self, run: RunState, event: OperatorStop) -> list[Decision]:
         if run.finished:

@@ -13,16 +13,22 @@ from streamproc.core.decision import Finding, Level
 from streamproc.core.run import EPISODES_MAX, TAG, RunState
 
 
+def told(run: RunState, code: str, loop: int, level: Level, index: int) -> bool:
+    """Whether this loop was told at this level before. Detectors that see a loop in turn after turn ask first: a
+    finding that nobody hears of costs more than all the rest of a turn."""
+    known = run.episodes.get((loop ^ hash_code(code)) & TAG, -1)
+    if known == Level.HALT:
+        run.echo = index
+    return known >= level
+
+
 def admit(run: RunState, finding: Finding, index: int) -> bool:
     """True where this finding is to be told, and then it is remembered."""
-    key = (finding.loop ^ hash_code(finding.code)) & TAG
-    known = run.episodes.get(key, -1)
-    if known >= finding.level:
-        if known == Level.HALT:
-            run.echo = index
+    if told(run, finding.code, finding.loop, finding.level, index):
         return False
     if 0 <= finding.onset <= max(run.halted, run.echo):
         return False
+    key = (finding.loop ^ hash_code(finding.code)) & TAG
     run.episodes.pop(key, None)
     run.episodes[key] = int(finding.level)
     if len(run.episodes) > EPISODES_MAX:

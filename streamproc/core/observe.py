@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.cycles import cycle_of, hand_over
-from streamproc.core.habits import count_hop, near_one, note_finder, observe_monologue, observe_query, observe_tools
+from streamproc.core.habits import (
+    count_hop,
+    note_finder,
+    observe_monologue,
+    observe_near,
+    observe_query,
+    observe_tools,
+)
 from streamproc.core.ledger import count_turn, spend
+from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
-    observe_metrics,
     observe_tests,
     remember,
     said_again,
@@ -53,16 +60,16 @@ class Observer:
         from_ = turn.from_
         source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
-            view.iterated = hand_over(run, source, tag, run.at_ms)
-            if run.chosen != (source << 32 | tag):
-                view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
+            view.iterated = hand_over(run, source, tag)
+            if run.chosen != (source << 32 | tag) and _told(turn):
+                view.hop = Hop(from_ or run.previous_name, turn.node, *count_hop(run, source, tag, index))
         run.chosen = 0
         if turn.next:
             chosen = self._tag(turn.next)
-            view.hop = Hop(turn.node, turn.next, count_hop(run, tag, chosen, index))
+            view.hop = Hop(turn.node, turn.next, *count_hop(run, tag, chosen, index, chosen=True))
             run.chosen = tag << 32 | chosen
         if run.cycles:
-            view.cycle = cycle_of(run, tag)
+            view.cycle = cycle_of(run, tag, usage)
         if turn.calls:
             actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
             observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
@@ -70,12 +77,16 @@ class Observer:
             view.periods += observed.periods
             view.stale = observed.stale
             view.tools = observe_tools(run, turn, index, self._tag)
-        if turn.tests is not None or turn.artifact is not None or turn.errors is not None or turn.progress:
+        left = turn.artifact or turn.docs
+        if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
+        made = run.found == index or (
+            turn.artifact is not None and node.artifact is not None and node.artifact.count == 1
+        )
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
-        if run.found == index or _untold(turn):
-            note_finder(run, tag, index)
+        if run.found == index or made or _untold(turn):
+            note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
         view.note_kinds()
@@ -89,8 +100,8 @@ class Observer:
             view.query = observe_query(node, turn.query, index)
         if output is not None or turn.structured is not None:
             node.answered = True
-            if output is not None and output.sim and run.found == index:
-                view.near = near_one(run, output.sim, index)
+        if run.found == index:
+            view.near = observe_near(run, turn, index)
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
@@ -99,11 +110,11 @@ class Observer:
         worked = -1 if cycle is not None else node.call_news
         if turn.progress:
             view.flat = observe_metrics(
-                run, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
+                run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
             )
         if turn.tests is not None:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
-        if turn.artifact is not None:
+        if turn.artifact is not None or turn.docs is not None:
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.periods += (period,)
@@ -129,6 +140,8 @@ class Observer:
             if streak.count > 1:
                 view.said += (streak,)
         if turn.structured is not None:
+            if output is None:
+                remember(run.outputs, turn.structured.norm)
             streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.news)
             if streak.count > 1:
                 view.said += (streak,)
@@ -148,6 +161,14 @@ class Observer:
             run.evicted += 1
         node = run.nodes[tag] = NodeState()
         return node
+
+
+def _told(turn: Turn) -> bool:
+    """Whether anything is known of what a turn did: without that, nobody can say that a hand-over was fruitless."""
+    return bool(
+        turn.calls or turn.output or turn.structured or turn.artifact or turn.docs or turn.tests or turn.errors
+        or turn.progress or turn.query
+    )  # fmt: skip
 
 
 def _untold(turn: Turn) -> bool:

@@ -1,8 +1,8 @@
 """The bound on the whole of a run's memory. Each collection has a cap of its own (`run.py`); here is the cap on
 their sum, which a run reaches only if nearly all of them are full at the same time.
 
-Looked at every fourth turn, and after turns with many calls. Nothing but the state decides, so that it does not
-matter who stores it and when.
+Encoding a state to see its size takes some microseconds, so it is done only when what came since the last look could
+have filled it. Nothing but the state and the event decide, so that it does not matter who stores it and when.
 """
 
 from __future__ import annotations
@@ -10,22 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from streamproc.core.run import RunState, dump
+from streamproc.core.run import CALLS_MAX, RunState, dump
+from streamproc.wire import Turn
 
-TURNS_BETWEEN: Final = 4  # encoding a state takes some microseconds
-CALLS_FEW: Final = 4  # a turn with more calls can add much at once
-ROOM_BYTES: Final = 2_560  # leaves 1 500 bytes for what four turns can add
+STATE_BYTES: Final = 4_000  # what a state may come to; the promise is 4 096
+FULL_BYTES: Final = 3_400  # past it, what is missed least is forgotten ...
+KEPT_BYTES: Final = 3_000  # ... down to this, so that the next turn does not begin the same again
+
+# What an event can add, in bytes; measured, in the largest numbers there are, and rounded up by half.
+ANY_TURN: Final = 160
+EACH_CALL: Final = 56
+RESULTS: Final = 400  # tests, metrics, artifacts and errors
+OTHER_EVENT: Final = 600
 
 
-def make_room(run: RunState, calls: int) -> None:
-    """Forget the oldest, where a run takes up too much after a turn with so many calls; `evicted` counts it."""
-    if run.turns % TURNS_BETWEEN and calls <= CALLS_FEW:
-        return
-    for forget in _LEAST_MISSED_FIRST:
-        if len(dump(run)) <= ROOM_BYTES:
-            return
-        run.evicted += 1
-        forget(run)
+def make_room(run: RunState, turn: Turn | None) -> None:
+    """Forget the oldest, where a run may take up too much after a turn (None: another event); `evicted` counts it."""
+    if turn is None:
+        run.room -= OTHER_EVENT
+    else:
+        run.room -= ANY_TURN + EACH_CALL * min(len(turn.calls), CALLS_MAX)
+        if turn.tests is not None or turn.artifact is not None or turn.progress or turn.errors is not None:
+            run.room -= RESULTS
+    if run.room < 0:
+        _look(run)
+
+
+def _look(run: RunState) -> None:
+    size = len(dump(run))
+    if size > FULL_BYTES:
+        for forget in _LEAST_MISSED_FIRST:
+            run.evicted += 1
+            forget(run)
+            size = len(dump(run))
+            if size <= KEPT_BYTES:
+                break
+    run.room = STATE_BYTES - size
 
 
 def _old_occurrences(run: RunState) -> None:
@@ -61,7 +81,7 @@ def _old_cycles(run: RunState) -> None:
 
 def _old_metrics(run: RunState) -> None:
     for tag in list(run.metrics)[: len(run.metrics) // 2]:
-        del run.metrics[tag], run.flats[tag]
+        del run.metrics[tag]
 
 
 def _old_texts(run: RunState) -> None:

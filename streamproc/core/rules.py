@@ -74,9 +74,12 @@ class Rules:
             action = self._on_stall
         else:
             action = alternatives[0]
+        if action == "snitch":
+            alternatives = _AFTER_SNITCH
         return action, [action, *(other for other in alternatives if other != action)]
 
 
+_AFTER_SNITCH = ["ask_human", "done_partial"]  # a planner's way out: tell a person, ask one, or hand in what there is
 _ALTERNATIVES = {
     "stalled": ["switch_to_interactive", "spawn_reviewer", "ask_human", "retry_with_new_provider", "done_partial"],
     "oscillating": ["switch_to_interactive", "spawn_reviewer", "ask_human", "done_partial"],

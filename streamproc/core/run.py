@@ -80,9 +80,22 @@ class TestTrack(msgspec.Struct, array_like=True):
     unpassed: int = 0
 
 
+class Metric(msgspec.Struct, array_like=True):
+    """A named metric of a node, turned so that higher is better: the best and the least so far; iterations since the
+    best (`falls`: how many of them were each lower than ever), since which turn, when last counted."""
+
+    best: float
+    least: float
+    count: int = 0
+    falls: int = 0
+    first: int = 0
+    stamp: int = -1
+
+
 class Tool(msgspec.Struct, array_like=True):
     """How one tool answered its last calls: failure signatures (0: none) and turns; how many calls with other
-    arguments in a row had the same answer, since which turn."""
+    arguments had the same answer, with hardly another call in between (`step`: the last call turn), since which
+    turn."""
 
     failures: list[int] = []
     turns: list[int] = []
@@ -90,6 +103,7 @@ class Tool(msgspec.Struct, array_like=True):
     key: int = 0
     same: int = 0
     first: int = 0
+    step: int = 0
 
 
 class Monologue(msgspec.Struct, array_like=True):
@@ -169,6 +183,7 @@ class RunState(msgspec.Struct, array_like=True):
     news: int = -1
     found: int = -1
     progress: int = -1
+    moved: int = -1
     previous: int = 0
     previous_name: str = ""
     pending: list[int] = []
@@ -184,13 +199,14 @@ class RunState(msgspec.Struct, array_like=True):
     artifacts: list[int] = []
     failing: list[int] = []
     trend: list[int] = []
-    metrics: dict[int, float] = {}
-    flats: dict[int, Streak] = {}
+    metrics: dict[int, Metric] = {}
     tools: dict[int, Tool] = {}
     failures: int = 0
+    footing: int = 0
     failing_since: int = -1
     retries: int = 0
     stale: int = 0
+    stale_since: int = -1
     worked: int = -1
     sims: list[list[int]] = []
     monologue: Monologue | None = None
@@ -201,6 +217,7 @@ class RunState(msgspec.Struct, array_like=True):
     duplicates: int = 0
     late: int = 0
     evicted: int = 0
+    room: int = 0
     noted: int = 0
     own: dict[str, list[int]] = {}
     again: int = 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
@@ -37,14 +39,16 @@ class Kind(IntFlag):
     BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
     ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
     USAGE = 1048576  # measured spend of tokens or money
+    CYCLE = 2097152  # a turn inside a cycle that has had an iteration, under a budget
 
 
 class Hop(NamedTuple):
-    """A hand-over on an edge, and how many there were in a row with nothing found in between."""
+    """A hand-over on an edge, and how many there were in a row with nothing found in between, since which turn."""
 
     source: str
     target: str
     times: int
+    since: int
 
 
 class View:
@@ -55,6 +59,7 @@ class View:
     __slots__ = (
         "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
         "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
+        "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -74,11 +79,13 @@ class View:
     stale: bool
     near: int
     tools: tuple[Tool, ...]
-    flat: tuple[str, Streak] | None
+    flat: Flat | None
     query: Streak | None
     monologue: Monologue | None
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
+    unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave
+    unreadable: str  # of run.started: why its graph cannot be read
     kinds: int
 
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
@@ -122,14 +129,17 @@ class View:
     def note_kinds(self) -> None:
         """Which detectors there is something to ask."""
         turn = self.turn
-        kinds = 1 if self.budgets else 0
+        kinds = 0
+        if self.budgets:
+            cycle = self.cycle
+            kinds = 2097153 if cycle is not None and cycle.iterations else 1
         if self.repeated:
             kinds |= 2
         if self.said:
             kinds |= 4
         if self.periods:
             kinds |= 8
-        if turn.artifact is not None:
+        if turn.artifact is not None or turn.docs is not None:
             kinds |= 16
         if turn.tests is not None:
             kinds |= 32

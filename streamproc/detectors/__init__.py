@@ -31,6 +31,8 @@ from streamproc.detectors import (
     stale_window,
     step_budget,
     unchanged_artifact,
+    unreadable_graph,
+    unsafe_cycle,
 )
 
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -56,6 +58,8 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     cycle_budget,
     step_budget,
     cost_budget,
+    unsafe_cycle,
+    unreadable_graph,
 )
 
 BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}

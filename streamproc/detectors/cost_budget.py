@@ -36,7 +36,7 @@ class CostBudget:
 
     code = "BUDGET007"
     name = "cost"
-    kinds = Kind.BUDGET
+    kinds = Kind.USAGE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         limit = view.budgets.get("maxCostUsd")

@@ -1,8 +1,8 @@
 """BUDGET003 cycle: a cycle has gone round too often, for too long, or has cost too much.
 
-Sees: iterations of a cycle (passes of its anchor edge) against `maxCycleIterations`, log time since its first
-iteration against `maxCycleRuntimeMs`, and spend since then against `maxCycleCost`. Cycles are those of the declared
-graph, else those found from the hand-overs seen.
+Sees: iterations of a cycle (passes of its anchor edge) against `maxCycleIterations`, log time since the run came to it
+against `maxCycleRuntimeMs`, and spend since then against `maxCycleCost`. Cycles are those of the declared graph, else
+those found from the hand-overs seen: these begin with the run where it did nothing else before, else when found.
 
 Why: a loop that should converge in three rounds and has gone eight needs a person, even if each round was new.
 
@@ -34,7 +34,7 @@ class CycleBudget:
 
     code = "BUDGET003"
     name = "cycle"
-    kinds = Kind.BUDGET
+    kinds = Kind.CYCLE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycle, run = view.cycle, view.run
@@ -46,7 +46,7 @@ class CycleBudget:
         if limit is not None and count >= limit and view.iterated:
             found = self._breach(view, count, limit, "iterations", loop, count)
         limit, used = limits_of("maxCycleRuntimeMs"), run.at_ms - cycle.since_ms
-        if limit is not None and used >= limit:
+        if limit is not None and cycle.since_ms and used >= limit:
             found = graver(found, self._breach(view, used, limit, "ms", loop + 1, count))
         limit, used = limits_of("maxCycleCost"), run.ledger.cost_usd_micro - cycle.spent_before
         if limit is not None and used >= limit:

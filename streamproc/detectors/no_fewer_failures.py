@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, said, tested
 
@@ -50,10 +51,13 @@ class NoFewerFailures:
             message = f"None of the tests passed in {count} iterations."
         else:
             return None
+        loop = view.node_tag ^ track.best_failing
+        if told(view.run, self.code, loop, reached, view.index):
+            return None
         return Finding(
             code=self.code,
             level=reached,
-            loop=view.node_tag ^ track.best_failing,
+            loop=loop,
             onset=track.flat.first,
             message=message,
             evidence=Evidence(

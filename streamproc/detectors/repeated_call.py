@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.ladder import told
 from streamproc.core.run import CallMemory, RunState
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, call, level, listed, said
@@ -57,7 +58,9 @@ class RepeatedCall:
             reached, count = _judge(view.run, made, memory, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, made, memory, count
-        return None if best is None else self._finding(view, *best)
+        if best is None or told(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
+            return None
+        return self._finding(view, *best)
 
     def _finding(self, view: View, reached: Level, made: Call, memory: CallMemory, count: int) -> Finding:
         exact = memory.exact_run >= count

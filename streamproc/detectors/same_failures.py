@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, call, level, said, tested
 
@@ -44,13 +45,14 @@ class SameFailures:
             return None
         streak = track.same
         reached = level(streak.count, limits.warn, limits.halt)
-        if reached is None:
+        loop = view.node_tag ^ streak.value
+        if reached is None or told(view.run, self.code, loop, reached, view.index):
             return None
         what = "test fails" if tests.failing == 1 else f"{tests.failing} tests fail"
         return Finding(
             code=self.code,
             level=reached,
-            loop=view.node_tag ^ streak.value,
+            loop=loop,
             onset=streak.first,
             message=f"The same {what} for {streak.count} iterations.",
             evidence=Evidence(

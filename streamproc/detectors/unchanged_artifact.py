@@ -1,7 +1,8 @@
 """STALL001 unchanged_artifact: iteration after iteration leaves the same artifact behind.
 
 Sees: the fingerprint of `artifact` (a patch, file content; ids, time stamps and hunk positions do not count) equal
-across iterations. In a cycle an iteration is one pass; outside cycles, each turn of a node that leaves an artifact.
+across iterations, or that of `docs` (white space does not count) where a turn leaves no artifact. In a cycle an
+iteration is one pass; outside cycles, each turn of a node that leaves an artifact.
 
 Why: a coder who hands over the same patch after a rejection has nothing more to offer.
 
@@ -89,6 +90,11 @@ STUCK = [
     Example("the same patch, whatever the reviewer says", [
         _patched("+a"), said("reviewer", "rename it"), _patched("+a"), said("reviewer", "please rename it"),
         _patched("+a"),
+    ], "halt", 4),
+    Example("the same page, but for white space", [
+        {"node": "writer", "docs": "# Guide\n\nInstall it."}, said("reviewer", "say how"),
+        {"node": "writer", "docs": "# Guide\n\n\nInstall  it."}, said("reviewer", "please say how"),
+        {"node": "writer", "docs": "# Guide\n\nInstall it. "},
     ], "halt", 4),
     Example("the same patch twice", [_patched("+a"), said("reviewer", "rename it"), _patched("+a")], "warn", 2),
 ]  # fmt: skip

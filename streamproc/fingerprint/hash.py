@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,7 @@ from streamproc.wire import Content
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
 SIGNATURE_CHARACTERS: Final = 50
 
+_WORD: Final = re.compile(r"\w+")
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
@@ -55,6 +57,13 @@ def markdown(text: str) -> Content:
     """Markdown without its white space: what a reader sees is the same."""
     plain = content("\n".join(line for line in map(str.strip, text.splitlines()) if line))
     return Content(h64(text), plain.norm, plain.sim, len(text))
+
+
+def question(text: str) -> Content:
+    """A query: case, punctuation and white space do not change what is asked."""
+    plain = content(text)
+    words = " ".join(_WORD.findall(text.casefold()))
+    return Content(plain.exact, h64(words) if words else plain.norm, plain.sim, plain.size)
 
 
 _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode ", "new mode ")

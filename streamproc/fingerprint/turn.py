@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
     RawEvent,
@@ -22,7 +23,8 @@ from streamproc.events import (
     ToolCall,
     UsageReport,
 )
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
+from streamproc.fingerprint.board import board_event
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
     ANSWERED,
@@ -74,6 +76,8 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return _ordered(raw, shared | {"by": raw.by[:ORDER_MAX], "reason": raw.reason[:ORDER_MAX]})
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
+    if isinstance(raw, BoardEvent):
+        return board_event(raw, {"w": WIRE_VERSION, **shared})
     return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
 
 
@@ -96,7 +100,7 @@ def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
         "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
-        "query": _text(raw.query, content),
+        "query": _text(raw.query, question),
         "tests": None if raw.tests is None else _tests(raw.tests),
         "progress": raw.progress or None,
         "errors": None if raw.errors is None else _errors(raw.errors),

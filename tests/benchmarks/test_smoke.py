@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from benchmarks import __main__ as command, core_speed, publisher_speed, stages, state_size, wire_speed
+from benchmarks import __main__ as command, core_speed, graph_speed, publisher_speed, stages, state_size, wire_speed
 from benchmarks.fleet_log import BEGIN, END, fleet_log, partition_of
 from benchmarks.rescans import LastTen, WholeHistory
 from benchmarks.sizes import TINY
@@ -23,7 +23,7 @@ from streamproc.wire import WIRE_VERSION, Call, Content, Turn, decode
 START_MS = 1_750_000_000_000
 
 
-@pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, publisher_speed])
+@pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, publisher_speed, graph_speed])
 def test_a_part_without_kafka_gives_rows_that_can_be_shown(part) -> None:
     rows = list(part.rows(TINY))
 

@@ -77,7 +77,7 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
         (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),
     ],
 )
-def test_an_order_that_cannot_be_is_told_with_what_to_do(run, settings: Settings, command, fault: str) -> None:  # noqa: ARG001
+def test_an_order_that_cannot_be_is_told_with_what_to_do(run, settings: Settings, command, fault: str) -> None:
     result = run(*command)
 
     assert result.exit_code == 2

@@ -8,7 +8,8 @@ import pytest
 
 from streamproc import wire
 from streamproc.client.encoding import Encoded, encode, new_id
-from streamproc.errors import InvalidEvent
+from streamproc.core.graph import check_graph
+from streamproc.errors import InvalidEvent, UnsafeCycle
 from streamproc.events import parse_raw
 
 
@@ -84,3 +85,57 @@ def test_an_event_of_exactly_the_size_is_taken() -> None:
     assert encoded(event_id="e", bytes_max=size).value
     with pytest.raises(InvalidEvent):
         encoded(event_id="e", bytes_max=size - 1)
+
+
+RING = {"edges": [["a", "b"], ["b", "a"], ["c", "c"]]}
+
+
+def started(graph: object, bytes_max: int = 1_048_576, unsafe: bool = False) -> Encoded:
+    raw = parse_raw({"type": "run.started", "run_id": "r1", "graph": graph})
+    return encode(raw, include_content=False, bytes_max=bytes_max, unsafe=unsafe)
+
+
+def graph_in(record: Encoded) -> dict[str, object]:
+    event = wire.decode(record.value)
+    assert isinstance(event, wire.RunStarted)
+    assert event.graph is not None
+    return event.graph
+
+
+def test_a_graph_with_a_cycle_that_nothing_leaves_is_refused() -> None:
+    with pytest.raises(UnsafeCycle) as refusal:
+        started(RING)
+
+    assert refusal.value.cycles == (("a", "b"), ("c",))
+    assert graph_in(started(RING, unsafe=True)) == RING
+
+
+def test_a_graph_that_cannot_be_read_is_named_with_the_place_in_it() -> None:
+    with pytest.raises(InvalidEvent) as refusal:
+        started({"edges": [["a", "b"], ["b"]]})
+
+    [problem] = refusal.value.problems
+    assert problem.field == "graph.edges[1]"
+    assert "graph check" in problem.remedy
+
+
+def test_a_graph_of_fifty_thousand_edges_fits_into_one_event() -> None:
+    pairs = [
+        [f"step-of-the-plan-{n}", f"step-of-the-plan-{(n * 7 + s) % 5_000}"] for n in range(5_000) for s in range(10)
+    ]
+    graph = {"edges": [*pairs, ["step-of-the-plan-0", "END"]]}
+
+    record = started(graph)
+
+    assert len(record.value) < 500_000
+    assert check_graph(graph_in(record)) == check_graph(graph)
+
+
+def test_a_graph_that_does_not_fit_is_told_with_what_to_do() -> None:
+    with pytest.raises(InvalidEvent) as refusal:
+        started({"edges": [["n" * 2_000, "end"]]}, bytes_max=1_024)
+
+    [problem] = refusal.value.problems
+    assert problem.field == "graph"
+    assert "declare its cycles only" in problem.remedy
+    assert "STREAMPROC_EVENT_BYTES_MAX" in problem.remedy

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from streamproc.client import TurnPublisher
-from streamproc.errors import InvalidEvent, Undelivered
+from streamproc.errors import InvalidEvent, Undelivered, UnsafeCycle
 from streamproc.settings import load_settings
 from tests.waiting import until
 
@@ -220,3 +220,24 @@ def test_brokers_win_over_settings(nowhere: str) -> None:
     turns = TurnPublisher(nowhere, settings=settings)
 
     assert (turns.settings.brokers, turns.settings.topic_prefix) == (nowhere, "mine")
+
+
+UNSAFE = {"edges": [["a", "b"], ["b", "a"]]}
+
+
+async def test_an_unsafe_graph_raises_and_nothing_is_sent(nowhere: str) -> None:
+    async with publisher(nowhere) as turns:
+        with pytest.raises(UnsafeCycle, match=r"\[a, b\]"):
+            await turns.run_started(run_id="r1", graph=UNSAFE)
+
+        assert turns.waiting == 0
+
+
+@pytest.mark.parametrize("options", [{"on_unsafe": "publish"}, {"on_invalid": "drop"}])
+async def test_an_unsafe_graph_is_sent_where_that_is_asked_for_or_nothing_may_raise(
+    nowhere: str, options: dict[str, str]
+) -> None:
+    async with publisher(nowhere, **options) as turns:
+        assert await turns.run_started(run_id="r1", graph=UNSAFE)
+
+        assert (turns.waiting, turns.invalid) == (1, 0)

@@ -53,7 +53,7 @@ async def test_every_kind_of_event_arrives(settings: Settings) -> None:
     async with TurnPublisher(settings=settings) as turns:
         await turns.run_started(run_id="r", workflow="fix", tier="pro", budgets={"maxSteps": 5})
         await turns.user_message(run_id="r")
-        await turns.event("task.created", run_id="r", title="do it")
+        await turns.event("task.created", run_id="r", task_id="T1", depends_on=["T0"])
         await turns.send({"run_id": "r", "node": "coder"})
         await turns.operator_stop(run_id="r", by="ann", reason="enough")
         await turns.run_finished(run_id="r", status="aborted")
@@ -62,11 +62,11 @@ async def test_every_kind_of_event_arrives(settings: Settings) -> None:
     assert [event.type for event in events] == [
         "run.started", "user.message", "task.created", "turn", "operator.stop", "run.finished",
     ]  # fmt: skip
-    started, _, noted, _, stop, finished = events
+    started, _, created, _, stop, finished = events
     assert isinstance(started, wire.RunStarted)
     assert (started.workflow, started.tier) == ("fix", "pro")
-    assert isinstance(noted, wire.Noted)
-    assert noted.data == {"title": "do it"}
+    assert isinstance(created, wire.TaskCreated)
+    assert (created.task_id, created.depends_on) == ("T1", ("T0",))
     assert isinstance(stop, wire.OperatorStop)
     assert (stop.by, stop.reason) == ("ann", "enough")
     assert isinstance(finished, wire.RunFinished)

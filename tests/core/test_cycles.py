@@ -101,7 +101,25 @@ def test_a_verifier_that_reports_twice_in_one_pass_is_counted_once() -> None:
     assert feed.all([*path("p"), {"node": "coder", "output": "x"}, report, report, report]) == []
 
 
-def test_money_and_time_of_a_cycle_count_from_its_first_iteration() -> None:
+@pytest.mark.parametrize("graph", [None, {"edges": [["p", "a"], ["a", "b"], ["b", "a"], ["b", "end"]]}])
+def test_the_first_pass_of_a_cycle_costs_money_and_time_too(graph: Raw | None) -> None:
+    started: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25", "maxCycleRuntimeMs": 200_000}}
+    if graph:
+        started["graph"] = graph
+    dear = [turn | {"usage": {"cost_usd": "0.10"}} for turn in path("abab")]
+    slow = [turn | {"at": f"2026-01-01T00:0{n}:00Z"} for n, turn in enumerate(path("ababab"))]
+    assert [(one.severity, one.trigger.turn) for one in decisions([started, *dear]) if one.trigger] == [("halt", 2)]
+    assert [(one.severity, one.trigger.turn) for one in decisions([started, *slow]) if one.trigger] == [("halt", 4)]
+
+
+def test_what_came_before_a_cycle_is_not_its_money() -> None:
+    graph = {"edges": [["p", "a"], ["a", "b"], ["b", "a"], ["b", "end"]]}
+    started: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25"}, "graph": graph}
+    turns = [turn | {"usage": {"cost_usd": "0.10"}} for turn in path("pppabab")]
+    assert [(one.severity, one.trigger.turn) for one in decisions([started, *turns]) if one.trigger] == [("halt", 5)]
+
+
+def test_money_and_time_of_a_cycle_that_nobody_declared_count_from_where_it_was_found() -> None:
     limits: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25", "maxCycleRuntimeMs": 60_000}}
     before: list[Raw] = [{"node": "p", "usage": {"cost_usd": "9.00"}}, {"node": "a"}, {"node": "b"}]
     cheap = [turn | {"usage": {"cost_usd": "0.05"}} for turn in path("ababa")]
@@ -127,6 +145,7 @@ def test_hand_overs_and_cycles_are_bounded() -> None:
 @pytest.mark.parametrize("graph", [{"edges": 7}, {"edges": [["a"]]}, {"nodes": [5]}, {"edges": [[1, 2]]}])
 def test_a_graph_that_cannot_be_read_does_not_stop_a_run(graph: Raw) -> None:
     feed = Feed()
-    assert feed.raw({"type": "run.started", "graph": graph, "budgets": {"maxSteps": 1}}) == []
-    assert feed.state.noted == 1
+    [told] = feed.raw({"type": "run.started", "graph": graph, "budgets": {"maxSteps": 1}})
+    assert (told.code, told.severity) == ("GRAPH002", "warn")
+    assert "graph." in told.message
     assert [one.code for one in feed.all(path("ab"))] == ["BUDGET004", "BUDGET004"]

@@ -50,7 +50,11 @@ def test_hundreds_of_loops_are_remembered_up_to_a_cap() -> None:
 
 
 def test_every_code_has_its_own_memory() -> None:
-    codes = [f"{letters}{n:03}" for letters in ("LOOP", "STALL", "ERROR", "BUDGET", "TASK", "GRAPH") for n in range(30)]
+    codes = [
+        f"{letters}{n:03}"
+        for letters in ("LOOP", "STALL", "ERROR", "BUDGET", "TASK", "GRAPH", "INFRA")
+        for n in range(30)
+    ]
     assert {*BY_CODE} <= {*codes}
     assert len({hash_code(code) & 0xFFFFFFFF for code in [*codes, "OPERATOR001"]}) == len(codes) + 1
 

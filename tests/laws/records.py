@@ -25,6 +25,8 @@ _name = st.text(max_size=4) | st.sampled_from(["a", "b", "c"])
 _number = st.integers(0, 3) | st.sampled_from([2**53, 2**64 - 1, 2**64, 10**30])
 _content = st.lists(_number, min_size=2, max_size=4)
 _call = st.tuples(_name, _number, _number, _number, st.integers(0, 4)).map(list)
+_state = st.sampled_from(["READY", "IMPLEMENTING", "QA_REVIEW", "REWORK", "VALIDATION", "BLOCKED", "DONE"])
+_guard = st.sampled_from(["dod", "init", "design", "artifacts", "x"])
 _pair = st.lists(_name, min_size=2, max_size=2)
 
 _WIRE: Final[dict[str, st.SearchStrategy[Any]]] = {
@@ -59,6 +61,17 @@ _WIRE: Final[dict[str, st.SearchStrategy[Any]]] = {
     "reason": _name,
     "status": _name,
     "data": st.dictionaries(_name, junk, max_size=2),
+    "task_id": _name,
+    "to": _name | _state,
+    "state": _name | _state,
+    "verdict": st.sampled_from(["APPROVED", "REJECTED", "?"]),
+    "tasks": st.lists(_name, max_size=6),
+    "count": _number,
+    "depends_on": st.lists(_name, max_size=3),
+    "completed": _number,
+    "moved": st.lists(st.tuples(_name, _state).map(list), max_size=3),
+    "failure_class": _name,
+    "evidence": st.dictionaries(_guard, st.tuples(st.booleans(), st.lists(_name, max_size=2)).map(list), max_size=3),
 }  # fmt: skip
 
 fingerprinted: Final = st.fixed_dictionaries(
@@ -88,6 +101,16 @@ _RAW: Final[dict[str, st.SearchStrategy[Any]]] = {
     "budgets": st.dictionaries(st.sampled_from(["maxSteps", "max_cost_usd", "maxRounds", "x"]), junk, max_size=3),
     "decision": st.fixed_dictionaries({"next": _name}),
     "query": _name,
+    "task_id": _name,
+    "to": _state | junk,
+    "evidence": st.dictionaries(_guard, junk, max_size=3) | junk,
+    "approvals": junk,
+    "depends_on": st.lists(_name, max_size=3) | junk,
+    "tasks": st.lists(_name | junk, max_size=3) | junk,
+    "verdict": st.sampled_from(["approved", "no"]) | junk,
+    "completed": junk,
+    "transitions": junk,
+    "reason": junk,
     "unheard_of": junk,
 }  # fmt: skip
 

@@ -70,7 +70,7 @@ TURNS: Final[tuple[Raw, ...]] = (
 )  # fmt: skip
 OTHERS: Final[tuple[Raw, ...]] = (
     {"type": "user.message"},
-    {"type": "task.created", "title": "later"},
+    {"type": "turn.started", "title": "later"},
     {"type": "run.started", "workflow": "w", "tier": "free"},
     {"type": "run.started", "graph": GRAPH},
     {"type": "run.started", "budgets": {"maxSteps": 9, "maxCycleIterations": 3, "maxTurnsPerNode": 7}},

@@ -70,7 +70,7 @@ def nearly_the_same_query(script: Script) -> None:
 def monologue(script: Script) -> None:
     """LOOP008: one node talks and talks, nearly the same, calls nothing and hands over to nobody. Warn 3, halt 5."""
     (node,) = script.team(1)
-    text = script.words.text(script.times(20, 60))
+    text = script.words.text(script.times(30, 60))
     finding(script)
     with script.loop("LOOP008", warn=3, halt=5, also=("LOOP001", "LOOP006")) as loop:
         for count in range(1, script.times(5, 15) + 1):

@@ -1,0 +1,211 @@
+"""Events of the board without their texts: a guard's evidence as passed or not, with the names of its items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from streamproc.board_events import (
+    GUARDS,
+    BoardEvent,
+    RawCycleCompleted,
+    RawTaskCreated,
+    RawTaskDelegated,
+    RawTaskTransition,
+    RawTaskVerdict,
+    plain,
+)
+from streamproc.fingerprint.hash import canonical
+from streamproc.fingerprint.mask import redact
+from streamproc.wire import CycleCompleted, Event, Proof, TaskCreated, TaskDelegated, TaskTransition, TaskVerdict
+
+PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
+ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
+ITEM_CHARS_MAX: Final = 80  # an item is a name, or a path
+EXCERPT_CHARS_MAX: Final = 100  # of a rejection: a person looks the report up by it
+DEPENDENCIES_MAX: Final = 32
+
+_GOOD: Final = frozenset({
+    "approve", "approved", "pass", "passed", "passing", "ok", "yes", "true", "done", "complete", "completed", "success",
+    "succeeded", "green", "accepted", "allpassed", "present", "exists", "finished", "satisfied", "met", "ready",
+})  # fmt: skip
+_BAD: Final = frozenset({
+    "reject", "rejected", "fail", "failed", "failing", "no", "false", "missing", "incomplete", "pending", "todo", "red",
+    "error", "absent", "notdone", "open", "inprogress", "none", "unapproved", "notapproved", "unmet", "blocked",
+    "implementing", "draft",
+})  # fmt: skip
+_WHOLE: Final = frozenset({"allpassed", "passed", "pass", "ok", "status", "result", "complete", "completed", "exists",
+                           "present", "met", "satisfied", "done", "approved", "state"})  # fmt: skip
+_LISTS: Final = frozenset({"items", "checks", "checklist", "criteria", "artifacts", "results", "steps", "files",
+                           "failed", "failing", "missing", "faileditems", "missingitems"})  # fmt: skip
+_WORDS: Final = frozenset({"verdict", "approval"})
+_NAMES: Final = ("name", "id", "item", "check", "title", "criterion", "key", "artifact", "path")
+_PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", "module", "note", "notes", "comment",
+                           "reason", "by", "at", "date", "reviewer", "validator", "feature", "id", "name", "title",
+                           "version", "author", "type", "summary", "description"})  # fmt: skip
+
+
+def board_event(raw: BoardEvent, shared: dict[str, Any]) -> Event:
+    """The event as it crosses the wire; `shared` are the fields that every event has."""
+    shared = shared | {"evidence": proofs(raw.evidence), "approved_by": approver(raw.approvals)}
+    if isinstance(raw, RawTaskCreated):
+        return TaskCreated(
+            **shared,
+            depends_on=tuple(raw.depends_on[:DEPENDENCIES_MAX]),
+            phase=raw.phase,
+            module=raw.module,
+            ui_touching=raw.ui_touching,
+            kind=raw.kind,
+            priority=raw.priority,
+            state=raw.state,
+        )
+    if isinstance(raw, RawTaskDelegated):
+        return _delegated(raw, shared)
+    if isinstance(raw, RawTaskTransition):
+        return TaskTransition(
+            **shared,
+            from_=raw.from_,
+            to=raw.to,
+            failure_class=raw.failure_class,
+            module=raw.module,
+            ui_touching=raw.ui_touching,
+            reason=excerpt(raw.reason),
+        )
+    if isinstance(raw, RawTaskVerdict):
+        return TaskVerdict(
+            **shared,
+            verdict=raw.verdict,
+            validator=raw.validator or raw.agent or raw.node,
+            reason=excerpt(raw.reason),
+            failure_class=raw.failure_class,
+        )
+    assert isinstance(raw, RawCycleCompleted)
+    return CycleCompleted(
+        **shared, cycle=raw.cycle, completed=raw.completed, moved=tuple(raw.moves())[:256], phase=raw.phase
+    )
+
+
+def _delegated(raw: RawTaskDelegated, shared: dict[str, Any]) -> TaskDelegated:
+    tasks = raw.tasks or ([raw.task_id] if raw.task_id else [])
+    return TaskDelegated(
+        **shared,
+        tasks=tuple(tasks[:256]),
+        count=max(raw.count or 0, len(set(tasks))),
+        phase=raw.phase,
+        max_token_budget=raw.max_token_budget,
+    )
+
+
+def excerpt(value: Any) -> str:
+    """A short text that may leave the house."""
+    text = value if isinstance(value, str) else "" if value is None else canonical(value)
+    return redact(text, EXCERPT_CHARS_MAX).encode("utf-8", "replace").decode()
+
+
+def approver(value: Any) -> str:
+    """Who approved: the first name that is found. An order to override that names nobody is no approval."""
+    if isinstance(value, str):
+        return "" if plain(value) in _BAD else value.strip()[:128]
+    if value is True:
+        return "recorded"
+    if isinstance(value, (list, tuple)):
+        return next((found for item in value if (found := approver(item))), "")
+    if isinstance(value, Mapping):
+        named = {plain(name): part for name, part in value.items()}
+        if any(named.get(name) is False for name in ("approved", "granted", "status")):
+            return ""
+        parts = (named.get(name) for name in _APPROVERS)
+        return next((found for part in parts if part is not True and (found := approver(part))), "")
+    return ""
+
+
+_APPROVERS: Final = ("by", "approvedby", "approver", "user", "name", "who", "override", "loggedin", "log", "decision")
+
+
+def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
+    """What the evidence proves, by the name of each guard; spellings of the shipped guards are one name."""
+    if not evidence:
+        return None
+    found: dict[str, Proof] = {}
+    for name, value in list(evidence.items())[:PROOFS_MAX]:
+        made = proof(value)
+        if made is not None:
+            found[GUARDS.get(plain(name), str(name).strip()[:ITEM_CHARS_MAX])] = made
+    return found or None
+
+
+def proof(value: Any) -> Proof | None:
+    """One guard's evidence; nothing where nothing was said."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        return _word(value)
+    if isinstance(value, (list, tuple)):
+        failing, items = _split(_listed(value))
+        return Proof(bool(items) and not failing, failing, items)
+    if isinstance(value, Mapping):
+        return _report(value)
+    return Proof(bool(value))
+
+
+def _word(value: str) -> Proof:
+    """A word says yes or no; any other text (a path, an address) says that there is something."""
+    known = plain(value)
+    name = value.strip()[:ITEM_CHARS_MAX]
+    if known in _GOOD | _BAD:
+        return Proof(known in _GOOD, verdict=name.upper())
+    return Proof(True, items=(name,))
+
+
+def _report(value: Mapping[str, Any]) -> Proof:
+    """A report: its verdict, whether all passed, and its items, wherever they stand."""
+    verdict, whole, parts = "", None, []
+    for name, part in value.items():
+        key = plain(name)
+        if key in _WORDS and isinstance(part, str):
+            verdict = part.strip().upper()[:ITEM_CHARS_MAX]
+        elif key in _LISTS and isinstance(part, (list, tuple, Mapping)):
+            bad = key.startswith(("fail", "missing"))
+            parts += [(item, not bad and good) for item, good in _listed(part)]
+        elif key in _WHOLE and (good := _good(part)) is not None:
+            whole = good if whole is None else whole and good
+        elif key not in _PROSE and (good := _good(part)) is not None:
+            parts.append((str(name), good))
+    failing, items = _split(parts)
+    passed = not failing and whole is not False and plain(verdict) not in _BAD
+    return Proof(passed and bool(whole or items or verdict), failing, items, verdict)
+
+
+def _good(value: Any) -> bool | None:
+    """Whether a value says yes; nothing where it says neither yes nor no."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        known = plain(value)
+        return True if known in _GOOD else False if known in _BAD else None
+    if isinstance(value, Mapping):
+        return proof(value).passed  # type: ignore[union-attr]
+    return None
+
+
+def _listed(value: Any) -> Iterator[tuple[str, bool]]:
+    """(item, whether it is good) of a list or mapping of items."""
+    if isinstance(value, Mapping):
+        yield from ((str(name), _good(part) is not False and part is not None) for name, part in value.items())
+        return
+    for number, item in enumerate(value, start=1):
+        if isinstance(item, Mapping):
+            named = {plain(name): part for name, part in item.items()}
+            name = next((str(named[key]) for key in _NAMES if key in named), f"item {number}")
+            yield name, all(_good(part) is not False for key, part in named.items() if key not in _PROSE)
+        elif isinstance(item, str):
+            yield item, True
+
+
+def _split(parts: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(failing, good), each without repeats and not too many."""
+    found: dict[str, bool] = {}
+    for name, good in parts:
+        found[name[:ITEM_CHARS_MAX]] = found.get(name[:ITEM_CHARS_MAX], True) and good
+    failing = tuple(name for name, good in found.items() if not good)[:ITEMS_MAX]
+    return failing, tuple(name for name, good in found.items() if good)[:ITEMS_MAX]
