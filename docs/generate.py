@@ -160,15 +160,14 @@ def _duration(name: str, value: str) -> str:
 
 def budgets() -> str:
     """Every budget that can be declared."""
-    asked = {
-        name: str(module.DETECTOR.code)
-        for module in MODULES
-        for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"\)', inspect.getsource(module))
-    }
+    asked: dict[str, set[str]] = {}
+    for module in MODULES:
+        for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"', inspect.getsource(module)):
+            asked.setdefault(name, set()).add(str(module.DETECTOR.code))
     rows = []
     for budget in BUDGETS:
-        code = asked.get(budget.name)
-        checked = f"[{code}](detectors/{code}.md)" if code else "no detector yet"
+        codes = sorted(asked.get(budget.name, ()))
+        checked = ", ".join(f"[{code}](detectors/{code}.md)" for code in codes) or "no detector yet"
         unit = budget.unit.replace("micro_usd", "USD")
         rows.append((f"`{budget.name}`", budget.limits, unit, budget.ceiling or "", checked))
     return table(("budget", "limits", "unit", "ceiling", "checked by"), rows)

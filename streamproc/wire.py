@@ -12,7 +12,7 @@ Positions of array-like types are part of the format: fields are only ever added
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Union, cast
+from typing import Annotated, Any, ClassVar, Final, Union
 
 import msgspec
 
@@ -187,6 +187,23 @@ class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaul
     reason: str = ""
 
 
+class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
+    """A node begins a turn: the turn's clock runs until a turn of this node (and task) ends."""
+
+    type: ClassVar[str] = "turn.started"
+
+
+class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
+    """Log time has come to `due_ms`, and what should have happened since `since_ms` (epoch ms) has not; `about` is the
+    detector that waits for it. Made by workers. It is no sign of life of the run."""
+
+    type: ClassVar[str] = "deadline"
+
+    about: Scope = ""
+    since_ms: int = 0
+    due_ms: int = 0
+
+
 class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Evidence of a guard, without its texts: whether it is passed, which of its items fail, which are there, and the
     verdict that it gives, if it gives one."""
@@ -264,33 +281,15 @@ class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defau
     phase: Scope = ""
 
 
-class Noted(Event, kw_only=True, omit_defaults=True):
-    """An event whose rules are not active: accepted and counted. `data` holds its own fields as they came."""
-
-    data: dict[str, Any] | None = None
-
-
-NOTED_TYPES: Final = ("turn.started", "deadline")
 BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
-
-
-def _noted(name: str) -> type[Noted]:
-    made = msgspec.defstruct(
-        "Noted_" + name.replace(".", "_"), [], bases=(Noted,), tag=name, tag_field="type", kw_only=True,
-        omit_defaults=True, namespace={"type": name},
-    )  # fmt: skip
-    return cast("type[Noted]", made)
-
-
-NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
-
+OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
 TYPED: Final = (
-    Turn, RunStarted, RunFinished, UserMessage, OperatorStop, OperatorResume, HaltAcknowledged, *BOARD_KINDS,
+    Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, *OPERATOR_KINDS, HaltAcknowledged, *BOARD_KINDS,
 )  # fmt: skip
 
-_Union: Any = Union[*TYPED, *NOTED_BY_TYPE.values()]
+_Union: Any = Union[*TYPED]
 
-EVENT_TYPES: Final = (*(kind.type for kind in TYPED), *NOTED_TYPES)
+EVENT_TYPES: Final = tuple(kind.type for kind in TYPED)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()

@@ -16,6 +16,8 @@ from streamproc.core.habits import (
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
+from streamproc.core.open_turns import end_turn
+from streamproc.core.pace import observe_pace
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
@@ -50,8 +52,8 @@ class Observer:
         node.last = index
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
-        if usage is not None:
-            spend(run, usage)
+        if usage is not None or run.begun or turn.round is not None:
+            self._observe_measures(view, turn, tag)
         if run.pending:
             waiting, _, since = run.pending
             view.periods += settle_pending(run, tag)
@@ -80,9 +82,7 @@ class Observer:
         left = turn.artifact or turn.docs
         if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
-        made = run.found == index or (
-            turn.artifact is not None and node.artifact is not None and node.artifact.count == 1
-        )
+        made = run.found == index or _changed(turn, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
         if run.found == index or made or _untold(turn):
@@ -90,6 +90,16 @@ class Observer:
         if run.news == index:
             view.forget_loops()
         view.note_kinds()
+
+    def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
+        run, usage = view.run, turn.usage
+        if usage is not None:
+            spend(run, usage)
+            observe_pace(run, usage)
+        if run.begun:
+            view.took_ms = end_turn(run, turn, tag, self._tag)
+        if turn.round is not None:
+            view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
     def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, output = view.run, view.index, turn.output
@@ -169,6 +179,13 @@ def _told(turn: Turn) -> bool:
         turn.calls or turn.output or turn.structured or turn.artifact or turn.docs or turn.tests or turn.errors
         or turn.progress or turn.query
     )  # fmt: skip
+
+
+def _changed(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn left something else behind than its node did before, or failed in another way."""
+    if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
+        return True
+    return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
 
 
 def _untold(turn: Turn) -> bool:

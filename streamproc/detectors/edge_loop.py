@@ -77,6 +77,10 @@ HEALTHY = [
     Example("a moderator between findings", [
         turn for n in range(9) for turn in (said("moderator", "Next: reader."), said("reader", f"Chapter {'x' * n}."))
     ]),
+    Example("each repair gets further", [
+        turn for n in range(9)
+        for turn in (said("runner", "Failed.", errors=[f"error {'x' * n}"]), said("verifier", "Repaired."))
+    ]),
     Example("one waits while the other works", [
         turn for n in range(9)
         for turn in (call("inbox", {}, "empty", node="lead"), call("read", {"f": n}, f"text {n}", node="worker"))

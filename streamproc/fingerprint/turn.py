@@ -11,6 +11,7 @@ import msgspec
 from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
+    RawDeadline,
     RawEvent,
     RawHaltAcknowledged,
     RawOperatorResume,
@@ -18,6 +19,7 @@ from streamproc.events import (
     RawRunFinished,
     RawRunStarted,
     RawTurn,
+    RawTurnStarted,
     RawUserMessage,
     TestReport,
     ToolCall,
@@ -31,10 +33,10 @@ from streamproc.wire import (
     FAILED,
     FAILED_RETRYABLE,
     NO_ANSWER,
-    NOTED_BY_TYPE,
     WIRE_VERSION,
     Call,
     Content,
+    Deadline,
     Errors,
     Event,
     HaltAcknowledged,
@@ -44,6 +46,7 @@ from streamproc.wire import (
     RunStarted,
     Tests,
     Turn,
+    TurnStarted,
     Usage,
     UserMessage,
 )
@@ -76,9 +79,12 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return _ordered(raw, shared | {"by": raw.by[:ORDER_MAX], "reason": raw.reason[:ORDER_MAX]})
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
-    if isinstance(raw, BoardEvent):
-        return board_event(raw, {"w": WIRE_VERSION, **shared})
-    return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
+    if isinstance(raw, RawTurnStarted):
+        return TurnStarted(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawDeadline):
+        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
+    assert isinstance(raw, BoardEvent), raw.type
+    return board_event(raw, {"w": WIRE_VERSION, **shared})
 
 
 def _ordered(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:

@@ -19,6 +19,7 @@ def _edge(script: Script, source: str, target: str, most: int) -> None:
     script.say(source, script.words.text(2))
     script.say(target, script.words.text(3))
     explicit = script.chance(0.5)
+    most = VERIFIER_MAX if target.startswith("verif") else most
     with script.loop("LOOP005", halt=most + 1, also=("LOOP001", "LOOP002")) as loop:
         for count in range(1, most + script.times(1, 8) + 1):
             script.say(source, script.words.text(2))
