@@ -15,6 +15,8 @@ NEAR: Final = 3  # bits of 64 in which alike texts may differ
 CLOSE: Final = 4  # turns from one answer of a tool to the next that is almost the same
 NEAR_LONG: Final = 8  # and long ones, of a node that talks to itself: other words in two places of two pages
 LONG: Final = 1_500  # characters
+NEAR_SHORT: Final = 10  # one word more or another in a sentence of ten; other sentences differ in 16 and more
+SHORT: Final = 200  # characters
 NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
@@ -74,7 +76,7 @@ def observe_near(run: RunState, turn: Turn, index: int) -> int:
     Of what calls answer, only those that follow each other closely: a second look at a changed file is honest, and so
     is the same call whose answer has moved on.
     """
-    if turn.output is not None and turn.output.sim:
+    if turn.output is not None and turn.output.sim and turn.output.size >= SHORT:
         return _near_one(run, turn.output.sim, index, 0)
     if run.moved != index:
         for call in turn.calls:
@@ -99,7 +101,7 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     value = query.norm & TAG
     streak, sim = node.query, node.query_sim
     same = streak is not None and (
-        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
+        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= _near(query, NEAR))
     )
     node.query_sim = query.sim & HASH
     if streak is None or not same:
@@ -115,7 +117,7 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     if text is None:
         run.monologue = None
         return None
-    value, near = text.norm & TAG, NEAR_LONG if text.size >= LONG else NEAR
+    value, near = text.norm & TAG, _near(text, NEAR_LONG)
     alike = (
         before is not None
         and before.node == node_tag
@@ -127,6 +129,11 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     before.count += 1
     before.value, before.sim = value, text.sim & HASH
     return before
+
+
+def _near(text: Content, long: int) -> int:
+    """In how many bits texts of this size may differ and still be alike."""
+    return NEAR_SHORT if text.size < SHORT else long if text.size >= LONG else NEAR
 
 
 def note_finder(run: RunState, node_tag: int, index: int) -> None:

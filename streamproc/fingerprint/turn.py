@@ -26,7 +26,7 @@ from streamproc.events import (
     UsageReport,
 )
 from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
     ANSWERED,
@@ -102,7 +102,7 @@ _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
 def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "from_": raw.from_,
-        "output": _text(raw.output, content),
+        "output": _text(raw.output, words),
         "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
