@@ -39,7 +39,7 @@ class RetryExhausted:
 
     code = "ERROR002"
     name = "retry_exhausted"
-    kinds = Kind.BOARD | Kind.ERRORS
+    kinds = Kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.step
