@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from streamproc import events, wire
 from streamproc.controls import ControlEvent, RunStatus
 from streamproc.errors import InvalidEvent
+from streamproc.ops.notification import Notice
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -61,6 +62,7 @@ KINDS: Final = (
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
+    Kind("notification", 1, _model(Notice), Notice.model_validate_json),
 )
 
 

@@ -14,11 +14,13 @@ SESSION_PERCENT: Final = 70  # ticket rules: "session budget exceeds 70 %"
 
 
 class Trigger(NamedTuple):
-    """One row: what it is called in a notify file, what is sent, how urgent that is by default, and why so."""
+    """One row: what it is called in a notify file, what is sent, how urgent that is by default and why so; and when
+    it is sent, for people and as a function."""
 
     name: str
     type: NotificationType
     urgency: Urgency
+    what: str
     reason: str
     when: Callable[[ControlEvent], bool]
 
@@ -71,41 +73,54 @@ LOW, MEDIUM, HIGH, CRITICAL = Urgency
 
 # The first row that fits is taken.
 TRIGGERS: Final[tuple[Trigger, ...]] = (
-    Trigger("stop", "STOP", CRITICAL, "the whole fleet, a user or a tenant stands still", _fleet("stop")),
-    Trigger("pause", "PAUSE", MEDIUM, "nothing new starts; somebody ordered it", _fleet("pause")),
-    Trigger("clear", "CLEAR", LOW, "good news can wait", _fleet("clear")),
-    Trigger("order_refused", "ORDER_REFUSED", HIGH, "somebody gives orders who may not, or a key is wrong",
-            _fleet("refused")),
-    Trigger("timeout", "TIMEOUT", HIGH, "it should not happen: 999 of 1 000 runs end without one",
+    Trigger("stop", "STOP", CRITICAL, "STOP is ordered for the fleet, a user or a tenant",
+            "everything there stands still", _fleet("stop")),
+    Trigger("pause", "PAUSE", MEDIUM, "PAUSE is ordered", "nothing new starts; somebody knows", _fleet("pause")),
+    Trigger("clear", "CLEAR", LOW, "CLEAR is ordered", "good news can wait", _fleet("clear")),
+    Trigger("order_refused", "ORDER_REFUSED", HIGH, "an order does not count",
+            "somebody gives orders who may not, or a key is wrong", _fleet("refused")),
+    Trigger("timeout", "TIMEOUT", HIGH, "a run has run out of time", "999 of 1 000 runs should end without one",
             lambda control: control.type == "run.timed_out" or control.terminal_status == "timed_out"),
-    Trigger("hard_cap", "HARD_CAP", CRITICAL, "every earlier limit has failed before this one", _hard_cap),
-    Trigger("escalation", "ESCALATION", CRITICAL, "somebody was told before, and nothing happened",
+    Trigger("hard_cap", "HARD_CAP", CRITICAL, "a deliberation is halted at the hard cap of rounds",
+            "every earlier limit has failed before this one", _hard_cap),
+    Trigger("escalation", "ESCALATION", CRITICAL, "a task or a halt is escalated",
+            "somebody was told before, and nothing happened",
             lambda control: control.type == "task.escalated" or control.terminal_status == "escalated"),
-    Trigger("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "the task is ended with what it has", _halts("BUDGET008")),
-    Trigger("task_tokens", "BUDGET_WARNING", MEDIUM, f"above {TASK_TOKENS_PERCENT} %: there is time to add some",
-            _spent("BUDGET008", TASK_TOKENS_PERCENT)),
-    Trigger("session_spent", "BUDGET_EXCEEDED", CRITICAL, "all runs of the session stop", _halts("BUDGET009")),
-    Trigger("session", "BUDGET_WARNING", MEDIUM, f"above {SESSION_PERCENT} %: soon nothing more can be delegated",
-            _spent("BUDGET009", SESSION_PERCENT)),
-    Trigger("cost", "BUDGET_EXCEEDED", HIGH, "money is spent, and an answer comes early or not at all",
-            _halts("BUDGET007", "BUDGET010")),
-    Trigger("budget", "BUDGET_EXCEEDED", MEDIUM, "a limit did what it is there for", _halted_for("budget_exceeded")),
-    Trigger("failures", "FAILURE", HIGH, "three tasks in a row: something is broken for all of them",
-            lambda control: control.code == "ERROR004"),
-    Trigger("errors", "FAILURE", HIGH, "the run is halted, and trying again does not help", _halts("ERROR")),
-    Trigger("loop", "LOOP_DETECTED", HIGH, "the run is halted and waits for somebody",
+    Trigger("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task is ended by its tokens (BUDGET008)",
+            "it ends with what it has", _halts("BUDGET008")),
+    Trigger("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
+            "there is time to add some", _spent("BUDGET008", TASK_TOKENS_PERCENT)),
+    Trigger("session_spent", "BUDGET_EXCEEDED", CRITICAL, "a session has spent its budget (BUDGET009)",
+            "all of its runs stop", _halts("BUDGET009")),
+    Trigger("session", "BUDGET_WARNING", MEDIUM, f"a session has spent more than {SESSION_PERCENT} %",
+            "soon nothing more can be delegated", _spent("BUDGET009", SESSION_PERCENT)),
+    Trigger("cost", "BUDGET_EXCEEDED", HIGH, "a run, user or tenant has spent its money (BUDGET007, BUDGET010)",
+            "an answer comes early, or not at all", _halts("BUDGET007", "BUDGET010")),
+    Trigger("budget", "BUDGET_EXCEEDED", MEDIUM, "any other budget halts a run", "a limit did what it is there for",
+            _halted_for("budget_exceeded")),
+    Trigger("failures", "FAILURE", HIGH, "three tasks in a row have failed (ERROR004)",
+            "something is broken for all of them", lambda control: control.code == "ERROR004"),
+    Trigger("errors", "FAILURE", HIGH, "a run is halted for its errors (ERROR…)",
+            "it waits, and trying again does not help", _halts("ERROR")),
+    Trigger("loop", "LOOP_DETECTED", HIGH, "a run is halted for a loop (LOOP…, GRAPH001, TASK001)",
+            "it waits for somebody",
             lambda control: _halts("LOOP", "GRAPH", "TASK001")(control) or _halted_for("oscillating")(control)),
-    Trigger("stalled", "STALL", HIGH, "the run is halted and waits for somebody",
+    Trigger("stalled", "STALL", HIGH, "a run or task is halted as stalled (STALL…, TASK…)", "it waits for somebody",
             lambda control: _halts("STALL")(control) or _halted_for("stalled")(control)),
-    Trigger("stopped", "STOP", MEDIUM, "one run, by a person, who knows", _halted_for("user_stop")),
-    Trigger("halt", "HALT", HIGH, "whatever halts a run is told, also by a code that is newer than this table",
+    Trigger("stopped", "STOP", MEDIUM, "one run is stopped by a person", "that person knows",
+            _halted_for("user_stop")),
+    Trigger("halt", "HALT", HIGH, "anything else halts a run", "also by a code that is newer than this table",
             lambda control: control.halts),
-    Trigger("blocked", "BLOCKED", LOW, "the board put it back; its owner sees that there",
+    Trigger("blocked", "BLOCKED", LOW, "a task, transition or delegation is put back",
+            "its owner sees that on the board",
             lambda control: control.type in ("transition.blocked", "delegation.rejected")
             or _warns("TASK", "ERROR002")(control)),
-    Trigger("loop_warning", "LOOP_DETECTED", LOW, "the agent gets a nudge first", _warns("LOOP", "GRAPH")),
-    Trigger("stall_warning", "STALL", LOW, "the agent gets a nudge first", _warns("STALL", "ERROR", "INFRA")),
-    Trigger("budget_warning", "BUDGET_WARNING", LOW, "the agent gets a nudge first", _warns("BUDGET")),
+    Trigger("loop_warning", "LOOP_DETECTED", LOW, "a loop is warned of", "the agent gets a nudge first",
+            _warns("LOOP", "GRAPH")),
+    Trigger("stall_warning", "STALL", LOW, "a stall or error is warned of", "the agent gets a nudge first",
+            _warns("STALL", "ERROR", "INFRA")),
+    Trigger("budget_warning", "BUDGET_WARNING", LOW, "a lower level of a budget is reached",
+            "the agent gets a nudge first", _warns("BUDGET")),
 )  # fmt: skip
 
 BY_NAME: Final = {trigger.name: trigger for trigger in TRIGGERS}
