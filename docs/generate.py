@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from streamproc.budgets import BUDGETS
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.core.view import Kind
-from streamproc.detectors import MODULES
+from streamproc.detectors import BY_CODE, MODULES
 from streamproc.ops.triggers import TRIGGERS
 from streamproc.policy_file import preset_names
 from streamproc.settings import Settings
@@ -81,8 +81,25 @@ def detectors(prefix: str) -> str:
 def _defaults(page: Page, detector: Any) -> str:
     levels = [limit for limit in page.limits if re.search(r"warn|halt", limit.name)]
     shown = [f"{limit.name} {limit.default}" for limit in levels if limit.default]
-    declared = ["only where a budget is declared"] if detector.kinds == Kind.BUDGET else []
+    declared = [] if detector.kinds & ~_BUDGETS else ["only where a budget is declared"]
     return ", ".join(f"{name}".replace("_", " ") for name in declared + shown)
+
+
+_BUDGETS: Final = Kind.BUDGET | Kind.CYCLE | Kind.USAGE
+
+
+def tested() -> str:
+    """Every detector with the tests that play its examples."""
+    rows = [
+        (
+            f"[{code}](detectors/{code}.md)",
+            BY_CODE[code].DETECTOR.name,
+            f"`test_scan.py::test_scan_tells_it[{code}]`",
+            f"`test_on_kafka.py::test_it_is_told_on_kafka[{code}]`",
+        )
+        for code in sorted(BY_CODE)
+    ]
+    return table(("code", "name", "`scan`", "Kafka, worker, control topic"), rows)
 
 
 def settings() -> str:
@@ -144,15 +161,14 @@ def _duration(name: str, value: str) -> str:
 
 def budgets() -> str:
     """Every budget that can be declared."""
-    asked = {
-        name: str(module.DETECTOR.code)
-        for module in MODULES
-        for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"\)', inspect.getsource(module))
-    }
+    asked: dict[str, set[str]] = {}
+    for module in MODULES:
+        for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"', inspect.getsource(module)):
+            asked.setdefault(name, set()).add(str(module.DETECTOR.code))
     rows = []
     for budget in BUDGETS:
-        code = asked.get(budget.name)
-        checked = f"[{code}](detectors/{code}.md)" if code else "no detector yet"
+        codes = sorted(asked.get(budget.name, ()))
+        checked = ", ".join(f"[{code}](detectors/{code}.md)" for code in codes) or "no detector yet"
         unit = budget.unit.replace("micro_usd", "USD")
         rows.append((f"`{budget.name}`", budget.limits, unit, budget.ceiling or "", checked))
     return table(("budget", "limits", "unit", "ceiling", "checked by"), rows)
@@ -181,6 +197,7 @@ PARTS: Final = {
     "topics": topics,
     "budgets": budgets,
     "presets": presets,
+    "tested": tested,
     "triggers": triggers,
 }
 

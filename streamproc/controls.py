@@ -28,6 +28,19 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+class Snapshot(_Model):
+    """What was last known of a run: so much is there to be saved, and gone on with."""
+
+    turns: int = 0
+    round: int | None = Field(None, description="the highest round that was reported")
+    badge: str | None = Field(None, description="cycle iterations, such as `Loop 3/8`")
+    failing_trend: list[int] | None = None
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    last_node: str | None = Field(None, description="whose turn was the last one; the beginning of its name")
+    heard_at: str | None = Field(None, description="log time of the run's last sign of life")
+
+
 class Evidence(_Model):
     """What a detector saw. Turns are indices from 0; hashes are 16 hex digits; the last ones come last."""
 
@@ -54,10 +67,11 @@ class Evidence(_Model):
     limit: int | None = Field(None, description="the budget, in `unit`")
     unit: str | None = Field(None, description="turns, iterations, ms, micro_usd")
     by: str | None = Field(None, description="who ordered it")
-    reason: str | None = Field(None, description="why it was ordered")
+    reason: str | None = Field(None, description="why it was ordered, or why a deliberation stops")
     output_hashes: list[str] | None = Field(None, description="the last outputs of the run")
     artifact_hashes: list[str] | None = Field(None, description="the last artifacts of the run")
     failing_signatures: list[str] | None = Field(None, description="the last failing-test sets of the run")
+    snapshot: Snapshot | None = Field(None, description="what was last known of a run that timed out")
 
 
 class Trigger(_Model):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from streamproc.board_events import (
     RawCycleCompleted,
@@ -20,6 +20,7 @@ from streamproc.board_events import (
     RawTaskVerdict,
 )
 from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
 from streamproc.raw import (
     DEPTH_MAX,
     EPOCH_MS_MAX,
@@ -35,18 +36,18 @@ from streamproc.raw import (
     Model,
     Name,
     RawEvent,
+    ScopeName,
     Text,
     TimeMs,
     Whole,
-    sendable,
     whole_ms,
 )
 
 __all__ = [
-    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent", "RawNoted",
-    "RawOperatorStop", "RawRunFinished", "RawRunStarted", "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition",
-    "RawTaskVerdict", "RawTurn", "RawUserMessage", "RoutingDecision", "TestReport", "TimeMs", "ToolCall",
-    "UsageReport", "parse_line", "parse_raw",
+    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent",
+    "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
+    "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
+    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw",
 ]  # fmt: skip
 
 
@@ -151,23 +152,19 @@ class RawUserMessage(RawEvent):
     type: Literal["user.message"] = "user.message"
 
 
-class RawOperatorStop(RawEvent):
-    """A person orders this run to stop."""
+class RawTurnStarted(RawEvent):
+    """A node begins a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
 
-    type: Literal["operator.stop"] = "operator.stop"
-    by: Text = ""
-    reason: Text = ""
+    type: Literal["turn.started"] = "turn.started"
 
 
-class RawNoted(RawEvent):
-    """An event whose rules are not active in this version: accepted, kept in the log, and counted."""
+class RawDeadline(RawEvent):
+    """Log time has come so far, and something has not happened. Made by workers."""
 
-    type: Literal["turn.started", "halt.acknowledged", "operator.resume", "deadline"]
-
-    @model_validator(mode="after")
-    def _extra_is_json(self) -> RawNoted:
-        sendable(self.model_extra or {})
-        return self
+    type: Literal["deadline"] = "deadline"
+    about: ScopeName = Field("", description="code of the detector that waits for something")
+    since_at: TimeMs | None = Field(None, description="since when it waits")
+    due_at: TimeMs | None = Field(None, description="when it should have happened")
 
 
 _KINDS: Final[dict[str, type[RawEvent]]] = {
@@ -176,12 +173,16 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "run.finished": RawRunFinished,
     "user.message": RawUserMessage,
     "operator.stop": RawOperatorStop,
+    "operator.resume": RawOperatorResume,
+    "halt.acknowledged": RawHaltAcknowledged,
+    "turn.started": RawTurnStarted,
+    "deadline": RawDeadline,
     "task.created": RawTaskCreated,
     "task.delegated": RawTaskDelegated,
     "task.transition": RawTaskTransition,
     "task.verdict": RawTaskVerdict,
     "cycle.completed": RawCycleCompleted,
-} | dict.fromkeys(RawNoted.model_fields["type"].annotation.__args__, RawNoted)  # type: ignore[union-attr]
+}
 
 _REMEDIES: Final = {
     "missing": "add it",

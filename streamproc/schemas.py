@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from streamproc import events, wire
 from streamproc.controls import ControlEvent, RunStatus
 from streamproc.errors import InvalidEvent
+from streamproc.fleet.order import Order, read_order
 from streamproc.ops.notification import Notice
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -42,9 +43,13 @@ def _raw(name: str, model: type[events.RawEvent]) -> Kind:
 
 
 def _fingerprinted() -> dict[str, Any]:
-    kinds = (wire.Turn, wire.RunStarted, wire.RunFinished, wire.UserMessage, wire.OperatorStop, *wire.BOARD_KINDS)
-    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*kinds, *wire.NOTED_BY_TYPE.values())))
+    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, wire.TYPED))
     return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
+
+
+def _order() -> dict[str, Any]:
+    description = "A record of the commands topic; its key is the scope."
+    return msgspec.json.schema(Order) | {"title": "FleetOrder", "description": description}
 
 
 KINDS: Final = (
@@ -53,14 +58,18 @@ KINDS: Final = (
     _raw("run.finished", events.RawRunFinished),
     _raw("user.message", events.RawUserMessage),
     _raw("operator.stop", events.RawOperatorStop),
+    _raw("operator.resume", events.RawOperatorResume),
+    _raw("halt.acknowledged", events.RawHaltAcknowledged),
+    _raw("turn.started", events.RawTurnStarted),
+    _raw("deadline", events.RawDeadline),
     _raw("task.created", events.RawTaskCreated),
     _raw("task.delegated", events.RawTaskDelegated),
     _raw("task.transition", events.RawTaskTransition),
     _raw("task.verdict", events.RawTaskVerdict),
     _raw("cycle.completed", events.RawCycleCompleted),
-    _raw("noted", events.RawNoted),
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
+    Kind("fleet-order", 1, _order, read_order),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
     Kind("notification", 1, _model(Notice), Notice.model_validate_json),
 )
@@ -93,7 +102,7 @@ def check(directory: Path) -> Iterator[str]:
             yield f"{path} is missing"
         elif path.read_text(encoding="utf-8") != schema_text(kind):
             yield f"{path} differs from the model"
-        samples = sorted((directory / "samples").glob(f"{kind.name}.*json"))
+        samples = samples_of(kind, directory)
         if not samples:
             yield f"{directory / 'samples'} has no sample of {kind.name}"
         for sample in samples:
@@ -101,6 +110,12 @@ def check(directory: Path) -> Iterator[str]:
                 kind.decode(sample.read_bytes())
             except (InvalidEvent, ValidationError, msgspec.DecodeError) as error:
                 yield f"{sample} no longer decodes: {error}"
+
+
+def samples_of(kind: Kind, directory: Path) -> list[Path]:
+    """The samples of a kind: `turn.full.json` is one of `turn`, `turn.started.minimal.json` is not."""
+    files = (directory / "samples").glob(f"{kind.name}.*.json")
+    return sorted(file for file in files if file.stem.rpartition(".")[0] == kind.name)
 
 
 def _path(directory: Path, kind: Kind) -> Path:

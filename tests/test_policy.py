@@ -227,10 +227,12 @@ def test_running_out_of_money_forces_a_synthesis() -> None:
 
 def test_metrics_that_should_fall_are_named(policy_of: Callable[[str], Policy]) -> None:
     turns = [
-        turn for n in range(5) for turn in ({"node": "c", "progress": {"loss": 9 - n}}, {"node": "c", "artifact": "+a"})
+        turn
+        for n in range(5)
+        for turn in ({"node": "c", "progress": {"altitude": 9 - n}}, {"node": "c", "artifact": "+a"})
     ]
     assert halts(turns) == [("STALL001", "halt", 5)]
-    assert halts(turns, policy_of("lower_is_better: [loss]")) == []
+    assert halts(turns, policy_of("lower_is_better: [altitude]")) == []
 
 
 # Names, versions, hashes.

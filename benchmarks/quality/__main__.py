@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 from typing import Final
 
+from benchmarks.machine import ROOT, header
 from benchmarks.quality.catalogue import TITLES
 from benchmarks.quality.faults import faults
 from benchmarks.quality.grafts import grafted
-from benchmarks.quality.real import runs_in, sample_runs
+from benchmarks.quality.real import real_runs, runs_in
 from benchmarks.quality.rows import Row, rows
 from benchmarks.quality.table import explanation, markdown, write_between_marks
 from benchmarks.quality.tally import tallies
@@ -21,7 +22,6 @@ from benchmarks.quality.watchers import OURS, SIMPLE_RULES, breaker
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import load_policy
 
-ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 25  # of each kind: more than three thousand runs, in about a minute
 
 EXIT_OK: Final = 0
@@ -36,16 +36,16 @@ def main() -> int:
         if options.dump:
             return _dump(options.dump)
         policy = load_policy(options.policy)
-        real = runs_in(options.data) if options.data else sample_runs()
+        real = runs_in(options.data) if options.data else real_runs()
     except (InvalidPolicy, OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return EXIT_UNUSABLE
     began = time.monotonic()
     traces = [*all_traces(options.seeds, _kinds(options.only)), *grafted(real)]
     found = tallies({OURS: breaker(policy), **SIMPLE_RULES}, traces, real)
-    made_by = f"Measured in {time.monotonic() - began:.0f} s by `make quality`."
+    machine = header(None, f"Measured in {time.monotonic() - began:.0f} s by `make quality`.")
     table = rows(found, TITLES)
-    text = markdown(table, explanation(found[OURS], len(traces), policy.name, made_by))
+    text = markdown(table, explanation(found[OURS], len(traces), policy.name, machine))
     print(text)
     if options.faults:
         print(*faults(found[OURS]), sep="\n")
@@ -61,7 +61,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="traces of each kind (%(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="kinds whose names contain this")
     parser.add_argument("--policy", metavar="P", help="a preset or a policy file (standard)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="real runs from here, instead of the samples")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="real runs from here, instead of those of the repository"
+    )
     parser.add_argument("--faults", action="store_true", help="list every miss and every false alarm")
     parser.add_argument("--dump", metavar="KIND/SEED", help="print one made-up run as JSONL, and its labels")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")

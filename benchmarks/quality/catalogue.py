@@ -1,7 +1,4 @@
-"""The rows of the catalogue that are about loops, progress and errors, in its order.
-
-Infrastructure that stays away has a rule in the catalogue, and no code.
-"""
+"""The rows of the catalogue that are about loops, progress and errors, in its order."""
 
 from __future__ import annotations
 
@@ -30,5 +27,5 @@ TITLES: Final[dict[str, str]] = {
     "ERROR003": "error_streak",
     "ERROR004": "consecutive_failures",
     "ERROR005": "recurring_error",
-    "INFRA": "infrastructure_away",
+    "INFRA001": "infrastructure",
 }

@@ -1,15 +1,19 @@
-"""Runs of real agents and what became of them: the packaged samples, or a directory of more of the same kind."""
+"""Runs of real agents and what became of them: those of the repository, or a directory of more of the same kind."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from benchmarks.quality.labels import RawEvent
 from streamproc.samples import outcomes, trajectory_file
+
+SOLVED: Final = Path(__file__).parent / "solved"
+SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 
 
 class RealRun(NamedTuple):
@@ -21,8 +25,15 @@ class RealRun(NamedTuple):
     solved: bool
 
 
+def real_runs() -> list[RealRun]:
+    """Those of the repository: the samples of the package, and every solved run of their sources."""
+    samples = sample_runs()
+    known = {run.run_id for run in samples}
+    return [*samples, *(run for run in runs_in(SOLVED) if run.run_id not in known)]
+
+
 def sample_runs() -> list[RealRun]:
-    """Those that come with the package."""
+    """Those that come with the package, solved and not."""
     known = outcomes()
     with trajectory_file() as path:
         runs = _runs(path)
@@ -30,20 +41,20 @@ def sample_runs() -> list[RealRun]:
 
 
 def runs_in(directory: Path) -> list[RealRun]:
-    """All of a directory: ``NAME.jsonl`` or ``NAME.jsonl.gz`` of raw turns, each beside a ``NAME.outcomes.json`` that
+    """All of a directory: ``NAME.jsonl`` (or ``.gz``, ``.xz``) of raw turns, each beside a ``NAME.outcomes.json`` that
     maps a run id to an object whose `outcome` or `solved` is true, or 1, where the task was solved.
 
     Raises `OSError` where a file cannot be read, and `ValueError` where there is nothing to read or an outcome is
     missing.
     """
-    files = sorted([*directory.glob("*.jsonl"), *directory.glob("*.jsonl.gz")])
+    files = sorted(file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}"))
     if not files:
-        raise ValueError(f"{directory} has no *.jsonl and no *.jsonl.gz")
+        raise ValueError(f"{directory} has no *.jsonl, *.jsonl.gz or *.jsonl.xz")
     return [run for file in files for run in _labelled(file)]
 
 
 def _labelled(file: Path) -> Iterator[RealRun]:
-    name = file.name.removesuffix(".gz").removesuffix(".jsonl")
+    name = file.name.partition(".jsonl")[0]
     known = json.loads((file.parent / f"{name}.outcomes.json").read_text("utf-8"))
     for run_id, events in _runs(file).items():
         if run_id not in known:
@@ -59,8 +70,8 @@ def _solved(outcome: dict[str, Any]) -> bool:
 
 def _runs(file: Path) -> dict[str, list[RawEvent]]:
     runs: dict[str, list[RawEvent]] = {}
-    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
-        for line in lines:
-            event = json.loads(line)
-            runs.setdefault(event["run_id"], []).append(event)
+    unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(file.suffix, bytes)
+    for line in unpack(file.read_bytes()).splitlines():
+        event = json.loads(line)
+        runs.setdefault(event["run_id"], []).append(event)
     return runs

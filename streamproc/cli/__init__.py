@@ -18,6 +18,7 @@ from streamproc.cli import (
     explain,
     graph,
     notify,
+    orders,
     policy,
     publish,
     replay,
@@ -30,7 +31,23 @@ from streamproc.cli import (
 from streamproc.cli.terminal import UNUSABLE, complain, line
 from streamproc.errors import StreamprocError
 
-COMMANDS = (scan, demo, worker, publish, replay, watch, notify, topics, policy, graph, explain, schema, doctor, config)
+COMMANDS = (
+    scan,
+    demo,
+    worker,
+    publish,
+    replay,
+    watch,
+    notify,
+    orders,
+    topics,
+    policy,
+    graph,
+    explain,
+    schema,
+    doctor,
+    config,
+)
 
 
 class Commands(TyperGroup):

@@ -22,6 +22,19 @@ class Level(IntEnum):
     HALT = 2
 
 
+class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was last known of a run: so much is there to be saved, and gone on with."""
+
+    turns: int = 0
+    round: int | None = None
+    badge: str | None = None
+    failing_trend: list[int] | None = None
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    last_node: str | None = None
+    heard_at: str | None = None
+
+
 class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a detector saw. Turns are indices from 0; hashes are 16 hex digits; the last ones come last."""
 
@@ -50,6 +63,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     output_hashes: list[str] | None = None
     artifact_hashes: list[str] | None = None
     failing_signatures: list[str] | None = None
+    snapshot: Snapshot | None = None
 
 
 class Finding(msgspec.Struct, kw_only=True):

@@ -13,11 +13,13 @@ import xxhash
 from streamproc.budgets import declared
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
+from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
 from streamproc.core.habits import NAME_SHOWN, speak_to
 from streamproc.core.ladder import admit
 from streamproc.core.names import Names
 from streamproc.core.observe import Observer
+from streamproc.core.open_turns import start_turn
 from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
@@ -25,7 +27,7 @@ from streamproc.core.status import Status, status_of
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
-from streamproc.wire import Event, OperatorStop, RunFinished, RunStarted, Turn, UserMessage
+from streamproc.wire import Deadline, Event, OperatorStop, RunFinished, RunStarted, Turn, TurnStarted, UserMessage
 
 SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
 
@@ -64,6 +66,7 @@ class Engine:
         if event.event_id and self._repeated(run, event.event_id):
             run.duplicates += 1
             return []
+        self._view.heard_ms = run.at_ms
         if at_ms is not None and run.at_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
             run.started_ms = run.started_ms or at_ms
@@ -136,12 +139,19 @@ class Engine:
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
+            found = [] if run.finished else self._ask_about(run, event, Kind.CLOCK)
             run.finished = True
-        elif type(event) is UserMessage:
+            return found
+        if type(event) is Deadline:
+            return self._deadline(run, event)
+        if type(event) is TurnStarted:
+            return self._turn_started(run, event)
+        if type(event) is UserMessage:
             if not run.finished:
                 speak_to(run, run.turns)
                 note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
                 run.pending = []
+                return self._ask_about(run, event, Kind.CLOCK)
         elif type(event) is OperatorStop:
             return self._stopped(run, event)
         else:
@@ -162,6 +172,40 @@ class Engine:
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run goes on without it
         return self._ask_about(run, event, Kind.STARTED)
+
+    # Time.
+
+    def next_deadline(self, run: RunState) -> Due | None:
+        """What happens first, should this run stay silent from now on; None where nothing would be told."""
+        if run.finished or run.halted >= 0:
+            return None
+        return next_due(run, self.rules_of(run))
+
+    def _turn_started(self, run: RunState, event: TurnStarted) -> list[Decision]:
+        if run.finished:
+            run.late += 1
+            return []
+        _take_scope(run, event)
+        found = self._ask_about(run, event, Kind.CLOCK)
+        start_turn(run, event, self._names.tag)
+        return found
+
+    def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:
+        """Decide on the silence so far. The run's own time is not moved: a deadline is no sign of life.
+
+        One that comes early, by the log's time, is forgotten, so that it may come again under the same id.
+        """
+        now_ms, heard_ms = run.at_ms, self._view.heard_ms
+        if event.due_ms > now_ms:
+            if event.event_id:
+                run.ids.popitem()  # its own: the last one that came in
+            run.at_ms = heard_ms
+            return []
+        over = run.finished or run.halted >= 0  # nobody waits for such a run
+        found = [] if over else self._ask_about(run, event, Kind.CLOCK)
+        run.checked_ms = max(run.checked_ms, now_ms)
+        run.at_ms = heard_ms or now_ms
+        return found
 
     def _stopped(self, run: RunState, event: OperatorStop) -> list[Decision]:
         if run.finished:

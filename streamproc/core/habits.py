@@ -12,6 +12,12 @@ TOOLS_MAX: Final = 6  # tools remembered in a run
 TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
 SIMS_MAX: Final = 6  # long texts that a new one is compared with
 NEAR: Final = 3  # bits of 64 in which alike texts may differ
+CLOSE: Final = 4  # turns from one answer of a tool to the next that is almost the same
+NEAR_LONG: Final = 8  # and long ones, of a node that talks to itself: other words in two places of two pages
+LONG: Final = 1_500  # characters
+NEAR_SHORT: Final = 10  # one word more or another in a sentence of ten; other sentences differ in 16 and more
+SHORT: Final = 200  # characters
+NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
@@ -32,10 +38,12 @@ def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], in
             noticed[name] = _observe_tool(run, name, call, index)
     if failed and not answered:
         run.failures += 1
+        if run.moved == index == run.found:
+            run.footing = run.failures  # a command fails in another way than ever before: it is being worked on
         if run.failures == 1:
             run.failing_since = index
     elif answered:
-        run.failures = 0
+        run.failures = run.footing = 0
     run.retries = run.retries + 1 if retried and not answered else 0
     return tuple(noticed.values())
 
@@ -53,19 +61,34 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
     if len(tool.turns) > TOOL_CALLS:
         del tool.failures[0], tool.turns[0]
     key, answer = call.key & TAG, call.exact & TAG
-    if failed or call.outcome != ANSWERED or answer != tool.answer:
+    if call.outcome != ANSWERED or answer != tool.answer or run.steps > tool.step + NEIGHBOURS:
         tool.same, tool.first = int(call.outcome == ANSWERED), index
     elif key != tool.key:
         tool.same += 1
+    tool.step = run.steps
     tool.key, tool.answer = key, 0 if failed else answer
     return tool
 
 
-def near_one(run: RunState, sim: int, index: int) -> int:
-    """Whether a long new text is almost one of the last: the turn of that one, or -1."""
+def observe_near(run: RunState, turn: Turn, index: int) -> int:
+    """Whether a long new text is almost one of the last: the turn of that one, or -1.
+
+    Of what calls answer, only those that follow each other closely: a second look at a changed file is honest, and so
+    is the same call whose answer has moved on.
+    """
+    if turn.output is not None and turn.output.sim and turn.output.size >= SHORT:
+        return _near_one(run, turn.output.sim, index, 0)
+    if run.moved != index:
+        for call in turn.calls:
+            if call.sim and call.outcome == ANSWERED:
+                return _near_one(run, call.sim, index, index - CLOSE)
+    return -1
+
+
+def _near_one(run: RunState, sim: int, index: int, since: int) -> int:
     found = -1
     for known, turn in run.sims:
-        if (known ^ sim).bit_count() <= NEAR:
+        if (known ^ sim).bit_count() <= NEAR and turn >= since:
             found = turn
     run.sims.append([sim & HASH, index])
     if len(run.sims) > SIMS_MAX:
@@ -78,7 +101,7 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     value = query.norm & TAG
     streak, sim = node.query, node.query_sim
     same = streak is not None and (
-        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
+        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= _near(query, NEAR))
     )
     node.query_sim = query.sim & HASH
     if streak is None or not same:
@@ -94,11 +117,11 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     if text is None:
         run.monologue = None
         return None
-    value = text.norm & TAG
+    value, near = text.norm & TAG, _near(text, NEAR_LONG)
     alike = (
         before is not None
         and before.node == node_tag
-        and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= NEAR))
+        and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= near))
     )
     if before is None or not alike:
         run.monologue = Monologue(node_tag, value, text.sim & HASH, 1, index)
@@ -108,27 +131,40 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     return before
 
 
+def _near(text: Content, long: int) -> int:
+    """In how many bits texts of this size may differ and still be alike."""
+    return NEAR_SHORT if text.size < SHORT else long if text.size >= LONG else NEAR
+
+
 def note_finder(run: RunState, node_tag: int, index: int) -> None:
-    """Remember who found the last new thing, and when anybody else last did."""
+    """Remember who found the last new thing (0: more than words, which counts whoever it was), and when anybody else
+    last did."""
     finder, at, others_at = run.finder
     run.finder = [node_tag, index, others_at if finder == node_tag else at]
 
 
 def speak_to(run: RunState, index: int) -> None:
     """A person spoke: habits that assume that nobody did start again."""
-    run.stale = run.failures = run.retries = 0
+    run.stale = run.failures = run.footing = run.retries = 0
     run.monologue = None
     note_finder(run, 0, index)
 
 
-def count_hop(run: RunState, source: int, target: int, index: int) -> int:
-    """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender."""
+def count_hop(run: RunState, source: int, target: int, index: int, *, chosen: bool = False) -> tuple[int, int]:
+    """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender, and
+    since which turn.
+
+    A hand-over back to who handed over first is an answer, and not counted, unless it was `chosen` by a decision: a
+    moderator may say the same few words again and again between the new ones of others.
+    """
     edge = source << 32 | target
-    count, since = run.hops.pop(edge, (0, 0))
+    hop = run.hops.pop(edge, None) or [0, 0, int((target << 32 | source) in run.hops), index]
     finder, at, others_at = run.finder
-    found_at = at if finder != source else others_at
-    count = 1 if found_at >= since else count + 1
-    run.hops[edge] = [count, index]
+    if (at if finder != source else others_at) >= hop[1]:
+        hop[0], hop[3] = 0, index
+    hop[0] += 1
+    hop[1] = index
+    run.hops[edge] = hop
     if len(run.hops) > HOPS_MAX:
         del run.hops[next(iter(run.hops))]
-    return count
+    return (hop[0] if chosen or not hop[2] else 0), hop[3]

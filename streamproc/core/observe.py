@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.cycles import cycle_of, hand_over
-from streamproc.core.habits import count_hop, near_one, note_finder, observe_monologue, observe_query, observe_tools
+from streamproc.core.habits import (
+    count_hop,
+    note_finder,
+    observe_monologue,
+    observe_near,
+    observe_query,
+    observe_tools,
+)
 from streamproc.core.ledger import count_turn, spend
+from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
+from streamproc.core.open_turns import end_turn
+from streamproc.core.pace import observe_pace
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
-    observe_metrics,
     observe_tests,
     remember,
     said_again,
@@ -43,8 +52,8 @@ class Observer:
         node.last = index
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
-        if usage is not None:
-            spend(run, usage)
+        if usage is not None or run.begun or turn.round is not None:
+            self._observe_measures(view, turn, tag)
         if run.pending:
             waiting, _, since = run.pending
             view.periods += settle_pending(run, tag)
@@ -54,12 +63,12 @@ class Observer:
         source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
             view.iterated = hand_over(run, source, tag)
-            if run.chosen != (source << 32 | tag):
-                view.hop = Hop(from_ or run.previous_name, turn.node, count_hop(run, source, tag, index))
+            if run.chosen != (source << 32 | tag) and _told(turn):
+                view.hop = Hop(from_ or run.previous_name, turn.node, *count_hop(run, source, tag, index))
         run.chosen = 0
         if turn.next:
             chosen = self._tag(turn.next)
-            view.hop = Hop(turn.node, turn.next, count_hop(run, tag, chosen, index))
+            view.hop = Hop(turn.node, turn.next, *count_hop(run, tag, chosen, index, chosen=True))
             run.chosen = tag << 32 | chosen
         if run.cycles:
             view.cycle = cycle_of(run, tag, usage)
@@ -73,13 +82,24 @@ class Observer:
         left = turn.artifact or turn.docs
         if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
+        made = run.found == index or _changed(turn, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
-        if run.found == index or _untold(turn):
-            note_finder(run, tag, index)
+        if run.found == index or made or _untold(turn):
+            note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
         view.note_kinds()
+
+    def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
+        run, usage = view.run, turn.usage
+        if usage is not None:
+            spend(run, usage)
+            observe_pace(run, usage)
+        if run.begun:
+            view.took_ms = end_turn(run, turn, tag, self._tag)
+        if turn.round is not None:
+            view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
     def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, output = view.run, view.index, turn.output
@@ -90,8 +110,8 @@ class Observer:
             view.query = observe_query(node, turn.query, index)
         if output is not None or turn.structured is not None:
             node.answered = True
-            if output is not None and output.sim and run.found == index:
-                view.near = near_one(run, output.sim, index)
+        if run.found == index:
+            view.near = observe_near(run, turn, index)
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
@@ -100,7 +120,7 @@ class Observer:
         worked = -1 if cycle is not None else node.call_news
         if turn.progress:
             view.flat = observe_metrics(
-                run, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
+                run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
             )
         if turn.tests is not None:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
@@ -151,6 +171,21 @@ class Observer:
             run.evicted += 1
         node = run.nodes[tag] = NodeState()
         return node
+
+
+def _told(turn: Turn) -> bool:
+    """Whether anything is known of what a turn did: without that, nobody can say that a hand-over was fruitless."""
+    return bool(
+        turn.calls or turn.output or turn.structured or turn.artifact or turn.docs or turn.tests or turn.errors
+        or turn.progress or turn.query
+    )  # fmt: skip
+
+
+def _changed(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn left something else behind than its node did before, or failed in another way."""
+    if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
+        return True
+    return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
 
 
 def _untold(turn: Turn) -> bool:

@@ -1,4 +1,4 @@
-"""Progress against the best so far: artifacts, failing tests, named metrics, errors.
+"""Progress against the best so far: artifacts, failing tests, errors.
 
 An *iteration* is a pass of the cycle that the node is in, or, outside cycles, each turn of the node that carries
 the evidence. Outside cycles a new (call, answer) between two such turns is work going on, so the streak starts again.
@@ -6,22 +6,9 @@ the evidence. Outside cycles a new (call, answer) between two such turns is work
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from streamproc.core.run import HASH, RECENT_MAX, TAG, NodeState, RunState, Streak, TestTrack
 from streamproc.core.window import LEFT, Period, know, note_news, note_progress, push
 from streamproc.wire import Errors, Tests, Turn
-
-METRICS_MAX = 8  # named metrics of one run; the oldest goes
-
-
-class Flat(NamedTuple):
-    """A metric that does not get better: since when, and its best value."""
-
-    name: str
-    streak: Streak
-    best: float
 
 
 def remember(values: list[int], value: int) -> None:
@@ -112,45 +99,6 @@ def _count_flat(track: TestTrack, tests: Tests, index: int, stamp: int, since: i
         track.unpassed = 0
     elif fresh:
         track.unpassed += 1
-
-
-def observe_metrics(
-    run: RunState,
-    progress: dict[str, float],
-    index: int,
-    tag: Callable[[str], int],
-    lower: frozenset[str],
-    stamp: int,
-    since: int,
-) -> Flat | None:
-    """A named metric that is better than ever is progress. Higher is better, but for the names in `lower`.
-
-    Of the metric that has been flat for the longest: name, iterations without a better value, the best one.
-    """
-    flattest: Flat | None = None
-    for name, value in progress.items():
-        signed = -value if name in lower else value
-        key = tag(name)
-        best, flat = run.metrics.get(key), run.flats.get(key)
-        if best is None or flat is None:
-            if len(run.metrics) >= METRICS_MAX:
-                oldest = next(iter(run.metrics))
-                del run.metrics[oldest], run.flats[oldest]
-                run.evicted += 1
-            run.metrics[key], run.flats[key] = signed, Streak(0, 0, index, stamp)
-        elif signed > best:
-            run.metrics[key] = signed
-            flat.count, flat.first, flat.stamp = 0, index, stamp
-            note_progress(run, index)
-        else:
-            if since > flat.first:
-                flat.count, flat.first = 0, index
-            elif flat.stamp != stamp:
-                flat.count += 1
-            flat.stamp = stamp
-            if flattest is None or flat.count > flattest[1].count:
-                flattest = Flat(name, flat, -best if name in lower else best)
-    return flattest
 
 
 def observe_errors(node: NodeState, errors: Errors, index: int, since: int) -> bool:

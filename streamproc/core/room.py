@@ -81,7 +81,7 @@ def _old_cycles(run: RunState) -> None:
 
 def _old_metrics(run: RunState) -> None:
     for tag in list(run.metrics)[: len(run.metrics) // 2]:
-        del run.metrics[tag], run.flats[tag]
+        del run.metrics[tag]
 
 
 def _old_texts(run: RunState) -> None:

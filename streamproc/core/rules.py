@@ -40,6 +40,8 @@ class Rules:
         self.budgets = dict(budgets)
         self.lower_is_better = lower_is_better
         self._detectors = tuple(detectors)
+        self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
+        """Those that may have something to say when nothing happens (`core.deadlines`)."""
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
         self._on_stall = on_stall
         self._actions = dict(actions)

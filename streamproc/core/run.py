@@ -24,6 +24,8 @@ CYCLES_MAX: Final = 6  # cycles followed at the same time
 MEMBERS_MAX: Final = 8  # members of a cycle known by tag; a larger cycle takes any hand-over to its anchor
 EPISODES_MAX: Final = 24  # loops already reported
 RECENT_MAX: Final = 5  # hashes shown as loop evidence
+PACE_MAX: Final = 7  # turns whose median is the present pace: three that are dear, by chance, do not move it
+OPEN_MAX: Final = 6  # turns that were started and not ended: a node has one at a time, and few nodes work at once
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STATE_VERSION: Final = 1
 
@@ -80,9 +82,22 @@ class TestTrack(msgspec.Struct, array_like=True):
     unpassed: int = 0
 
 
+class Metric(msgspec.Struct, array_like=True):
+    """A named metric of a node, turned so that higher is better: the best and the least so far; iterations since the
+    best (`falls`: how many of them were each lower than ever), since which turn, when last counted."""
+
+    best: float
+    least: float
+    count: int = 0
+    falls: int = 0
+    first: int = 0
+    stamp: int = -1
+
+
 class Tool(msgspec.Struct, array_like=True):
     """How one tool answered its last calls: failure signatures (0: none) and turns; how many calls with other
-    arguments in a row had the same answer, since which turn."""
+    arguments had the same answer, with hardly another call in between (`step`: the last call turn), since which
+    turn."""
 
     failures: list[int] = []
     turns: list[int] = []
@@ -90,6 +105,7 @@ class Tool(msgspec.Struct, array_like=True):
     key: int = 0
     same: int = 0
     first: int = 0
+    step: int = 0
 
 
 class Monologue(msgspec.Struct, array_like=True):
@@ -144,6 +160,25 @@ class Ledger(msgspec.Struct, array_like=True):
     unpriced: int = 0
 
 
+class Pace(msgspec.Struct, array_like=True):
+    """What turns cost: `unit` is MONEY (micro-USD) or TOKENS; the last few, and number and sum of those before."""
+
+    unit: int
+    last: list[int] = []
+    turns: int = 0
+    total: int = 0
+
+
+class OpenTurn(msgspec.Struct, array_like=True):
+    """A turn that was started and has not ended: its node and task (0: none) as tags, the node's name for messages,
+    the log time of its start."""
+
+    node: int
+    task: int
+    name: str
+    started_ms: int
+
+
 class RunState(msgspec.Struct, array_like=True):
     """All that is kept of a run between two events."""
 
@@ -169,6 +204,7 @@ class RunState(msgspec.Struct, array_like=True):
     news: int = -1
     found: int = -1
     progress: int = -1
+    moved: int = -1
     previous: int = 0
     previous_name: str = ""
     pending: list[int] = []
@@ -184,13 +220,14 @@ class RunState(msgspec.Struct, array_like=True):
     artifacts: list[int] = []
     failing: list[int] = []
     trend: list[int] = []
-    metrics: dict[int, float] = {}
-    flats: dict[int, Streak] = {}
+    metrics: dict[int, Metric] = {}
     tools: dict[int, Tool] = {}
     failures: int = 0
+    footing: int = 0
     failing_since: int = -1
     retries: int = 0
     stale: int = 0
+    stale_since: int = -1
     worked: int = -1
     sims: list[list[int]] = []
     monologue: Monologue | None = None
@@ -205,11 +242,15 @@ class RunState(msgspec.Struct, array_like=True):
     noted: int = 0
     own: dict[str, list[int]] = {}
     again: int = 0
+    begun: list[OpenTurn] = []
+    checked_ms: int = 0
+    pace: Pace | None = None
 
 
 def begin_again(run: RunState) -> None:
-    """Forget the run that had this id before; what was applied of the log stays known."""
+    """Forget the run that had this id before; what was applied of the log stays known, and its time."""
     fresh = RunState(partition=run.partition, offset=run.offset, ids=run.ids, again=run.again + 1)
+    fresh.started_ms = fresh.at_ms = run.at_ms
     for name in RunState.__struct_fields__:
         setattr(run, name, getattr(fresh, name))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from streamproc.core.clock import rfc3339
-from streamproc.core.decision import Decision
+from streamproc.core.decision import Decision, Snapshot
 from streamproc.core.run import RunState
 
 _SEVERITIES = ("info", "warn", "halt")
@@ -45,6 +47,20 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
         at=rfc3339(run.at_ms) if run.at_ms else None,
+    )
+
+
+def snapshot_of(run: RunState, heard_ms: int, budgets: Mapping[str, int]) -> Snapshot:
+    """What was known of a run before time was up; `heard_ms` is when it was last heard of."""
+    return Snapshot(
+        turns=run.turns,
+        round=run.round or None,
+        badge=_badge(run, budgets.get("maxCycleIterations")),
+        failing_trend=list(run.trend) or None,
+        total_tokens=run.ledger.total_tokens,
+        cost_usd_micro=run.ledger.cost_usd_micro,
+        last_node=run.previous_name or None,
+        heard_at=rfc3339(heard_ms) if heard_ms else None,
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntFlag
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.progress import Flat
+from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
 
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
+
+
+GAP_MS: Final = 30_000  # between two events of a run: a shorter one is nothing to ask detectors about
 
 
 class Kind(IntFlag):
@@ -43,11 +46,12 @@ class Kind(IntFlag):
 
 
 class Hop(NamedTuple):
-    """A hand-over on an edge, and how many there were in a row with nothing found in between."""
+    """A hand-over on an edge, and how many there were in a row with nothing found in between, since which turn."""
 
     source: str
     target: str
     times: int
+    since: int
 
 
 class View:
@@ -56,9 +60,9 @@ class View:
     `turn` and what belongs to it is there for turns only; `event` is always what is looked at."""
 
     __slots__ = (
-        "budgets", "counts", "cycle", "event", "failed", "flat", "hop", "index", "iterated", "kinds", "monologue",
-        "near", "node", "node_tag", "periods", "query", "repeated", "rules", "run", "said", "stale", "tools", "turn",
-        "unreadable", "unsafe",
+        "budgets", "counts", "cycle", "event", "failed", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
+        "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "rules", "run", "said",
+        "stale", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -86,6 +90,9 @@ class View:
     unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave
     unreadable: str  # of run.started: why its graph cannot be read
     kinds: int
+    heard_ms: int  # log time of the run's last sign of life before this event; 0: there was none
+    took_ms: int  # how long this turn was open, where that is known
+    round_before: int  # the highest round before this turn's
 
     def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
         """Start on a new turn."""
@@ -106,6 +113,7 @@ class View:
         self.query = None
         self.monologue = None
         self.hop = None
+        self.took_ms = 0
 
     def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int) -> None:
         """Start on an event that is no turn; `kinds` says who is asked."""
@@ -148,6 +156,8 @@ class View:
             kinds |= 128
         if turn.usage is not None:
             kinds |= 1048576
+        if self.took_ms or self.run.begun or self.run.at_ms - self.heard_ms >= GAP_MS:
+            kinds |= 65536
         if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
             kinds |= 32768
         self.kinds = kinds | self._habits()

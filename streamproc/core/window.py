@@ -179,6 +179,7 @@ def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int, a
     """A call whose answer changes while nothing else does is a poll: its thing moves by itself. An answer that was
     not reported is no answer, and no change."""
     if memory.norm:
+        run.moved = index
         if call.norm and run.news <= memory.turns[-1]:
             memory.live = True
         memory.longest_still = max(memory.longest_still, memory.still)
@@ -252,7 +253,7 @@ def observe_calls(
             repeated.append((call, memory))
     stale = not (new or polled)
     if stale or new:
-        run.stale = (run.stale << 1 | stale) & STALE_WINDOW
+        _note_stale(run, index, stale=stale)
     if new or polled:
         if new:
             note_news(run, index, () if polled else (STEPS,))
@@ -264,6 +265,13 @@ def observe_calls(
     if period is None and not repeated and not stale:
         return NOTHING
     return Observed(tuple(repeated), (period,) if period else (), stale)
+
+
+def _note_stale(run: RunState, index: int, *, stale: bool) -> None:
+    """Note whether a call turn brought only what was known; an episode begins after six that did not."""
+    if stale and not run.stale:
+        run.stale_since = index
+    run.stale = (run.stale << 1 | stale) & STALE_WINDOW
 
 
 def observe_said(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:

@@ -37,6 +37,19 @@ def breach(
     )
 
 
+def overdue(detector: Coded, used_ms: int, limit_ms: int, who: str, loop: int) -> Finding:
+    """A finding that halts: something has taken all the time it had, or more."""
+    return Finding(
+        code=detector.code,
+        level=Level.HALT,
+        loop=loop,
+        message=f"{who} has run out of time: {used_ms / 1000:.0f} s of {limit_ms / 1000:.0f} s.",
+        evidence=Evidence(kind=f"{detector.name}_budget", used=used_ms, limit=limit_ms, unit="ms"),
+        reason=BUDGET_EXCEEDED,
+        status="timed_out",
+    )
+
+
 def graver(one: Finding | None, other: Finding | None) -> Finding | None:
     """Of two findings the one that halts; the first where both are as bad."""
     if one is None or (other is not None and other.level > one.level):

@@ -1,13 +1,15 @@
 """LOOP005 edge_loop: work is handed over on the same edge again and again, and nothing new comes of it.
 
 Sees: hand-overs on one edge (planner to researcher, to coder, to verifier) that brought nothing new, in a row: no new
-answer, finding or artifact, no changed test result, from anybody but the sender. What the sender says does not count: a
-planner finds new words for the same question. A `decision` for the next node counts when it is made.
+answer of a tool, artifact or changed test result of anybody, and no new words but the sender's: a planner finds new
+words for the same question. A `decision` for the next node counts when it is made.
 
 Why: planner: "need to assess", researcher: "already done", planner: "need to assess" ... each hop costs two turns.
 
-False alarms: one fruitful hand-over starts the count of its edge again, so slow progress is not halted. Where nodes
-answer with new words and no new content, nothing is seen here.
+False alarms: an answer is handed back on an edge of its own, which is not counted: a moderator may say "next, please"
+between the findings of others. A turn of which nothing is known is no fruitless one. One fruitful hand-over starts
+the count of its edge again, so slow progress is not halted. Where nodes answer with new words and no new content,
+nothing is seen here.
 
 Tuning: `halt` and `verifier_halt` (an edge to a node with "verif" in its name: repeated failing tests are expensive)
 are the fruitless hand-overs that are still allowed; 0 turns it off.
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import Kind, View
-from streamproc.detectors.base import Example, said, tested
+from streamproc.detectors.base import Example, call, said, tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class EdgeLoop:
             code=self.code,
             level=Level.HALT,
             loop=view.run.chosen or view.node_tag ^ view.run.previous << 1,
-            onset=max(0, view.index - 2 * (hop.times - 1)),
+            onset=hop.since,
             message=f"{hop.source} has handed over to {hop.target} {hop.times} times without progress.",
             evidence=Evidence(kind=self.name, count=hop.times, edge=[hop.source, hop.target], limit=allowed),
             reason=STALLED,
@@ -72,6 +74,18 @@ def _assess(rounds: int, answer: str = "Already done.") -> list[dict[str, object
 
 HEALTHY = [
     Example("each answer is new", _assess(9, "Found source {}.")),
+    Example("a moderator between findings", [
+        turn for n in range(9) for turn in (said("moderator", "Next: reader."), said("reader", f"Chapter {'x' * n}."))
+    ]),
+    Example("each repair gets further", [
+        turn for n in range(9)
+        for turn in (said("runner", "Failed.", errors=[f"error {'x' * n}"]), said("verifier", "Repaired."))
+    ]),
+    Example("one waits while the other works", [
+        turn for n in range(9)
+        for turn in (call("inbox", {}, "empty", node="lead"), call("read", {"f": n}, f"text {n}", node="worker"))
+    ]),
+    Example("turns of which nothing is known", [{"node": "ab"[n % 2]} for n in range(20)]),
     Example("five times and then a finding", [
         *_assess(5), said("planner", "Think again."), said("researcher", "Aha!"),
     ]),

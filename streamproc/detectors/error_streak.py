@@ -1,12 +1,12 @@
 """ERROR003 error_streak: one call after the other fails, whatever the error.
 
 Sees: consecutive call turns in which every call failed. Retryable infrastructure errors are not counted, and do not
-end the streak.
+end the streak. To halt, so many must have failed since a command last failed in another way than ever before.
 
 Why: eight failures in a row, each with another message, is an agent that has lost its footing.
 
 False alarms: debugging fails a few times in a row; one call that works ends the streak. A test suite that exits 1
-until it is green is one call with changing answers: that is warned of at most.
+until it is green is one call with changing answers: that is warned of, and not halted while its answers are new.
 
 Tuning: `warn` and `halt` count call turns; 0 turns a level off.
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level
-from streamproc.core.run import RunState
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, RawTurn, call, level
 
@@ -43,7 +42,7 @@ class ErrorStreak:
         reached = level(run.failures, limits.warn, limits.halt)
         if reached is None or not view.tools:
             return None
-        if reached == Level.HALT and _moves(run):
+        if reached == Level.HALT and run.failures - run.footing < limits.halt:
             reached = Level.WARN
         return Finding(
             code=self.code,
@@ -55,12 +54,6 @@ class ErrorStreak:
             reason=REPEATED_ERROR,
             status="aborted_stuck",
         )
-
-
-def _moves(run: RunState) -> bool:
-    """Whether the last call has failed with one answer after the other: a test suite that exits 1 until it is green."""
-    last = next(reversed(run.calls.values()), None)  # the call made last is the last of the calls remembered
-    return last is not None and last.live
 
 
 DETECTOR = ErrorStreak()
@@ -78,7 +71,15 @@ HEALTHY = [
     ]),
     Example("rate limits", [failing("llm", {"n": n}, "HTTP 429 Too Many Requests") for n in range(9)]),
 ]  # fmt: skip
+_SUITE = [
+    {
+        "node": "agent",
+        "tool_calls": [{"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}],
+    }
+    for n in range(20)
+]
 STUCK = [
+    Example("a suite that fails in another way each time is only warned of", _SUITE, "warn", 3),
     Example("eight other errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(8)
     ], "halt", 7),

@@ -1,12 +1,14 @@
 """STALL004 flat_metric: a named metric has stopped getting better.
 
-Sees: a metric in `progress` (checklist, coverage, documentation score) that was not better than its best so far for
-some iterations. Higher is better, but for the names that the policy lists under `lower_is_better`.
+Sees: a metric in `progress` (checklist, coverage, documentation score) of one node that was not better than its best so
+far for some iterations. Higher is better, but for the names that the policy lists under `lower_is_better`, and for
+names with one of those words in them (`val_loss`, `open_issues`).
 
 Why: a loop that is there to raise a number, and does not, has stalled.
 
 False alarms: one step back is not a stall: the count is against the best so far, and other measured progress (tests,
-another metric) starts it again, as does, outside cycles, a new tool answer of the same node in between.
+another metric) starts it again, as does, outside cycles, a new tool answer of the same node in between. A metric whose
+name says nothing and that is lower than ever at each report may be meant to fall: that is warned of at most.
 
 Tuning: `warn` and `halt` count iterations after the best one; 0 turns a level off.
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.ladder import told
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, level
@@ -41,23 +43,26 @@ class FlatMetric:
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:
             return None
-        metric, streak, best = view.flat
-        reached = level(streak.count, limits.warn, limits.halt)
-        loop = streak.first ^ view.node_tag
+        name, metric, best, perhaps_falling = view.flat
+        reached = level(metric.count, limits.warn, limits.halt)
+        if reached is not None and perhaps_falling:
+            reached = Level.WARN
+        loop = metric.first ^ view.node_tag
         if reached is None or told(view.run, self.code, loop, reached, view.index):
             return None
-        value = (view.turn.progress or {})[metric]
+        hint = " If it is meant to fall, list it under lower_is_better." if perhaps_falling else ""
+        value = (view.turn.progress or {})[name]
         return Finding(
             code=self.code,
             level=reached,
             loop=loop,
-            onset=streak.first,
-            message=f"{metric[:60]} has not got better for {streak.count} iterations; it is at {value:g}.",
+            onset=metric.first,
+            message=f"{name[:60]} has not got better for {metric.count} iterations; it is at {value:g}.{hint}",
             evidence=Evidence(
                 kind=self.name,
-                count=streak.count,
+                count=metric.count,
                 best=best,
-                reason=metric[:60],
+                reason=name[:60],
                 iteration=view.cycle.iterations if view.cycle is not None else None,
             ),
             reason=STALLED,
@@ -75,11 +80,17 @@ def _scored(*values: float, name: str = "docs_score") -> list[dict[str, object]]
 HEALTHY = [
     Example("it rises", _scored(0.2, 0.4, 0.5, 0.7, 0.9)),
     Example("one step back", _scored(0.2, 0.4, 0.3, 0.5, 0.7)),
+    Example("a loss falls", _scored(0.9, 0.7, 0.6, 0.4, 0.3, name="val_loss")),
+    Example("two nodes measure each their own work", [
+        {"node": node, "progress": {"speed": value}} for node in ("a", "b", "c") for value in (0.6, 0.4)
+    ]),
     Example("another metric rises", [
         {"node": "writer", "progress": {"docs_score": 0.5, "items": n}} for n in range(6)
     ]),
 ]  # fmt: skip
 STUCK = [
     Example("three iterations at 0.5", _scored(0.2, 0.5, 0.5, 0.5, 0.5), "halt", 4),
+    Example("nobody said that it should fall", _scored(9, 7, 6, 4, 3, 2, name="kilometres"), "warn", 2),
+    Example("a loss stands still", _scored(0.9, 0.4, 0.5, 0.4, 0.4, name="val_loss"), "halt", 4),
     Example("up and down below the best", _scored(0.6, 0.5, 0.6, 0.4), "halt", 3),
 ]

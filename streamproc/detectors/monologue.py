@@ -1,7 +1,7 @@
 """LOOP008 monologue: one node talks to itself, and says almost the same.
 
 Sees: consecutive turns of one node that are text alone (no tool call, no result, no hand-over), equal after masking
-or, for long texts, within 3 bits of SimHash.
+or alike: within 10 bits of SimHash for a sentence or two, within 3 for a paragraph, 8 for pages.
 
 Why: an agent that announces again and again what it will do, and does not do it.
 
@@ -59,13 +59,21 @@ class MonologueDetector:
 
 DETECTOR = MonologueDetector()
 
+_FILES = ("main", "test", "setup", "views", "models", "urls")
+
 HEALTHY = [
+    Example("one file after the other", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
+    Example("counted", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
     Example("a story in chapters", [said("writer", f"Chapter {name}") for name in ("one", "two", "three", "four")]),
     Example("announced and done", [
         turn for n in range(5) for turn in (said("agent", PLAN + " now" * n), call("read", {"f": n}, f"text {n}"))
     ]),
 ]  # fmt: skip
 STUCK = [
+    Example("a sentence, in other words each time", [
+        said("agent", f"{word} let me look at the configuration once more and see what is wrong with the set-up.")
+        for word in ("Now", "So", "Well", "Fine", "Right")
+    ], "halt", 4),
     Example("announced again and again", [
         said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right", "again", "next")
     ], "halt", 4),

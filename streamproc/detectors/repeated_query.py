@@ -68,6 +68,9 @@ STUCK = [
         said("researcher", "They sing.", query="do whales sing"), said("planner", "And do they sing?"),
         said("researcher", "As I said.", query="do whales sing"),
     ], "info", 2),
+    Example("the same but for case and punctuation", [
+        said("researcher", "They sing.", query="do whales sing"), said("researcher", "Yes.", query="Do whales sing?"),
+    ], "info", 1),
     Example("the same but for white space", [
         said("researcher", "They sing.", query="do whales sing"), said("researcher", "Yes.", query="do  whales sing "),
     ], "info", 1),

@@ -5,7 +5,8 @@ known to be polls are left aside.
 
 Why: an early sign. It warned of every stuck run in a labelled set, and of 4 % of the clean ones.
 
-False alarms: a run may rightly look again at what it has seen, so it only ever warns, and once a run.
+False alarms: a run may rightly look again at what it has seen, so it only ever warns, and again only after six call
+turns that all brought something new.
 
 Tuning: `warn` is how many of the last six; 0 turns it off.
 
@@ -38,13 +39,13 @@ class StaleWindow:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         count = view.run.stale.bit_count()
-        if not 0 < limits.warn <= count or told(view.run, self.code, 0, Level.WARN, view.index):
+        if not 0 < limits.warn <= count or told(view.run, self.code, view.run.stale_since, Level.WARN, view.index):
             return None
         return Finding(
             code=self.code,
             level=Level.WARN,
-            loop=0,
-            onset=view.index,
+            loop=view.run.stale_since,
+            onset=view.run.stale_since,
             message=f"{count} of the last 6 calls had answers that this run has had before.",
             evidence=Evidence(kind=self.name, count=count),
             reason=STALLED,

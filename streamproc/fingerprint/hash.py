@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import orjson
 import xxhash
 
 from streamproc.fingerprint.mask import mask, mask_ends
-from streamproc.fingerprint.similarity import simhash
+from streamproc.fingerprint.similarity import short_simhash, simhash
 from streamproc.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
 SIGNATURE_CHARACTERS: Final = 50
 
+_WORD: Final = re.compile(r"\w+")
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
@@ -29,6 +31,12 @@ def content(text: str) -> Content:
     head, middle, tail = mask_ends(text)
     norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
     return Content(h64(text), norm, simhash(head), len(text))
+
+
+def words(text: str) -> Content:
+    """What somebody says or asks: as `content`, and with a SimHash where it is short, too."""
+    plain = content(text)
+    return Content(plain.exact, plain.norm, plain.sim or short_simhash(mask_ends(text)[0]), plain.size)
 
 
 def canonical(value: Any) -> str:
@@ -55,6 +63,13 @@ def markdown(text: str) -> Content:
     """Markdown without its white space: what a reader sees is the same."""
     plain = content("\n".join(line for line in map(str.strip, text.splitlines()) if line))
     return Content(h64(text), plain.norm, plain.sim, len(text))
+
+
+def question(text: str) -> Content:
+    """A query: case, punctuation and white space do not change what is asked."""
+    plain = words(text)
+    asked = " ".join(_WORD.findall(text.casefold()))
+    return Content(plain.exact, h64(asked) if asked else plain.norm, plain.sim, plain.size)
 
 
 _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode ", "new mode ")

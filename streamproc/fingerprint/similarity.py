@@ -11,7 +11,8 @@ from typing import Final
 
 import xxhash
 
-SIZE_MIN: Final = 200  # characters; shorter texts have too few features to be compared
+SIZE_MIN: Final = 200  # characters; in shorter texts single words count, too, and more bits may differ
+WORDS_MIN: Final = 4  # a text of fewer words is the same or another
 FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
 END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pairs of 24 000 would take 5 ms
 
@@ -33,6 +34,22 @@ def simhash(text: str) -> int:
         # Sampled by their own hash, not by place: a word more at the start must not change the whole sample.
         rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1
         features = [feature for feature in features if not feature >> 7 & rare] or features[:FEATURES_MAX]
+    return _voted(features)
+
+
+def short_simhash(text: str) -> int:
+    """The SimHash of a short text's words and word pairs; 0 for a few words, and for a long text."""
+    if len(text) >= SIZE_MIN:
+        return 0
+    words = _WORD.findall(text.lower())
+    if len(words) < WORDS_MIN:
+        return 0
+    parts = words + [f"{a} {b}" for a, b in pairwise(words)]
+    return _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts])
+
+
+def _voted(features: list[int]) -> int:
+    """The bits that most features have."""
     if not features:
         return 0
     total = 0

@@ -11,35 +11,42 @@ import msgspec
 from streamproc.board_events import BoardEvent
 from streamproc.events import (
     ErrorReport,
+    RawDeadline,
     RawEvent,
+    RawHaltAcknowledged,
+    RawOperatorResume,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
     RawTurn,
+    RawTurnStarted,
     RawUserMessage,
     TestReport,
     ToolCall,
     UsageReport,
 )
 from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, signature
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
 from streamproc.fingerprint.mask import redact
 from streamproc.wire import (
     ANSWERED,
     FAILED,
     FAILED_RETRYABLE,
     NO_ANSWER,
-    NOTED_BY_TYPE,
     WIRE_VERSION,
     Call,
     Content,
+    Deadline,
     Errors,
     Event,
+    HaltAcknowledged,
+    OperatorResume,
     OperatorStop,
     RunFinished,
     RunStarted,
     Tests,
     Turn,
+    TurnStarted,
     Usage,
     UserMessage,
 )
@@ -68,13 +75,25 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return RunStarted(w=WIRE_VERSION, **shared, graph=raw.graph, budgets=raw.budgets)
     if isinstance(raw, RawRunFinished):
         return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
-    if isinstance(raw, RawOperatorStop):
-        return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
+    if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
+        return _ordered(raw, shared | {"by": raw.by[:ORDER_MAX], "reason": raw.reason[:ORDER_MAX]})
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
-    if isinstance(raw, BoardEvent):
-        return board_event(raw, {"w": WIRE_VERSION, **shared})
-    return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
+    if isinstance(raw, RawTurnStarted):
+        return TurnStarted(w=WIRE_VERSION, **shared)
+    if isinstance(raw, RawDeadline):
+        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
+    assert isinstance(raw, BoardEvent), raw.type
+    return board_event(raw, {"w": WIRE_VERSION, **shared})
+
+
+def _ordered(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
+    if isinstance(raw, RawHaltAcknowledged):
+        return HaltAcknowledged(w=WIRE_VERSION, **fields)
+    fields |= {"issuer": raw.issuer, "signature": raw.signature}
+    if isinstance(raw, RawOperatorResume):
+        return OperatorResume(w=WIRE_VERSION, **fields, grant=raw.grant or None)
+    return OperatorStop(w=WIRE_VERSION, **fields)
 
 
 _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
@@ -83,11 +102,11 @@ _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
 def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "from_": raw.from_,
-        "output": _text(raw.output, content),
+        "output": _text(raw.output, words),
         "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
-        "query": _text(raw.query, content),
+        "query": _text(raw.query, question),
         "tests": None if raw.tests is None else _tests(raw.tests),
         "progress": raw.progress or None,
         "errors": None if raw.errors is None else _errors(raw.errors),

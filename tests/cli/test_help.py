@@ -11,7 +11,8 @@ from tests.cli.conftest import ROOT
 
 COMMANDS = (
     "scan", "demo", "worker", "publish", "replay", "watch", "notify", "topics apply", "topics check", "policy check",
-    "policy show", "graph check", "explain", "schema export", "doctor", "config",
+    "policy show", "graph check", "stop-all", "pause-all", "clear", "kill", "resume",
+    "explain", "schema export", "doctor", "config",
 )  # fmt: skip
 HEAVY = ("faust", "aiokafka", "networkx", "pydantic_settings", "msgspec", "redis", "confluent_kafka", "apprise")
 

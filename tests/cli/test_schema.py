@@ -9,11 +9,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from streamproc.schemas import KINDS, schema_text
+from streamproc.schemas import KINDS, samples_of, schema_text
 from tests.cli.conftest import ROOT
 
 SCHEMAS = ROOT / "schemas"
-SAMPLES = [(kind, path) for kind in KINDS for path in sorted((SCHEMAS / "samples").glob(f"{kind.name}.*json"))]
+SAMPLES = [(kind, path) for kind in KINDS for path in samples_of(kind, SCHEMAS)]
 
 
 def test_the_committed_schemas_are_those_of_the_models(run) -> None:

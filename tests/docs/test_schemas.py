@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = ROOT / "schemas"
-SAMPLES = [(kind, path) for kind in schemas.KINDS for path in sorted((FOLDER / "samples").glob(f"{kind.name}.*json"))]
+SAMPLES = [(kind, path) for kind in schemas.KINDS for path in schemas.samples_of(kind, FOLDER)]
 
 
 def test_schemas_and_samples_agree_with_the_models() -> None:

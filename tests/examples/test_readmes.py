@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,7 +34,7 @@ def test_a_page_shows_what_its_script_prints(script: Path) -> None:
 @named
 def test_a_script_needs_nothing_but_the_package(script: Path) -> None:
     found = re.findall(r"^(?:from|import) (\w+)", script.read_text("utf-8"), re.MULTILINE)
-    assert set(found) <= {"__future__", "json", "sys", "collections", "itertools", "pathlib", "typing", "streamproc"}
+    assert set(found) <= {"streamproc", *sys.stdlib_module_names}
 
 
 @named

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.quality.scoring import ANY
 from benchmarks.quality.traces.noise import Noise
 from benchmarks.quality.traces.retries import TROUBLE
 from benchmarks.quality.traces.script import Script
-from benchmarks.quality.traces.work import narrate
+from benchmarks.quality.traces.work import finding, narrate
 
 ALSO = ("LOOP001", "LOOP002", "LOOP003", "LOOP004", "ERROR001", "ERROR003", "ERROR005")
 
@@ -75,25 +74,36 @@ def recurring_error_but_for_noise(script: Script) -> None:
 
 
 def recurring_error_among_others(script: Script) -> None:
-    """ERROR005: other tools work well in between, and the tool itself works once or twice."""
+    """ERROR005: looks at what is known in between, and the tool itself gives an old answer once."""
     tool, error = script.words.name(), script.words.error()
-    good = script.dice.sample(range(1, 5), script.times(0, 2))
-    failures = 0
-    with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
-        for count in range(1, script.times(6, 12) + 1):
-            script.call("read_file", {"path": script.words.path()}, script.words.code(3))
-            if count in good:
-                script.call(tool, {"query": script.words.query()}, script.words.text(1))
-                continue
+    query = {"query": script.words.query()}
+    script.call(tool, query, "No results found.")
+    finding(script)
+    (good, old), once = script.made[-2:], script.dice.choice((0, 2, 3))
+    with script.loop("ERROR005", warn=3, halt=4, also=(*ALSO, "LOOP009")) as loop:
+        for count in range(1, script.times(4, 9) + 1):
             script.fail(tool, {"query": script.words.query()}, error)
-            failures += 1
-            loop.counted(failures)
+            loop.counted(count)
+            if script.chance(0.4):
+                script.again(old)
+            if count == once:
+                script.again(good)
+
+
+def recurring_error_while_others_work(script: Script) -> None:
+    """ERROR005: other tools find new things in between. That may be honest work around it: a warning, and no halt."""
+    tool, error = script.words.name(), script.words.error()
+    with script.loop("ERROR005", warn=3) as loop:
+        for count in range(1, script.times(4, 9) + 1):
+            finding(script)
+            script.fail(tool, {"query": script.words.query()}, error)
+            loop.counted(count)
 
 
 def infrastructure_away(script: Script) -> None:
     """Retryable trouble that does not end: a counter of its own, 10, and a pause; never "stuck"."""
     args, trouble = {"prompt": script.words.sentence()}, script.dice.choice(TROUBLE)
-    with script.loop("INFRA", halt=10, also=(ANY,)) as loop:  # the catalogue has no code for it
+    with script.loop("INFRA001", warn=10) as loop:
         for count in range(1, script.times(10, 30) + 1):
             script.fail("llm", args, trouble)
             loop.counted(count)
@@ -101,5 +111,5 @@ def infrastructure_away(script: Script) -> None:
 
 KINDS = (
     futile_repair, futile_repair_but_for_noise, retry_exhausted, error_streak, recurring_error,
-    recurring_error_but_for_noise, recurring_error_among_others, infrastructure_away,
+    recurring_error_but_for_noise, recurring_error_among_others, recurring_error_while_others_work, infrastructure_away,
 )  # fmt: skip

@@ -19,6 +19,7 @@ def _edge(script: Script, source: str, target: str, most: int) -> None:
     script.say(source, script.words.text(2))
     script.say(target, script.words.text(3))
     explicit = script.chance(0.5)
+    most = VERIFIER_MAX if target.startswith("verif") else most
     with script.loop("LOOP005", halt=most + 1, also=("LOOP001", "LOOP002")) as loop:
         for count in range(1, most + script.times(1, 8) + 1):
             script.say(source, script.words.text(2))
@@ -70,7 +71,7 @@ def nearly_the_same_query(script: Script) -> None:
 def monologue(script: Script) -> None:
     """LOOP008: one node talks and talks, nearly the same, calls nothing and hands over to nobody. Warn 3, halt 5."""
     (node,) = script.team(1)
-    text = script.words.text(script.times(20, 60))
+    text = script.words.text(script.times(30, 60))
     finding(script)
     with script.loop("LOOP008", warn=3, halt=5, also=("LOOP001", "LOOP006")) as loop:
         for count in range(1, script.times(5, 15) + 1):

@@ -1,0 +1,31 @@
+"""How fast a run spends: the last few turns, beside all those before them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamproc.core.run import PACE_MAX, Pace, RunState
+from streamproc.wire import Usage
+
+MONEY: Final = 1
+TOKENS: Final = 2
+TOTAL_MAX: Final = 2**62  # a stored integer can hold it
+
+
+def observe_pace(run: RunState, usage: Usage) -> None:
+    """Take in what a turn cost: money, where anything of the run has a price; else tokens."""
+    amount, unit = usage.cost_usd_micro, MONEY
+    pace = run.pace
+    if amount is None:
+        if pace is not None and pace.unit == MONEY:
+            return
+        amount, unit = usage.total_tokens or usage.input_tokens + usage.output_tokens, TOKENS
+    if not amount:
+        return
+    if pace is None or pace.unit != unit:
+        pace = run.pace = Pace(unit)
+    last = pace.last
+    last.append(amount)
+    if len(last) > PACE_MAX:
+        pace.turns += 1
+        pace.total = min(pace.total + last.pop(0), TOTAL_MAX)

@@ -1,0 +1,88 @@
+"""BUDGET006 clock: a run has run out of time.
+
+Sees: log time since the first event of a run against `maxRuntimeMs`; and, where policy knows how long runs of this
+workflow take, against a multiple of that (`p99_s` x `p99_multiple`), whichever is shorter. Found at the next event of
+the run, or, where none comes, by the `deadline` event that the worker puts into the log. The decision has the type
+`run.timed_out` and carries the last known status of the run: what there is can be saved, and gone on with.
+
+Why: the watchdog that works whatever made the run slow: a provider that hangs, retries, a loop that nobody saw.
+
+False alarms: time that a run waits for a person counts, too. Give runs that talk to people more time, or none.
+
+Tuning: declare `maxRuntimeMs` on `run.started` or in the policy. `streamproc baseline FILE` measures the p99 of each
+workflow and prints the lines for the policy. It is a number there, and not learned on the way: a run is decided upon
+by its own log alone, so that `scan`, a replay and a worker that has seen other runs all decide alike.
+
+Reference: deliberation requirement, layer 4: 3600 s, the last checkpoint is kept, status `timed_out`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.deadlines import Due
+from streamproc.core.decision import Finding
+from streamproc.core.run import RunState
+from streamproc.core.status import snapshot_of
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said
+from streamproc.detectors.breach import overdue
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limit itself is a budget (`maxRuntimeMs`). These two are off until somebody has measured."""
+
+    p99_s: int = 0  # how long 99 of 100 runs of this workflow take at most; differs by workflow, so there is no default
+    p99_multiple: int = 0  # so many times that is too long
+
+
+class RunClock:
+    """BUDGET006."""
+
+    code = "BUDGET006"
+    name = "clock"
+    kinds = Kind.BUDGET | Kind.CLOCK
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        limit_ms, run = _limit_ms(view.budgets, limits), view.run
+        if limit_ms is None or run.at_ms - run.started_ms < limit_ms:
+            return None
+        found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0)
+        found.type = "run.timed_out"
+        found.evidence.snapshot = snapshot_of(run, view.heard_ms, view.budgets)
+        return found
+
+    def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
+        limit_ms = _limit_ms(budgets, limits)
+        return [] if limit_ms is None else [Due(run.started_ms + limit_ms, self.code, run.started_ms)]
+
+
+def _limit_ms(budgets: dict[str, int], limits: Limits) -> int | None:
+    declared_ms = budgets.get("maxRuntimeMs")
+    usual_ms = limits.p99_s * limits.p99_multiple * 1000
+    if not usual_ms:
+        return declared_ms
+    return usual_ms if declared_ms is None else min(declared_ms, usual_ms)
+
+
+DETECTOR = RunClock()
+
+_AT_MS = 1_767_225_600_000  # 2026-01-01
+_HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": _AT_MS}
+
+HEALTHY = [
+    Example("nobody set a limit", [said("agent", f"day {n}", at=_AT_MS + n * 86_400_000) for n in range(3)]),
+    Example("done within the hour", [
+        _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 200_000) for n in range(18)),
+        {"type": "run.finished", "at": _AT_MS + 3_599_000},
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("still at it after an hour", [
+        _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 500_000) for n in range(9)),
+    ], "halt", 8),
+    Example("not heard of since", [
+        _HOUR, said("agent", "step", at=_AT_MS + 500_000), {"type": "deadline", "at": _AT_MS + 3_600_000},
+    ], "halt", 0),
+]  # fmt: skip

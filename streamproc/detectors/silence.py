@@ -1,0 +1,164 @@
+"""STALL007 silence: nothing is heard of a run.
+
+Sees: a turn that was started (`turn.started`) and has not ended, and a run of which nothing is heard. It halts only
+where both are so for the whole time, and the worker's `deadline` event says so: somebody is at work, and nothing comes
+of it. Everything else is a warning: a turn that takes long while others go on, a run that is silent and no turn of
+which is known to be open, and, once an event comes after all, that a turn or the run was slow. The time of a turn is
+`turnTimeoutMs` where that is declared.
+
+Why: a process that hangs, was killed, or has lost its connection sends nothing that one could look at.
+
+False alarms: a run that waits for a person, or whose publisher never says `run.finished`, is silent, too; so without
+an open turn it is at most a warning, and one for each run. After a `user.message` nothing is told of the silence
+before it. Finished and halted runs are not silent.
+
+Tuning: `halt_open_turn_s` and `warn_open_turn_s`, or declare `turnTimeoutMs`; `warn_silence_s` for a run that is
+silent now, `warn_late_s` for one that was, and, for runs that never wait for anybody, `halt_silence_s`. Silences
+under 30 s are not looked at. 0 is off.
+
+Reference: loop-safety requirement: `turnTimeoutMs` 10 minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.deadlines import Due
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.run import RunState
+from streamproc.core.view import GAP_MS, Kind, View
+from streamproc.detectors.base import Example, said
+from streamproc.wire import Deadline, Turn, TurnStarted
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds of log time; 0 is off."""
+
+    warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
+    halt_open_turn_s: int = 600  # the same, with nothing heard of the whole run
+    warn_silence_s: int = 600  # the same: nobody knows whether somebody is at work
+    warn_late_s: int = 1_200  # of 417 recorded runs 32 waited ten minutes (for a tool's own time-out), three twenty
+    halt_silence_s: int = 0  # a run may wait for a person for days
+
+
+class Silence:
+    """STALL007."""
+
+    code = "STALL007"
+    name = "silence"
+    kinds = Kind.CLOCK
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        run, event = view.run, view.event
+        silent_ms = run.at_ms - view.heard_ms if view.heard_ms else 0
+        if run.halted >= 0:
+            return None
+        if type(event) is Deadline:
+            return self._unheard(view, silent_ms, limits)
+        if type(event) is not Turn and type(event) is not TurnStarted:
+            return None  # a person spoke, or the run is over: it was waiting, not stuck
+        found = self._slow(view, limits)
+        if found is None and _over(silent_ms, limits.warn_late_s * 1000):
+            found = self._finding(view, Level.WARN, 0, "The run", "was silent for", silent_ms, limits.warn_late_s)
+        return found
+
+    def _unheard(self, view: View, silent_ms: int, limits: Limits) -> Finding | None:
+        run = view.run
+        if run.begun:
+            oldest = min(run.begun, key=lambda turn: turn.started_ms)
+            halt_ms, warn_ms = _open_limits(view.budgets, limits)
+            who, open_ms = f"A turn of {oldest.name or 'the run'}", run.at_ms - oldest.started_ms
+            if _over(silent_ms, halt_ms):
+                return self._finding(
+                    view, Level.HALT, oldest.node, who, "has not ended, and nothing was heard of the run for",
+                    silent_ms, halt_ms // 1000,
+                )  # fmt: skip
+            if _over(open_ms, warn_ms):
+                return self._finding(
+                    view, Level.WARN, oldest.node, who, "has not ended after", open_ms, warn_ms // 1000
+                )
+        for level, limit_s in ((Level.HALT, limits.halt_silence_s), (Level.WARN, limits.warn_silence_s)):
+            if _over(silent_ms, limit_s * 1000):
+                return self._finding(view, level, 0, "The run", "has been silent for", silent_ms, limit_s)
+        return None
+
+    def _slow(self, view: View, limits: Limits) -> Finding | None:
+        """An event has come: whoever was slow is not stuck."""
+        _, warn_ms = _open_limits(view.budgets, limits)
+        if type(view.event) is Turn and _over(view.took_ms, warn_ms):
+            who = f"A turn of {view.turn.node}"
+            return self._finding(view, Level.WARN, view.node_tag, who, "took", view.took_ms, warn_ms // 1000)
+        for turn in view.run.begun:
+            open_ms = view.run.at_ms - turn.started_ms
+            if _over(open_ms, warn_ms):
+                who = f"A turn of {turn.name or 'the run'}"
+                return self._finding(view, Level.WARN, turn.node, who, "has not ended after", open_ms, warn_ms // 1000)
+        return None
+
+    def _finding(self, view: View, level: Level, loop: int, who: str, what: str, ms: int, limit_s: int) -> Finding:
+        return Finding(
+            code=self.code,
+            level=level,
+            loop=loop,
+            message=f"{who} {what} {ms // 1000} s; {limit_s} s is the limit.",
+            evidence=Evidence(kind=self.name, used=ms, limit=limit_s * 1000, unit="ms"),
+            reason=STALLED,
+            status="stalled",
+            onset=max(0, view.run.turns - 1),
+        )
+
+    def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
+        halt_ms, warn_ms = _open_limits(budgets, limits)
+        waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.begun]
+        waits += [(run.at_ms, halt_ms, turn.name) for turn in run.begun]
+        waits += [(run.at_ms, limit_s * 1000, "") for limit_s in (limits.warn_silence_s, limits.halt_silence_s)]
+        return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
+
+
+def _open_limits(budgets: dict[str, int], limits: Limits) -> tuple[int, int]:
+    """After how many ms an open turn halts, and is warned of."""
+    declared_ms = budgets.get("turnTimeoutMs")
+    halt_ms, warn_ms = limits.halt_open_turn_s * 1000, limits.warn_open_turn_s * 1000
+    if declared_ms is None:
+        return halt_ms, warn_ms
+    return (declared_ms if halt_ms else 0), (declared_ms if warn_ms else 0)
+
+
+def _over(ms: int, limit_ms: int) -> bool:
+    return limit_ms > 0 and ms >= max(limit_ms, GAP_MS)
+
+
+DETECTOR = Silence()
+
+_AT_MS = 1_767_225_600_000  # 2026-01-01
+
+
+def _deadline(minutes: int) -> dict[str, object]:
+    return {"type": "deadline", "at": _AT_MS + minutes * 60_000}
+
+
+_STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
+
+HEALTHY = [
+    Example("turns that end in time", [_STARTED, said("coder", "done", at=_AT_MS + 540_000)]),
+    Example("a person was away", [
+        said("agent", "May I?", at=_AT_MS), {"type": "user.message", "at": _AT_MS + 7_200_000},
+        said("agent", "Thank you.", at=_AT_MS + 7_210_000),
+    ]),
+    Example("a run that has finished is not silent", [
+        said("agent", "done", at=_AT_MS), {"type": "run.finished", "at": _AT_MS + 1_000}, _deadline(20),
+    ]),
+    Example("no times are no evidence", [{"type": "turn.started", "node": "coder"}, said("coder", "done")]),
+]  # fmt: skip
+STUCK = [
+    Example("a turn that never ends", [said("planner", "go", at=_AT_MS), _STARTED, _deadline(10)], "halt", 0),
+    Example("a long turn while others go on", [
+        _STARTED, *(said("reviewer", f"finding {n}", at=_AT_MS + n * 240_000) for n in range(4)),
+    ], "warn", 3),
+    Example("nothing is heard, and no turn is open", [said("agent", "hm", at=_AT_MS), _deadline(11)], "warn", 0),
+    Example("it was only slow", [_STARTED, said("coder", "done", at=_AT_MS + 1_200_000)], "warn", 0),
+    Example("a long time between two turns", [
+        said("agent", "one", at=_AT_MS), said("agent", "two", at=_AT_MS + 1_200_000),
+    ], "warn", 1),
+]  # fmt: skip

@@ -1,0 +1,78 @@
+"""The same rows from the turns topic to the control topic: a real Kafka, a real worker, the ids of `scan`."""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from streamproc import topics as kafka_topics
+from streamproc.policy import load_policy
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source
+from streamproc.settings import Settings, load_settings
+from tests.catalogue.examples import CODES, lines, stuck
+from tests.worker.running import Topics, WorkerProcess, gather_controls, run_sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Controls = dict[str, list[dict[str, Any]]]
+
+
+async def send(settings: Settings, records: list[bytes]) -> None:
+    """Send raw turns with the times of the file: an imported log keeps them."""
+    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers, enable_idempotence=True)
+    await producer.start()
+    try:
+        for value in records:
+            raw = orjson.loads(value)
+            await producer.send(settings.topic("turns"), value, key=raw["run_id"].encode(), timestamp_ms=raw["at"])
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The code of every decision that a scan of the same log makes, by id."""
+    file = tmp_path_factory.mktemp("catalogue") / "turns.jsonl"
+    file.write_bytes(b"\n".join(lines(stuck())))
+    return {decision.id: decision.code for decision in Scan([Source(file)], load_policy())}
+
+
+@pytest.fixture(scope="module")
+def told(brokers: str, scanned: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controls]:
+    """The control topic after all examples, by code."""
+    prefix = f"catalogue-{uuid.uuid4().hex[:8]}"
+    settings = load_settings(brokers=brokers, topic_prefix=prefix, timestamp_type="CreateTime")
+    run_sync(kafka_topics.apply(settings))
+    worker = WorkerProcess(settings, tmp_path_factory.mktemp("worker") / "worker.log").start()
+
+    async def play() -> Controls:
+        await worker.ready()
+        await send(settings, lines(stuck()))
+        found: Controls = defaultdict(list)
+        for control in await gather_controls(Topics(settings), set(scanned)):
+            found[control["code"]].append(control)
+        return found
+
+    yield run_sync(play())
+    worker.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_it_is_told_on_kafka(told: Controls, scanned: dict[str, str], code: str) -> None:
+    wanted = {identity for identity, of in scanned.items() if of == code}
+    assert wanted
+    assert {control["id"] for control in told[code]} >= wanted
+    assert all(control["trigger"]["offset"] >= 0 for control in told[code])
+
+
+def test_nothing_else_is_told(told: Controls, scanned: dict[str, str]) -> None:
+    assert {control["id"] for controls in told.values() for control in controls} == set(scanned)

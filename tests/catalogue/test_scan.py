@@ -1,0 +1,62 @@
+"""Every row of the catalogue that is a detector, through the command line: its example in, its code out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+from streamproc.controls import ControlEvent
+from tests.catalogue.examples import CODES, lines, stuck
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Controls = dict[str, list[ControlEvent]]
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory: pytest.TempPathFactory) -> Controls:
+    """What `streamproc scan` tells of each example, by run."""
+    file: Path = tmp_path_factory.mktemp("catalogue") / "turns.jsonl"
+    file.write_bytes(b"\n".join(lines(stuck())))
+    command = [sys.executable, "-m", "streamproc", "scan", str(file), "--format", "jsonl"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr.decode()
+    told: Controls = defaultdict(list)
+    for line in done.stdout.splitlines():
+        control = ControlEvent.model_validate(orjson.loads(line))
+        told[control.run_id].append(control)
+    return told
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_scan_tells_it(scanned: Controls, code: str) -> None:
+    runs = {run_id: example for run_id, (of, example) in stuck().items() if of == code}
+    assert runs
+    for run_id, example in runs.items():
+        told = [(control.code, control.severity) for control in scanned[run_id]]
+        assert (code, example.severity) in told, f"{run_id} ({example.title}): {told}"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_it_tells_can_be_acted_on(scanned: Controls, code: str) -> None:
+    [control, *_] = [control for run_id in stuck() for control in scanned[run_id] if control.code == code]
+    assert len(control.message.split()) > 3
+    assert control.evidence is not None
+    assert control.policy is not None
+    assert control.trigger is not None
+    assert control.trigger.event_id
+    if control.halts:
+        assert control.halt_reason
+        assert control.terminal_status
+        assert control.suggested_actions[0] == control.action
+
+
+def test_nothing_is_told_twice(scanned: Controls) -> None:
+    ids = [control.id for controls in scanned.values() for control in controls]
+    assert len(ids) == len(set(ids))

@@ -1,0 +1,247 @@
+"""Time in the log: open turns, clocks that run out, and when somebody has to say that nothing happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.core.deadlines import Due, deadline_event
+from streamproc.core.run import OPEN_MAX, dump, load
+from streamproc.policy import Policy, load_policy
+from streamproc.policy_file import Layer
+from tests.feeding import Feed, Raw, decisions, short, told
+from tests.laws.traces import BRIEF, START_MS, traces
+
+MINUTE_MS = 60_000
+PLENTY: Raw = {"type": "run.started", "budgets": {"turnTimeoutMs": 10 * MINUTE_MS, "maxRuntimeMs": 60 * MINUTE_MS}}
+
+
+def at(minutes: float, **raw: Any) -> Raw:
+    return {"at": START_MS + round(minutes * MINUTE_MS), **raw}
+
+
+def started(minutes: float, node: str = "coder", **more: Any) -> Raw:
+    return at(minutes, type="turn.started", node=node, **more)
+
+
+def said(minutes: float, node: str = "coder", **more: Any) -> Raw:
+    return at(minutes, node=node, output=f"at {minutes}", **more)
+
+
+def deadline(minutes: float) -> Raw:
+    return at(minutes, type="deadline")
+
+
+def policy(**detectors: dict[str, int]) -> Policy:
+    standard = load_policy()
+    return Policy([*standard.layers, Layer(name="mine", detectors=dict(detectors))])
+
+
+def next_due(feed: Feed) -> tuple[float, str] | None:
+    due = feed.engine.next_deadline(feed.state)
+    return None if due is None else ((due.due_ms - START_MS) / MINUTE_MS, due.about)
+
+
+class Alarm(Feed):
+    """A feed that is told of every deadline as soon as log time has come to it, as the worker does."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        super().__init__(policy or load_policy())
+        self.deadlines = 0
+
+    def until(self, minutes: float) -> list[Any]:
+        """What is told if nothing happens until then."""
+        found = []
+        while (due := self.engine.next_deadline(self.state)) and due.due_ms <= START_MS + minutes * MINUTE_MS:
+            found += self.event(deadline_event("r", due), due.due_ms)
+            self.deadlines += 1
+        return [short(decision) for decision in found]
+
+
+def test_a_turn_that_never_ends_is_halted_when_its_time_is_over() -> None:
+    alarm = Alarm()
+    alarm.all([PLENTY | at(0), said(1, "planner"), started(2)])
+    assert alarm.until(11.99) == []
+    assert alarm.until(12) == [("BUDGET001", "halt", 0)]
+    assert alarm.until(10_000) == [], "a halted run is not told of again and again"
+
+
+def test_without_a_declared_time_out_ten_minutes_of_silence_halt_an_open_turn() -> None:
+    alarm = Alarm()
+    alarm.all([said(0, "planner"), started(2)])
+    assert alarm.until(11.99) == []
+    assert alarm.until(12) == [("STALL007", "halt", 0)]
+
+
+def test_an_open_turn_is_no_stall_while_others_are_heard() -> None:
+    alarm = Alarm()
+    found = []
+    alarm.all([started(0)])
+    for minutes in range(1, 60):
+        found += alarm.until(minutes)
+        found += [short(decision) for decision in alarm.raw(said(minutes, "reviewer"))]
+    assert [one[:2] for one in found] == [("STALL007", "warn")]
+
+
+def test_a_silent_run_without_an_open_turn_is_only_warned_of_and_once() -> None:
+    alarm = Alarm()
+    alarm.all([said(0)])
+    assert alarm.until(10_000) == [("STALL007", "warn", 0)]
+    assert alarm.deadlines == 1
+    alarm.all([said(10_001)])
+    assert alarm.until(20_000) == []
+
+
+def test_policy_may_halt_a_silent_run() -> None:
+    alarm = Alarm(policy(STALL007={"halt_silence_s": 1_800}))
+    alarm.all([said(0)])
+    assert alarm.until(10_000) == [("STALL007", "warn", 0), ("STALL007", "halt", 0)]
+
+
+def test_policy_may_leave_silence_alone() -> None:
+    off = {"warn_open_turn_s": 0, "halt_open_turn_s": 0, "warn_silence_s": 0, "warn_late_s": 0}
+    alarm = Alarm(policy(STALL007=off))
+    alarm.all([started(0), said(100)])
+    assert next_due(alarm) is None
+    assert alarm.until(10_000) == []
+
+
+@pytest.mark.parametrize("end", [{"type": "run.finished"}, {"type": "operator.stop", "by": "ann"}])
+def test_a_run_that_has_ended_waits_for_nothing(end: Raw) -> None:
+    feed = Feed()
+    feed.all([PLENTY | at(0), started(0), at(1, **end)])
+    assert next_due(feed) is None
+    assert feed.raw(deadline(100)) == []
+
+
+def test_the_first_of_several_moments_comes_first() -> None:
+    feed = Feed()
+    feed.all([PLENTY | at(0), started(0)])
+    assert next_due(feed) == (10, "BUDGET001")
+    feed.raw(said(1))
+    assert next_due(feed) == (11, "STALL007")
+    feed.all([said(n * 9) for n in range(1, 6)] + [said(53)])
+    assert next_due(feed) == (60, "BUDGET006")
+
+
+def test_a_run_that_runs_out_of_time_carries_what_was_last_known_of_it() -> None:
+    [halt] = decisions([
+        PLENTY | at(0), said(5, "writer", round=3, usage={"total_tokens": 70, "cost_usd": "0.20"}), deadline(60),
+    ])[-1:]  # fmt: skip
+    assert (halt.type, halt.terminal_status, halt.halt_reason) == ("run.timed_out", "timed_out", "budget_exceeded")
+    assert halt.at == "2026-01-01T01:00:00.000Z"
+    assert halt.evidence is not None
+    snapshot = halt.evidence.snapshot
+    assert snapshot is not None
+    assert (snapshot.turns, snapshot.round, snapshot.total_tokens, snapshot.cost_usd_micro) == (1, 3, 70, 200_000)
+    assert (snapshot.last_node, snapshot.heard_at) == ("writer", "2026-01-01T00:05:00.000Z")
+
+
+def test_a_multiple_of_the_usual_runtime_is_a_clock_too() -> None:
+    mine = policy(BUDGET006={"p99_s": 300, "p99_multiple": 3})
+    assert told([at(0, node="a"), said(14), said(15)], mine) == [("BUDGET006", "halt", 2)]
+    alarm = Alarm(mine)
+    alarm.all([at(0, node="a"), said(8)])
+    assert alarm.until(15) == [("BUDGET006", "halt", 1)]
+
+
+def test_without_deadlines_it_is_seen_at_the_next_event() -> None:
+    for late in (said(13, "planner"), started(13, "planner"), at(13, type="user.message"), at(13, type="run.finished")):
+        assert told([PLENTY | at(0), started(2), late])[:1] == [("BUDGET001", "halt", 0)]
+
+
+def test_a_deadline_is_no_sign_of_life() -> None:
+    feed = Feed()
+    feed.all([said(0), started(1), deadline(9)])
+    assert feed.state.at_ms == START_MS + MINUTE_MS
+    assert [short(one) for one in feed.raw(deadline(11))] == [("STALL007", "halt", 0)]
+
+
+def test_a_deadline_that_came_early_may_come_again() -> None:
+    feed = Feed()
+    feed.all([said(0), started(1)])
+    due = feed.engine.next_deadline(feed.state)
+    assert due is not None
+    early = feed.event(deadline_event("r", due), due.due_ms - 1)
+    assert (early, feed.engine.next_deadline(feed.state)) == ([], due)
+    [halt] = feed.event(deadline_event("r", due), due.due_ms)
+    assert halt.severity == "halt"
+
+
+def test_a_deadline_that_two_workers_append_is_one_event() -> None:
+    feed = Feed()
+    feed.all([said(0), started(1)])
+    due = feed.engine.next_deadline(feed.state)
+    assert due is not None
+    assert deadline_event("r", due) == deadline_event("r", due)
+    assert len(feed.event(deadline_event("r", due), due.due_ms)) == 1
+    assert feed.event(deadline_event("r", due), due.due_ms + 5) == []
+    assert feed.state.duplicates == 1
+
+
+def test_deadlines_of_different_things_have_different_ids() -> None:
+    due = Due(5, "STALL007", 1, "coder")
+    others = [due._replace(due_ms=6), due._replace(about="BUDGET001"), due._replace(since_ms=2), due._replace(node="x")]
+    ids = {deadline_event(run, one).event_id for run in ("r", "s") for one in (due, *others)}
+    assert len(ids) == 10
+
+
+def test_a_turn_of_a_task_ends_that_task_s_clock_alone() -> None:
+    feed = Feed()
+    feed.all([started(0, task_id="T1"), started(1, task_id="T2"), said(2, task_id="T1")])
+    assert [turn.started_ms for turn in feed.state.begun] == [START_MS + MINUTE_MS]
+    feed.raw(said(3))
+    assert feed.state.begun == [], "a turn that names no task ends all of its node's"
+
+
+def test_a_node_that_starts_again_has_a_new_clock() -> None:
+    feed = Feed()
+    feed.all([started(0), started(5)])
+    assert [turn.started_ms for turn in feed.state.begun] == [START_MS + 5 * MINUTE_MS]
+
+
+def test_a_start_without_a_node_is_anybody_s() -> None:
+    feed = Feed()
+    feed.all([at(0, type="turn.started"), said(1)])
+    assert feed.state.begun == []
+
+
+def test_open_turns_are_bounded() -> None:
+    feed = Feed()
+    feed.all([started(n, f"node-{n}" * 30) for n in range(50)])
+    assert len(feed.state.begun) == OPEN_MAX
+    assert feed.state.evicted == 50 - OPEN_MAX
+
+
+def test_a_run_id_that_is_used_again_has_a_new_clock() -> None:
+    feed = Feed()
+    feed.all([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(91)])
+    assert next_due(feed) == (101, "STALL007")
+    assert told([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(149)])[-1:] != [
+        ("BUDGET006", "halt", 0)
+    ]
+
+
+@given(traces, st.lists(st.integers(0, 90), max_size=4))
+@BRIEF
+def test_what_is_due_is_always_ahead_and_survives_dump_and_load(trace: list[Raw], minutes: list[int]) -> None:
+    feed = Feed()
+    waits = [started(n, "coder") for n in minutes] + [deadline(n) for n in minutes]
+    for raw in [PLENTY | at(0), *trace, *waits]:
+        feed.raw(raw)
+        due = feed.engine.next_deadline(feed.state)
+        assert due is None or due.due_ms > max(feed.state.at_ms, feed.state.checked_ms)
+        feed.state = load(dump(feed.state))
+        assert feed.engine.next_deadline(feed.state) == due
+
+
+@given(traces)
+@BRIEF
+def test_time_that_passes_is_told_of_a_bounded_number_of_times(trace: list[Raw]) -> None:
+    alarm = Alarm()
+    alarm.all([PLENTY | at(0), started(0), *trace])
+    alarm.until(100_000)
+    assert alarm.deadlines <= 2 * OPEN_MAX + 3
+    assert alarm.until(200_000) == []

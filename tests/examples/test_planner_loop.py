@@ -1,0 +1,65 @@
+"""The planner example: which loop ends as aborted_stuck, when, and what the report says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.examples.playing import chapter, first_halts, scanned, turn_of
+
+NAME = "planner_loop"
+LOOPS = {
+    "assess/already-done": (14, "researcher", 6, 5),
+    "code/no-new-files": (12, "coder", 6, 5),
+    "verify/nothing-changed": (12, "verifier", 4, 3),
+}
+HONEST = ["assess/slow-progress", "assess/found-in-time", "verify/gets-better"]
+
+
+@pytest.mark.parametrize("run_id", LOOPS)
+def test_a_fruitless_edge_ends_as_aborted_stuck(run_id: str) -> None:
+    turn, target, hops, limit = LOOPS[run_id]
+    halt = first_halts(NAME)[run_id]
+    assert halt is not None
+    assert (halt.code, turn_of(halt), halt.terminal_status) == ("LOOP005", turn, "aborted_stuck")
+    assert halt.suggested_actions == ["snitch", "ask_human", "done_partial"]
+    assert halt.evidence is not None
+    assert (halt.evidence.edge, halt.evidence.count, halt.evidence.limit) == (["planner", target], hops, limit)
+    assert halt.message == f"planner has handed over to {target} {hops} times without progress."
+
+
+@pytest.mark.parametrize("run_id", HONEST)
+def test_progress_starts_the_count_again(run_id: str) -> None:
+    assert first_halts(NAME)[run_id] is None
+    assert chapter(NAME, run_id)[-1].startswith("  ended by itself, after planner_to_")
+
+
+def test_a_repeated_query_is_told_once_and_no_new_research_is_done() -> None:
+    told = [one for one in scanned(NAME)["assess/already-done"] if one.severity != "halt"]
+    assert [(one.type, one.code, turn_of(one), one.node) for one in told] == [
+        ("information.none", "LOOP007", 3, "researcher")
+    ]
+    assert chapter(NAME, "assess/already-done")[0].startswith("  researcher returned what it had, 6 times: No new info")
+
+
+def test_a_planner_that_changes_nothing_is_stopped_sooner() -> None:
+    halt = first_halts(NAME)["assess/word-for-word"]
+    assert halt is not None
+    assert (halt.code, turn_of(halt), halt.action, halt.terminal_status) == ("LOOP002", 3, "snitch", "aborted_stuck")
+
+
+def test_steps_have_a_limit_of_their_own() -> None:
+    halt = first_halts(NAME)["steps/too-many"]
+    assert halt is not None
+    assert (halt.code, turn_of(halt), halt.terminal_status) == ("BUDGET004", 55, "budget_exceeded")
+
+
+def test_the_report_says_which_loop_and_why() -> None:
+    assert chapter(NAME, "verify/nothing-changed") == [
+        "  the planner routes to snitch; run report:",
+        "    terminalStatus  aborted_stuck",
+        "    stopReason      planner has handed over to verifier 4 times without progress.",
+        "    loop            planner_to_verifier: 6 hops, the last 4 without progress",
+        "    limit           3",
+        "    detected        LOOP005 at turn 12, 9 turns spared",
+        "    next            snitch, or ask_human, or done_partial",
+    ]

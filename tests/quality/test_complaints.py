@@ -1,0 +1,241 @@
+"""What people complain of in breakers elsewhere: each is a test here, as somebody would meet it, through `Monitor`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import pytest
+
+from streamproc import Monitor
+from streamproc.controls import TerminalStatus
+from streamproc.core.run import dump, load
+from streamproc.errors import Refused
+from tests.client.money import money, open_admission
+from tests.feeding import Feed, Raw, Told, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamproc.controls import ControlEvent
+
+ERROR: Final = "error: no rule to make target"
+
+
+def controls(turns: Iterable[Raw]) -> list[ControlEvent]:
+    """What is told of one run, with default policy."""
+    monitor = Monitor()
+    return [control for turn in turns for control in monitor.feed({"run_id": "r"} | turn)]
+
+
+def told(turns: Iterable[Raw]) -> list[Told]:
+    return [Told(control.code, control.severity, control.trigger.turn) for control in controls(turns)]
+
+
+def halts(turns: Iterable[Raw]) -> list[Told]:
+    return [one for one in told(turns) if one.severity == "halt"]
+
+
+def call(tool: str, args: Any, result: Any = None, *, node: str = "agent", **more: Any) -> Raw:
+    return {"node": node, "tool_calls": [{"name": tool, "args": args, "result": result, **more}]}
+
+
+def said(node: str, text: str, **more: Any) -> Raw:
+    return {"node": node, "output": text, **more}
+
+
+def report(*failed: str) -> Raw:
+    return {"node": "verifier", "tests": {"failed": list(failed), "passed": 9 - len(failed), "total": 9}}
+
+
+MAKE: Final = call("bash", {"command": "make"}, ERROR)
+
+
+# Honest work that was halted.
+
+
+def test_honest_polling_is_not_halted() -> None:
+    states = [f"{done} of 90 files" for done in (0, 3, 9, 9, 9, 9, 9, 30, 30, 30, 61, 61, 61, 61, 61, 61, 90)]
+    assert told(call("status", {"job": 7}, state) for state in states) == []
+
+
+def test_batch_work_is_not_halted() -> None:
+    assert halts(call("write", {"file": n, "text": f"part {n}"}, "ok") for n in range(100)) == []
+
+
+def test_batch_work_of_several_calls_a_turn_is_not_halted() -> None:
+    def batch(start: int) -> Raw:
+        calls = [{"name": "resize", "args": {"image": n}, "result": "done"} for n in range(start, start + 8)]
+        return {"node": "agent", "tool_calls": calls}
+
+    assert halts(batch(8 * n) for n in range(20)) == []
+
+
+def test_parallel_siblings_are_not_repeats() -> None:
+    call_ = {"name": "sample", "args": {"seed": None}, "result": "heads"}
+    assert told([{"node": "agent", "tool_calls": [call_] * 12}]) == []
+
+
+def test_sub_agents_with_the_same_first_steps_are_not_repeats() -> None:
+    team = [f"worker-{n}" for n in range(6)]
+    first = [call("read", {"path": "task.md"}, "the task", node=node) for node in team]
+    then = [call("read", {"path": f"part{n}.md"}, f"part {n}", node=node) for n, node in enumerate(team)]
+    assert halts([*first, *then]) == []
+
+
+def test_committed_work_is_progress() -> None:
+    """A clean tree and an empty diff after each commit."""
+    steps = []
+    for n in range(12):
+        steps += [
+            call("edit", {"path": f"src/{n}.py"}, "ok"),
+            call("bash", {"command": f"git commit -am 'part {n}'"}, "1 file changed"),
+            call("bash", {"command": "git status"}, "nothing to commit, working tree clean"),
+            said("agent", "Committed.", artifact=""),
+        ]
+    assert halts(steps) == []
+
+
+def test_the_turn_that_fixes_the_last_failing_test_is_not_halted() -> None:
+    """It would be the third iteration with the same patch, the third equal call and the same words again."""
+    attempt = call("test", {}, "1 failed") | {"artifact": "+fix", "output": "Trying."}
+    failing = attempt | {"tests": {"failed": ["t1"], "passed": 8, "total": 9}}
+    fixed = attempt | {"tests": {"failed": [], "passed": 9, "total": 9}}
+    assert halts([failing, failing, fixed]) == []
+
+
+def test_one_step_back_is_not_stagnation() -> None:
+    rounds = [["a", "b", "c"], ["a"], ["a", "b", "c", "d"], ["b"], []]
+    assert halts(turn for n, failed in enumerate(rounds) for turn in (said("coder", f"{n}"), report(*failed))) == []
+
+
+def test_a_run_without_evidence_is_not_halted() -> None:
+    assert told({"node": "ab"[n % 2], "usage": {"input_tokens": 100}} for n in range(200)) == []
+
+
+# Loops that were missed.
+
+
+@pytest.mark.parametrize("length", [3, 4, 7, 16])
+def test_longer_cycles_are_seen(length: int) -> None:
+    ring = [said("agent", f"Step {'x' * n}.") for n in range(length)]
+    assert halts(ring * 3) == [Told("LOOP002", "halt", 2 * length - 1)]
+
+
+@pytest.mark.parametrize(
+    "unrelated",
+    [
+        pytest.param(said("agent", "Let me check once more."), id="a text"),
+        pytest.param(call("ls", {}, "Makefile src"), id="a call that was made before"),
+        pytest.param(call("ping", {}, error="HTTP 503 Service Unavailable"), id="trouble outside"),
+        pytest.param({"type": "task.created", "task_id": "T1"}, id="another kind of event"),
+    ],
+)
+def test_something_unrelated_in_between_does_not_blind_it(unrelated: Raw) -> None:
+    turns = [call("ls", {}, "Makefile src"), MAKE, unrelated, MAKE, unrelated, MAKE]
+    assert [one.code for one in halts(turns)] in (["LOOP003"], ["LOOP002"])  # a repeat, or a circle of two
+
+
+def test_something_new_in_between_only_puts_it_off() -> None:
+    turns = [MAKE, MAKE, call("read", {"path": "README"}, "how to build"), MAKE, MAKE, MAKE, MAKE]
+    assert halts(turns) == [Told("LOOP003", "halt", 5)]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "at 2026-01-01T10:00:{n:02d}Z", "at 10:00:{n:02d}", "in 0.{n}3s", "took {n}17 ms",
+        "request 550e8400-e29b-41d4-a716-4466554400{n:02d}", "build 9fceb02d0ae598e95dc970b74767f193{n:02d}",
+        "pid {n}4711", "in /tmp/tmpab{n}cdefg/out", "object at 0x7f3a{n:02d}c0de",
+    ],
+)  # fmt: skip
+def test_times_ids_and_durations_in_results_hide_nothing(noise: str) -> None:
+    turns = [call("bash", {"command": "make"}, f"{ERROR} {noise.format(n=n)}") for n in range(10, 16)]
+    assert halts(turns) == [Told("LOOP003", "halt", 4)]
+
+
+def test_a_restart_forgets_no_streak() -> None:
+    """What a worker reads back is the last state of the run, as compaction leaves it."""
+    feed, found = Feed(), []
+    for turn in [MAKE, said("agent", "Again."), MAKE, said("agent", "Once more."), MAKE]:
+        kept = dump(feed.state)
+        feed = Feed()
+        feed.state = load(kept)
+        found += [short(decision) for decision in feed.raw(turn)]
+    assert found[-1] == Told("LOOP003", "halt", 4)
+
+
+@pytest.mark.parametrize("rounds", [[0, 1], [0, 0, 1, 1], [0, 1, 2], [0, 0, 0, 1, 1, 1]])
+def test_to_switch_to_another_tool_and_go_on_does_not_help(rounds: list[int]) -> None:
+    tools = [call(name, {"path": "a"}, ERROR) for name in ("make", "build", "compile")]
+    assert halts(tools[n] for n in rounds * 4)
+
+
+def test_hops_around_several_agents_are_seen() -> None:
+    team = ["planner", "coder", "reviewer"]
+    ring = [said(node, f"{node}: over to you", **{"from": team[place - 1]}) for place, node in enumerate(team)]
+    assert halts(ring * 3) == [Told("LOOP002", "halt", 5)]
+
+
+def test_a_ticket_that_goes_around_three_agents_in_other_words_is_seen() -> None:
+    """Nobody has anything but words for it, and two of three have the same."""
+    turns = []
+    for n in range(12):
+        turns += [
+            said("triage", f"Could you have a look, {'please ' * n}?"),
+            said("backend", "This belongs to frontend."),
+            said("frontend", "This belongs to triage."),
+        ]
+    assert [one.code for one in halts(turns)] == ["LOOP005"]
+
+
+# What is told, and how often.
+
+
+def test_warnings_are_not_repeated_every_turn() -> None:
+    assert told([MAKE] * 60) == [Told("LOOP003", "warn", 1), Told("LOOP003", "halt", 2)]
+
+
+def test_a_second_loop_is_not_blamed_on_the_first() -> None:
+    way_out = call("read", {"path": "README"}, "how to build")
+    other = call("bash", {"command": "pytest"}, "no tests ran")
+    first, second = (one for one in controls([*[MAKE] * 4, way_out, *[other] * 4]) if one.severity == "halt")
+    assert (first.onset, first.trigger.turn) == (0, 2)
+    assert (second.onset, second.trigger.turn) == (5, 7)
+    assert second.id != first.id
+    assert first.evidence is not None
+    assert second.evidence is not None
+    assert second.evidence.args_hash != first.evidence.args_hash
+
+
+def test_a_stuck_run_does_not_read_as_completed() -> None:
+    monitor = Monitor()
+    found = [control for _ in range(3) for control in monitor.feed({"run_id": "r"} | MAKE)]
+    assert found[-1].terminal_status == "aborted_stuck"
+    assert monitor.feed(run_id="r", type="run.finished", status="succeeded") == []
+    status = monitor.status("r")
+    assert status is not None
+    assert status.halt is not None
+    assert (status.status, status.severity, status.halt.terminal_status) == ("halted", "halt", "aborted_stuck")
+
+
+def test_no_status_of_a_halt_reads_as_success() -> None:
+    assert not {"completed", "succeeded", "success", "done", "finished", "ok"} & set(get_args(TerminalStatus))
+
+
+@pytest.mark.redis
+async def test_concurrent_spenders_do_not_pass_the_same_check(redis_url: str, topic_prefix: str) -> None:
+    """Fifty at once ask for ten cents each; there is one dollar."""
+    async with open_admission(redis_url, topic_prefix) as admission:
+        payer = admission.payer("r1", limits={"run": {"cost_usd": "1.00"}})
+
+        async def spend() -> bool:
+            try:
+                async with payer.reserve(cost_usd="0.10"):
+                    await asyncio.sleep(0)
+            except Refused:
+                return False
+            return True
+
+        assert sum(await asyncio.gather(*(spend() for _ in range(50)))) == 10
+        assert await money(admission, payer) == (1_000_000, 0)
