@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.run import CallMemory
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 
 
 class Detector(Protocol):
@@ -16,7 +16,7 @@ class Detector(Protocol):
 
     code: str
     name: str
-    kinds: Kind
+    kinds: int
 
     def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None: ...
 
