@@ -211,6 +211,8 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
             yield ("detectors", code), "no such detector", f"there are: {', '.join(BY_CODE)}"
         elif isinstance(setting, dict):
             yield from _check_limits(code, setting)
+        elif not setting and (cap := getattr(BY_CODE[code], "HARD_CAP", None)):
+            yield ("detectors", code), f"cannot be turned off: it holds the hard cap of {cap}", "leave the line out"
 
 
 def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:

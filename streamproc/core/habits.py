@@ -112,7 +112,7 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     value = query.norm & TAG
     streak, sim = node.query, node.query_sim
     same = streak is not None and (
-        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= _near(query, NEAR))
+        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
     )
     node.query_sim = query.sim & HASH
     if streak is None or not same:
