@@ -15,14 +15,16 @@ import xxhash
 
 from streamproc.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
 from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Mark
+from streamproc.core.board_law import BoardLaw
 from streamproc.core.charges import SESSION_BUDGETS, AccountRules
 from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.rules import Rules
 from streamproc.detectors import BY_CODE, MODULES
-from streamproc.policy_file import Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
+from streamproc.policy_board import laid_over
+from streamproc.policy_file import STANDARD, Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
 
-DEFAULT: Final = "standard"
+DEFAULT: Final = STANDARD
 _OF_ACCOUNTS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
@@ -60,6 +62,7 @@ class Policy:
         actions: dict[str, str] = {}
         on_stall = "switch_to_interactive"
         lower: list[str] = []
+        board: dict[str, Any] = {}
         for overlay in overlays:
             for code, setting in overlay.detectors.items():
                 own = detectors[code] or {}
@@ -67,6 +70,7 @@ class Policy:
             budgets |= _values(overlay)
             actions |= overlay.actions
             on_stall = overlay.on_stall or on_stall
+            board = laid_over(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
             "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
@@ -74,6 +78,7 @@ class Policy:
             "actions": actions,
             "on_stall": on_stall,
             "lower_is_better": lower,
+            "board": board,
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
@@ -96,6 +101,7 @@ class Policy:
             live_standstills=repeats.live_standstills,
             accounts=self._accounts(found),
             task_percents=list((limits["BUDGET008"] or {}).values()),
+            board=BoardLaw(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
         )
 
     def admission(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:

@@ -80,7 +80,7 @@ def _budgets(value: Any) -> dict[str, int]:
             raise Mistake(str(error), part=str(name)) from None
         if not budget.declarable:
             raise Mistake(f"no run may declare {budget.name}", "set it in the policy", str(name))
-        found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
+        found[budget.name] = number  # above a ceiling, too: the engine says so, and holds it
     return found
 
 
