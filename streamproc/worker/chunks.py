@@ -131,6 +131,30 @@ class SeekingConsumer(driver.Consumer):
     again. Where there is none, or it is 0, aiokafka does not move.
     """
 
+    _sought = -1  # the generation of the group whose partitions have been sought
+    _waiting: frozenset[TP] = frozenset()
+
+    def resume_partitions(self, tps: Any) -> None:
+        """Go on reading: the changelog at once, events only from where they must be read.
+
+        Faust resumes partitions first, and seeks then. What was read in between would count as done, and what was
+        dropped before it would be skipped.
+        """
+        if self._sought != self.app.consumer_generation_id:
+            early = frozenset(tp for tp in tps if not self._is_changelog_tp(tp))
+            self._waiting |= early
+            tps = set(tps) - early
+        super().resume_partitions(tps)
+
+    async def perform_seek(self) -> None:
+        """Seek all partitions to where they must be read from, and only then go on reading them."""
+        generation = self.app.consumer_generation_id
+        await super().perform_seek()
+        waiting, self._waiting = self._waiting, frozenset()
+        if generation == self.app.consumer_generation_id:
+            self._sought = generation
+            super().resume_partitions(set(waiting))
+
     async def seek_to_committed(self) -> Mapping[TP, int]:
         """Seek all partitions to their committed offset, or to their beginning."""
         offsets = await super().seek_to_committed()
