@@ -232,6 +232,11 @@ class ChunkConsumer(SeekingConsumer):
         tables: Any = self.app.tables
         return tables.recovery
 
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """A recovery begins: where the changelogs ended in the last one says nothing of this one."""
+        self._recovery.active_highwaters.clear()
+        await super().on_partitions_assigned(assigned, generation_id)
+
     def _restore(self, tp: TP, batch: Sequence[Any]) -> None:
         recovery = self._recovery
         seen = recovery.active_offsets.get(tp)
@@ -251,7 +256,8 @@ class ChunkConsumer(SeekingConsumer):
             position = self._thread.next_offset(tp)
             if position is not None and position - 1 > (recovery.active_offsets.get(tp) or -1):
                 recovery.active_offsets[tp] = position - 1
-        if recovery.in_recovery and not recovery.need_recovery():
+        ends_known = all(tp in recovery.active_highwaters for tp in recovery.active_tps)
+        if recovery.in_recovery and ends_known and not recovery.need_recovery():
             recovery._set_recovery_ended()
             recovery.signal_recovery_end.set()
 
