@@ -38,6 +38,8 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
         run.halt_code = finding.code
     if finding.level == Level.HALT:
         run.halted = index
+        if run.unheeded < 0:
+            run.unheeded, run.unheeded_ms = index, run.at_ms
     return True
 
 

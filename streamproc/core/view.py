@@ -164,7 +164,7 @@ class View:
 
     def _habits(self) -> int:
         """The kinds of evidence that take more than a call or a text to see."""
-        kinds = 0
+        kinds = 0 if self.run.unheeded < 0 else 524288
         for tool in self.tools:
             if tool.same > 2 or tool.failures[-1]:
                 kinds |= 256

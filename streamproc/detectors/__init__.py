@@ -20,6 +20,8 @@ from streamproc.detectors import (
     near_repeat,
     no_fewer_failures,
     node_budget,
+    operator_resume,
+    operator_stop,
     oscillation,
     recurring_error,
     repeated_call,
@@ -35,6 +37,7 @@ from streamproc.detectors import (
     stale_window,
     step_budget,
     turn_budget,
+    unacknowledged,
     unchanged_artifact,
     unreadable_graph,
     unsafe_cycle,
@@ -70,6 +73,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     silence,
     unsafe_cycle,
     unreadable_graph,
+    operator_stop,
+    operator_resume,
+    unacknowledged,
 )
 
 BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}

@@ -10,10 +10,11 @@ because it is known up to which record of the changelog its runs are in memory. 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 from faust.stores import memory
@@ -56,8 +57,31 @@ class Head(msgspec.Struct, array_like=True):
     finished: bool
 
 
+class Scope(Head, array_like=True):
+    """A little more of a stored state: whose it is."""
+
+    halted: int = -1
+    echo: int = -1
+    halt_code: str = ""
+    severity: int = 0
+    workflow: str = ""
+    tenant: str = ""
+    user: str = ""
+
+
+class Glance(NamedTuple):
+    """What must be known of a run to stop it: `over` where it is halted or finished already."""
+
+    key: bytes
+    offset: int
+    over: bool
+    user: str
+    tenant: str
+
+
 SIZE_BYTES: Final = 4
 _heads: Final = msgspec.msgpack.Decoder(Head)
+_scopes: Final = msgspec.msgpack.Decoder(Scope)
 
 
 def _head(raw: bytes | None) -> Head | None:
@@ -134,6 +158,17 @@ class Runs:
             self._cool = {k: v for k, v in self.hot.items() if k not in self.dirty}
             self.hot = {k: v for k, v in self.hot.items() if k in self.dirty}
         self.hot[key] = state
+
+    def glances(self) -> Iterator[Glance]:
+        """Every run as it is now. May be walked slowly: runs may come and go meanwhile."""
+        for key in [*self._stored, *(key for key in self.hot if key not in self._stored)]:
+            state: RunState | Scope | None = self.hot.get(key) or self._cool.get(key)
+            if state is None and (raw := self.raw(key)) is not None:
+                with contextlib.suppress(msgspec.DecodeError):  # of another version
+                    state = _scopes.decode(raw[SIZE_BYTES : SIZE_BYTES + int.from_bytes(raw[:SIZE_BYTES], "little")])
+            if state is not None:
+                over = state.halted >= 0 or state.finished
+                yield Glance(key, state.offset, over, state.user, state.tenant)
 
     def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""

@@ -38,8 +38,9 @@ class Recording(Engine):
 
 
 def starts_again(state: RunState, raw: Raw) -> bool:
-    """A run id that is used again after its run finished is another run."""
-    return state.finished and raw.get("type") == "run.started"
+    """A run id that is used again after its run finished is another run, and a run that is resumed begins anew."""
+    resumed = state.halted >= 0 and raw.get("type") == "operator.resume"
+    return resumed or (state.finished and raw.get("type") == "run.started")
 
 
 @given(traces, st.sampled_from(POLICIES))

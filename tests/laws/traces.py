@@ -78,6 +78,8 @@ OTHERS: Final[tuple[Raw, ...]] = (
 ENDINGS: Final[tuple[Raw, ...]] = (
     {"type": "run.finished"},
     {"type": "operator.stop", "by": "ann"},
+    {"type": "operator.resume", "by": "ann", "grant": {"turns": 3, "iterations": 1, "cost": "0.01"}},
+    {"type": "halt.acknowledged", "by": "ann"},
 )
 EVENTS: Final = (*TURNS, *OTHERS, *ENDINGS)
 
