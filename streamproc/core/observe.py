@@ -31,6 +31,8 @@ from streamproc.core.view import Hop, View
 from streamproc.core.window import TALK, observe_calls, observe_said, push, settle_pending
 from streamproc.wire import NO_ANSWER, Turn
 
+# A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
+PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -63,7 +65,7 @@ class Observer:
         source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
             view.iterated = hand_over(run, source, tag)
-            if run.chosen != (source << 32 | tag) and _told(turn):
+            if run.chosen != (source << 32 | tag) and turn.node not in PEOPLE and _told(turn):
                 view.hop = Hop(from_ or run.previous_name, turn.node, *count_hop(run, source, tag, index))
         run.chosen = 0
         if turn.next:
@@ -123,8 +125,11 @@ class Observer:
                 run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
             )
         if turn.tests is not None:
-            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
+            anew = _fails_anew(turn, node)
+            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
+            if node.call_news == index:
+                worked = index  # a harness tells of the artifact as it is, beside work that goes on
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.periods += (period,)
@@ -186,6 +191,12 @@ def _changed(turn: Turn, node: NodeState) -> bool:
     if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
         return True
     return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
+
+
+def _fails_anew(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn reports another error than its node did before."""
+    errors, before = turn.errors, node.errors
+    return errors is not None and errors.count > 0 and before is not None and before.value != errors.norm & TAG
 
 
 def _untold(turn: Turn) -> bool:

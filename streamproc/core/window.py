@@ -31,7 +31,7 @@ MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps
 STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
 SAID: Final = 2  # ring of what was said or left behind, whatever was called in between
 TALK: Final = 4  # ring of texts with no call in between, by nodes that call tools
-LEFT: Final = 3  # ring of artifacts; only measured progress breaks its periods
+LEFT: Final = 3  # ring of artifacts, as they change; only what is measured breaks its periods
 
 
 class Period(NamedTuple):
@@ -199,7 +199,6 @@ def _forget_a_call(run: RunState) -> None:
 
 
 def _begin_step(run: RunState, node: NodeState, index: int) -> None:
-    run.steps += 1
     node.called = index
     if TALK in run.rings:
         run.rings[TALK].clear()
@@ -233,9 +232,10 @@ def observe_calls(
 ) -> Observed:
     """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
     calls = _counted(turn.calls)
+    _begin_step(run, node, index)
     if not calls:
         return NOTHING
-    _begin_step(run, node, index)
+    run.steps += 1
     new = polled = False
     tag = actor
     repeated = []
@@ -256,6 +256,7 @@ def observe_calls(
         _note_stale(run, index, stale=stale)
     if new or polled:
         if new:
+            run.measured = index if run.moved == index else run.measured
             note_news(run, index, () if polled else (STEPS,))
         else:
             _note_poll(run, index)
