@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core.board import take_failure
 from streamproc.core.calls import observe_calls
 from streamproc.core.cycles import cycle_of, hand_over
 from streamproc.core.habits import (
@@ -170,8 +171,12 @@ class Observer:
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)
-        if turn.errors is not None and observe_errors(node, turn.errors, index, max(run.progress, node.call_news)):
-            view.kinds |= Kind.ERRORS
+        if turn.errors is not None:
+            if observe_errors(node, turn.errors, index, max(run.progress, node.call_news)):
+                view.kinds |= Kind.ERRORS
+            if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
+                view.step = take_failure(run, turn, rules.board, self._tag)
+                view.kinds |= Kind.BOARD
 
     def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
