@@ -8,8 +8,8 @@ TURN_TIMEOUT_MS = 600_000
 
 
 def stalled_task(script: Script) -> None:
-    """STALL005: a task in progress for more than two cycles of BUILD and VALIDATE; the others are completed, so that the
-    run is not halted."""
+    """STALL005: a task in progress for more than two cycles of BUILD and VALIDATE; the others are completed, and the
+    run goes on."""
     task = f"T-{script.dice.randrange(100, 999)}"
     script.add({"type": "task.transition", "task_id": task, "from": "ready", "to": "in_progress"})
     with script.loop("STALL005", warn=3) as loop:
