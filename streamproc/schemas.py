@@ -20,6 +20,7 @@ from streamproc import events, wire
 from streamproc.controls import ControlEvent, RunStatus
 from streamproc.errors import InvalidEvent
 from streamproc.fleet.order import Order, read_order
+from streamproc.ops.notification import Notice
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -70,6 +71,7 @@ KINDS: Final = (
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
     Kind("fleet-order", 1, _order, read_order),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
+    Kind("notification", 1, _model(Notice), Notice.model_validate_json),
 )
 
 

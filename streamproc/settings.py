@@ -32,6 +32,8 @@ class Settings(BaseSettings):
     instance: str = Field("", description="static group membership id of this worker; empty: none")
     session_timeout_s: float = Field(10.0, ge=3, le=300, description="a dead worker's partitions stand still so long")
     event_bytes_max: int = Field(1_048_576, ge=1024, description="a larger event is refused, or dead-lettered")
+    notify: SecretStr = Field(SecretStr(""), description="whom `notify` tells: Apprise URLs, with spaces between them")
+    notify_file: str = Field("", description="a notify file: triggers, urgency, rates, destinations")
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"

@@ -17,6 +17,7 @@ from streamproc.cli import (
     doctor,
     explain,
     graph,
+    notify,
     orders,
     policy,
     publish,
@@ -30,7 +31,23 @@ from streamproc.cli import (
 from streamproc.cli.terminal import UNUSABLE, complain, line
 from streamproc.errors import StreamprocError
 
-COMMANDS = (scan, demo, worker, publish, replay, watch, orders, topics, policy, graph, explain, schema, doctor, config)
+COMMANDS = (
+    scan,
+    demo,
+    worker,
+    publish,
+    replay,
+    watch,
+    notify,
+    orders,
+    topics,
+    policy,
+    graph,
+    explain,
+    schema,
+    doctor,
+    config,
+)
 
 
 class Commands(TyperGroup):

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
+from streamproc.core.board import Step, settle, take_in
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
@@ -30,6 +31,7 @@ from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
 from streamproc.wire import (
     OPERATOR_KINDS,
+    BoardEvent,
     Deadline,
     Event,
     HaltAcknowledged,
@@ -141,12 +143,15 @@ class Engine:
                 several = tuple(strictly(one, limits) for one in several)
             told = [one for one in several if admit(run, one, view.index)]
             found += [self._decide(run, event, rules, one, view.cycle) for one in told]
+            for one in told:
+                if one.task_status:
+                    settle(run, one, rules.board, self._names.tag)
         return found
 
-    def _ask_about(self, run: RunState, event: Event, kinds: int) -> list[Decision]:
+    def _ask_about(self, run: RunState, event: Event, kinds: int, step: Step | None = None) -> list[Decision]:
         """Ask the detectors about an event that is no turn. They find it in `view.event`."""
         rules = self.rules_of(run)
-        self._view.begin_other(run, event, rules, kinds)
+        self._view.begin_other(run, event, rules, kinds, step)
         return self._ask(self._view, event, rules)
 
     # Other events.
@@ -172,9 +177,19 @@ class Engine:
             return self._ordered(run, event)
         elif type(event) is HaltAcknowledged:
             run.unheeded = -1
+        elif isinstance(event, BoardEvent):
+            return self._board(run, event)
         else:
             run.noted += 1
         return []
+
+    def _board(self, run: RunState, event: BoardEvent) -> list[Decision]:
+        if run.finished:
+            run.late += 1
+            return []
+        _take_scope(run, event)
+        step = take_in(run, event, self.rules_of(run).board, self._names.tag)
+        return self._ask_about(run, event, Kind.BOARD, step)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
         if run.finished:
@@ -260,9 +275,9 @@ class Engine:
             user=run.user or None,
             cycle_id=hex16(cycle.id) if cycle is not None else None,
             node=event.node or None,
-            task_id=event.task_id or None,
+            task_id=finding.task or event.task_id or None,
             halt_reason=finding.reason if halts else None,
-            terminal_status=finding.status if halts or finding.status == "escalated" else None,
+            terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
             action=action,
             suggested_actions=suggested,
             evidence=evidence,

@@ -28,11 +28,19 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
         return False
     if 0 <= finding.onset <= max(run.halted, run.echo):
         return False
+    if finding.remembered:
+        _latch(run, finding, index)
+        return True
     key = (finding.loop ^ hash_code(finding.code)) & TAG
     run.episodes.pop(key, None)
     run.episodes[key] = int(finding.level)
     if len(run.episodes) > EPISODES_MAX:
         del run.episodes[next(iter(run.episodes))]
+    _latch(run, finding, index)
+    return True
+
+
+def _latch(run: RunState, finding: Finding, index: int) -> None:
     run.severity = max(run.severity, int(finding.level))
     if finding.level == Level.HALT and run.halted < 0:
         run.halt_code = finding.code
@@ -40,7 +48,6 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
         run.halted = index
         if run.unheeded < 0:
             run.unheeded, run.unheeded_ms = index, run.at_ms
-    return True
 
 
 @cache
