@@ -23,6 +23,7 @@ from streamproc.budgets import BUDGETS
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.core.view import Kind
 from streamproc.detectors import BY_CODE, MODULES
+from streamproc.ops.triggers import TRIGGERS
 from streamproc.policy_file import preset_names
 from streamproc.settings import Settings
 from streamproc.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
@@ -183,6 +184,12 @@ def presets() -> str:
     return table(("preset", "for"), rows)
 
 
+def triggers() -> str:
+    """What people are notified of."""
+    rows = [(f"`{one.name}`", f"`{one.type}`", one.urgency.name, one.what, one.reason) for one in TRIGGERS]
+    return table(("trigger", "type", "urgency", "when", "why so urgent"), rows)
+
+
 PARTS: Final = {
     "detectors": lambda: detectors("docs/detectors/"),
     "detector-index": lambda: detectors(""),
@@ -191,6 +198,7 @@ PARTS: Final = {
     "budgets": budgets,
     "presets": presets,
     "tested": tested,
+    "triggers": triggers,
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from streamproc.board_events import (
     RawCycleCompleted,
@@ -20,6 +20,7 @@ from streamproc.board_events import (
     RawTaskVerdict,
 )
 from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
 from streamproc.raw import (
     DEPTH_MAX,
     EPOCH_MS_MAX,
@@ -39,15 +40,14 @@ from streamproc.raw import (
     Text,
     TimeMs,
     Whole,
-    sendable,
     whole_ms,
 )
 
 __all__ = [
-    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent", "RawNoted",
-    "RawOperatorStop", "RawRunFinished", "RawRunStarted", "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition",
-    "RawTaskVerdict", "RawTurn", "RawUserMessage", "RoutingDecision", "TestReport", "TimeMs", "ToolCall",
-    "UsageReport", "parse_line", "parse_raw",
+    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent",
+    "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
+    "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
+    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw",
 ]  # fmt: skip
 
 
@@ -152,14 +152,6 @@ class RawUserMessage(RawEvent):
     type: Literal["user.message"] = "user.message"
 
 
-class RawOperatorStop(RawEvent):
-    """A person orders this run to stop."""
-
-    type: Literal["operator.stop"] = "operator.stop"
-    by: Text = ""
-    reason: Text = ""
-
-
 class RawTurnStarted(RawEvent):
     """A node begins a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
 
@@ -175,23 +167,14 @@ class RawDeadline(RawEvent):
     due_at: TimeMs | None = Field(None, description="when it should have happened")
 
 
-class RawNoted(RawEvent):
-    """An event whose rules are not active in this version: accepted, kept in the log, and counted."""
-
-    type: Literal["halt.acknowledged", "operator.resume"]
-
-    @model_validator(mode="after")
-    def _extra_is_json(self) -> RawNoted:
-        sendable(self.model_extra or {})
-        return self
-
-
 _KINDS: Final[dict[str, type[RawEvent]]] = {
     "turn": RawTurn,
     "run.started": RawRunStarted,
     "run.finished": RawRunFinished,
     "user.message": RawUserMessage,
     "operator.stop": RawOperatorStop,
+    "operator.resume": RawOperatorResume,
+    "halt.acknowledged": RawHaltAcknowledged,
     "turn.started": RawTurnStarted,
     "deadline": RawDeadline,
     "task.created": RawTaskCreated,
@@ -199,7 +182,7 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "task.transition": RawTaskTransition,
     "task.verdict": RawTaskVerdict,
     "cycle.completed": RawCycleCompleted,
-} | dict.fromkeys(RawNoted.model_fields["type"].annotation.__args__, RawNoted)  # type: ignore[union-attr]
+}
 
 _REMEDIES: Final = {
     "missing": "add it",

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ValidationError
 from streamproc import events, wire
 from streamproc.controls import ControlEvent, RunStatus
 from streamproc.errors import InvalidEvent
+from streamproc.fleet.order import Order, read_order
+from streamproc.ops.notification import Notice
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,8 +43,13 @@ def _raw(name: str, model: type[events.RawEvent]) -> Kind:
 
 
 def _fingerprinted() -> dict[str, Any]:
-    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, (*wire.TYPED, *wire.NOTED_BY_TYPE.values())))
+    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, wire.TYPED))
     return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
+
+
+def _order() -> dict[str, Any]:
+    description = "A record of the commands topic; its key is the scope."
+    return msgspec.json.schema(Order) | {"title": "FleetOrder", "description": description}
 
 
 KINDS: Final = (
@@ -51,6 +58,8 @@ KINDS: Final = (
     _raw("run.finished", events.RawRunFinished),
     _raw("user.message", events.RawUserMessage),
     _raw("operator.stop", events.RawOperatorStop),
+    _raw("operator.resume", events.RawOperatorResume),
+    _raw("halt.acknowledged", events.RawHaltAcknowledged),
     _raw("turn.started", events.RawTurnStarted),
     _raw("deadline", events.RawDeadline),
     _raw("task.created", events.RawTaskCreated),
@@ -58,10 +67,11 @@ KINDS: Final = (
     _raw("task.transition", events.RawTaskTransition),
     _raw("task.verdict", events.RawTaskVerdict),
     _raw("cycle.completed", events.RawCycleCompleted),
-    _raw("noted", events.RawNoted),
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
+    Kind("fleet-order", 1, _order, read_order),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
+    Kind("notification", 1, _model(Notice), Notice.model_validate_json),
 )
 
 

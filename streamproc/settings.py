@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streamproc.errors import InvalidSettings
+
+SECRET_MIN: Final = 16  # characters: 128 bits where each is random; a word of a dictionary is shorter
 
 
 class Settings(BaseSettings):
@@ -30,6 +32,8 @@ class Settings(BaseSettings):
     instance: str = Field("", description="static group membership id of this worker; empty: none")
     session_timeout_s: float = Field(10.0, ge=3, le=300, description="a dead worker's partitions stand still so long")
     event_bytes_max: int = Field(1_048_576, ge=1024, description="a larger event is refused, or dead-lettered")
+    notify: SecretStr = Field(SecretStr(""), description="whom `notify` tells: Apprise URLs, with spaces between them")
+    notify_file: str = Field("", description="a notify file: triggers, urgency, rates, destinations")
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
@@ -39,6 +43,34 @@ class Settings(BaseSettings):
     ssl_certfile: str | None = Field(None, description="this client's certificate (PEM)")
     ssl_keyfile: str | None = Field(None, description="this client's key (PEM)")
     ssl_password: SecretStr = SecretStr("")
+
+    command_key: SecretStr = Field(
+        SecretStr(""), description="who may give orders: NAME:SECRET, with commas between several"
+    )
+    command_auth: Literal["auto", "signed", "channel"] = Field(
+        "auto",
+        description="whether orders must be signed; auto: yes, unless there is no key and Kafka knows who writes",
+    )
+    status_file: str = Field("", description="a file with `STATUS TIMESTAMP` that a worker keeps equal to the orders")
+
+    @field_validator("command_key")
+    @classmethod
+    def _keys_are_long(cls, value: SecretStr) -> SecretStr:
+        _keys(value)
+        return value
+
+    def command_keys(self) -> dict[str, bytes]:
+        """The secrets that sign orders, by the name of their issuer."""
+        return _keys(self.command_key)
+
+    @property
+    def channel_is_authenticated(self) -> bool:
+        """Whether Kafka can know who writes: clients log in or show a certificate, or the broker is on this machine
+        and speaks to nobody else. That its ACLs use the knowledge is up to whoever runs it."""
+        if "SASL" in self.security_protocol or ("SSL" in self.security_protocol and self.ssl_certfile):
+            return True
+        servers = [server.strip().rpartition(":")[0] for server in self.brokers.split(",") if server.strip()]
+        return all(host in ("localhost", "[::1]", "::1") or host.startswith("127.") for host in servers)
 
     def topic(self, name: str) -> str:
         """The full name of a topic, such as ``streamproc.turns``."""
@@ -73,13 +105,31 @@ class Settings(BaseSettings):
         return options
 
 
+def _keys(value: SecretStr) -> dict[str, bytes]:
+    keys: dict[str, bytes] = {}
+    for number, part in enumerate(filter(None, map(str.strip, value.get_secret_value().split(","))), 1):
+        name, colon, secret = part.partition(":")
+        if not colon or not name or name in keys:
+            raise ValueError(f"key {number} needs a name of its own before a colon: NAME:SECRET")
+        if len(secret) < SECRET_MIN:
+            raise ValueError(f"the secret of {name} has less than {SECRET_MIN} characters: `openssl rand -hex 32`")
+        keys[name] = secret.encode()
+    return keys
+
+
 def load_settings(**options: Any) -> Settings:
     """The settings of this process; options that are not None win. Raises `InvalidSettings`, naming variables."""
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
         lines = [
-            f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {item['msg']} (got {item['input']!r})"
+            f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {item['msg']}{_got(item)}"
             for item in error.errors()
         ]
         raise InvalidSettings("\n".join(lines)) from None
+
+
+def _got(item: Any) -> str:
+    """What was given, unless it is a secret."""
+    field = Settings.model_fields.get(str(item["loc"][0])) if item["loc"] else None
+    return "" if field is not None and field.annotation is SecretStr else f" (got {item['input']!r})"

@@ -37,7 +37,7 @@ SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it
 ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
-# Listeners tell which of `control` and `runs` is newer by time.
+# Listeners tell which of `control`, `runs` and `commands` is newer by time; and the age of an order is measured by it.
 ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}
 
 # A compacted topic is read whole by every listener and every recovering worker, so it is kept short: the cleaner never
@@ -131,7 +131,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         (
             settings.topic("commands"),
             "orders to the whole fleet",
-            COMPACTED | {"cleanup.policy": "compact,delete", "retention.ms": str(30 * DAY_MS)},
+            COMPACTED | ONE_CLOCK,  # no retention: a STOP that nobody lifted must not lapse
         ),
         (
             settings.topic("spend"),

@@ -12,7 +12,7 @@ Positions of array-like types are part of the format: fields are only ever added
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Union, cast
+from typing import Annotated, Any, ClassVar, Final, Union
 
 import msgspec
 
@@ -155,10 +155,33 @@ class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
     type: ClassVar[str] = "user.message"
 
 
-class OperatorStop(Event, tag="operator.stop", kw_only=True, omit_defaults=True):
+class OperatorEvent(Event, kw_only=True, omit_defaults=True):
+    """What a person orders: who, why, and (`streamproc.fleet.authority`) the signature of a key."""
+
+    by: str = ""
+    reason: str = ""
+    issuer: Scope = ""
+    signature: Scope = ""
+
+
+class OperatorStop(OperatorEvent, tag="operator.stop", kw_only=True, omit_defaults=True):
     """A person orders this run to stop."""
 
     type: ClassVar[str] = "operator.stop"
+
+
+class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_defaults=True):
+    """A person lets a halted run go on. `grant` adds to its budgets (integers, as in `RunStarted.budgets`)."""
+
+    type: ClassVar[str] = "operator.resume"
+
+    grant: dict[str, int] | None = None
+
+
+class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaults=True):
+    """Somebody has taken note of a run's halt, and takes care of it."""
+
+    type: ClassVar[str] = "halt.acknowledged"
 
     by: str = ""
     reason: str = ""
@@ -258,31 +281,15 @@ class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defau
     phase: Scope = ""
 
 
-class Noted(Event, kw_only=True, omit_defaults=True):
-    """An event whose rules are not active: accepted and counted. `data` holds its own fields as they came."""
-
-    data: dict[str, Any] | None = None
-
-
-NOTED_TYPES: Final = ("halt.acknowledged", "operator.resume")
 BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
+OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
+TYPED: Final = (
+    Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, *OPERATOR_KINDS, HaltAcknowledged, *BOARD_KINDS,
+)  # fmt: skip
 
+_Union: Any = Union[*TYPED]
 
-def _noted(name: str) -> type[Noted]:
-    made = msgspec.defstruct(
-        "Noted_" + name.replace(".", "_"), [], bases=(Noted,), tag=name, tag_field="type", kw_only=True,
-        omit_defaults=True, namespace={"type": name},
-    )  # fmt: skip
-    return cast("type[Noted]", made)
-
-
-NOTED_BY_TYPE: Final[dict[str, type[Noted]]] = {name: _noted(name) for name in NOTED_TYPES}
-
-TYPED: Final = (Turn, RunStarted, RunFinished, UserMessage, OperatorStop, TurnStarted, Deadline, *BOARD_KINDS)
-
-_Union: Any = Union[*TYPED, *NOTED_BY_TYPE.values()]
-
-EVENT_TYPES: Final = (*(kind.type for kind in TYPED), *NOTED_TYPES)
+EVENT_TYPES: Final = tuple(kind.type for kind in TYPED)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()

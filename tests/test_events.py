@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from streamproc.budgets import declared
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.events import (
     DEPTH_MAX,
     EPOCH_MS_MIN,
     RawCycleCompleted,
-    RawNoted,
+    RawDeadline,
+    RawHaltAcknowledged,
+    RawOperatorResume,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
@@ -20,11 +23,11 @@ from streamproc.events import (
     RawTaskTransition,
     RawTaskVerdict,
     RawTurn,
+    RawTurnStarted,
     RawUserMessage,
     parse_line,
     parse_raw,
 )
-from streamproc.wire import NOTED_TYPES
 
 TURN = {"run_id": "r", "node": "n"}
 START = {"type": "run.started", "run_id": "r"}
@@ -152,7 +155,7 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (START | {"graph": ["a", "b"]}, "graph", "dictionary"),
     (START | {"graph": {"nodes": [object()]}}, "graph", "not JSON"),
     (START | {"graph": {"nodes": [HALF]}}, "graph", "not JSON"),
-    ({"type": "operator.resume", "run_id": "r", "grant": object()}, "event", "not JSON"),
+    ({"type": "operator.resume", "run_id": "r", "grant": object()}, "grant", "expected an object"),
     ({"type": "deadline", "run_id": "r", "due_at": "soon"}, "due_at", "not a time"),
 ]
 
@@ -245,7 +248,10 @@ def test_unknown_fields_are_ignored_and_counted() -> None:
         ({"type": "task.transition", "run_id": "r", "task_id": "T1", "to": "DONE"}, RawTaskTransition),
         ({"type": "task.verdict", "run_id": "r", "task_id": "T1", "verdict": "APPROVED"}, RawTaskVerdict),
         ({"type": "cycle.completed", "run_id": "r", "completed": 1}, RawCycleCompleted),
-        *(({"type": name, "run_id": "r", "anything": [1]}, RawNoted) for name in NOTED_TYPES),
+        ({"type": "operator.resume", "run_id": "r", "grant": {"turns": 5}}, RawOperatorResume),
+        ({"type": "halt.acknowledged", "run_id": "r", "by": "ann"}, RawHaltAcknowledged),
+        ({"type": "turn.started", "run_id": "r", "node": "n"}, RawTurnStarted),
+        ({"type": "deadline", "run_id": "r", "about": "STALL007"}, RawDeadline),
     ],
 )
 def test_each_type_has_its_model(raw: dict[str, Any], model: type) -> None:
@@ -295,10 +301,11 @@ def test_budgets_go_by_any_of_their_names() -> None:
     assert started.budgets == {"maxTurnsPerNode": 6, "maxSteps": 55, "maxCostUsd": 1_500_000, "maxTokens": 9}
 
 
-def test_no_run_is_declared_past_a_hard_ceiling() -> None:
+def test_a_budget_past_a_hard_ceiling_is_for_the_engine_to_tell() -> None:
     started = parse_raw(START | {"budgets": {"maxRounds": 50}})
     assert isinstance(started, RawRunStarted)
-    assert started.budgets == {"maxRounds": 15}
+    assert started.budgets == {"maxRounds": 50}
+    assert declared(started.budgets) == {"maxRounds": 15}
 
 
 def test_nesting_up_to_the_limit_is_accepted() -> None:

@@ -17,6 +17,8 @@ from streamproc.cli import (
     doctor,
     explain,
     graph,
+    notify,
+    orders,
     policy,
     publish,
     replay,
@@ -29,7 +31,23 @@ from streamproc.cli import (
 from streamproc.cli.terminal import UNUSABLE, complain, line
 from streamproc.errors import StreamprocError
 
-COMMANDS = (scan, demo, worker, publish, replay, watch, topics, policy, graph, explain, schema, doctor, config)
+COMMANDS = (
+    scan,
+    demo,
+    worker,
+    publish,
+    replay,
+    watch,
+    notify,
+    orders,
+    topics,
+    policy,
+    graph,
+    explain,
+    schema,
+    doctor,
+    config,
+)
 
 
 class Commands(TyperGroup):

@@ -16,7 +16,7 @@ from streamproc.client.background import Background
 from streamproc.client.guard import NO_PAYER
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
-from streamproc.errors import Halted, Undelivered
+from streamproc.errors import Undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamproc.controls import ControlEvent
     from streamproc.errors import Unavailable
     from streamproc.events import RawEvent
+    from streamproc.fleet.state import Fleet
     from streamproc.settings import Settings
 
 
@@ -90,6 +91,23 @@ class BlockingTurnPublisher:
     def operator_stop(self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]) -> str:
         """A person orders this run to stop."""
         return self.send({"type": "operator.stop", "run_id": run_id, "by": by, "reason": reason, **fields})
+
+    def operator_resume(
+        self,
+        *,
+        run_id: str,
+        grant: Mapping[str, Any] | None = None,
+        by: str = "",
+        reason: str = "",
+        **fields: Unpack[EventFields],
+    ) -> str:
+        """A person lets a halted run go on; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``."""
+        own = {"grant": grant, "by": by, "reason": reason}
+        return self.send({"type": "operator.resume", "run_id": run_id, **own, **fields})
+
+    def halt_acknowledged(self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]) -> str:
+        """Somebody has taken note of the run's halt, and takes care of it: it need not be escalated."""
+        return self.send({"type": "halt.acknowledged", "run_id": run_id, "by": by, "reason": reason, **fields})
 
     def event(self, kind: str, /, *, run_id: str, **fields: Any) -> str:
         """An event of any type, such as ``task.created``, with its own fields."""
@@ -177,20 +195,35 @@ class BlockingTurnPublisher:
 
 class BlockingGuard:
     """Guards one run in blocking code, which nobody can interrupt from outside: `Halted` is raised at the entry, by
-    `check` and `sleep` in between, and at the exit."""
+    `check`, `ready` and `sleep` in between, and at the exit. While the fleet is paused, the entry waits."""
 
     def __init__(
-        self, run_id: str, halts: HaltListener, register: Register, payer: BlockingPayer | None = None
+        self,
+        run_id: str,
+        halts: HaltListener,
+        register: Register,
+        payer: BlockingPayer | None = None,
+        *,
+        user: str = "",
+        tenant: str = "",
     ) -> None:
         self.run_id = run_id
         self._halts = halts
         self._register = register
         self._payer = payer
+        self._scope = user, tenant
         self._fired = threading.Event()
 
     def check(self) -> None:
-        """Raise `Halted` if the run is halted. No I/O."""
-        self._halts.check(self.run_id)
+        """Raise `Halted` if the run is halted, its user or tenant killed, or the fleet stopped. No I/O."""
+        halted = self._halts.error(self.run_id, *self._scope)
+        if halted is not None:
+            raise halted
+
+    def ready(self, timeout_s: float | None = None) -> bool:
+        """Call it before a task, a write or a delegation: waits while the fleet is paused, and raises `Halted` as
+        `check` does. False where it is still paused after `timeout_s`."""
+        return self._halts.obedience.wait_blocking(self.run_id, self.check, timeout_s)
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> BlockingReservation:
         """``with guard.reserve(cost_usd="0.05", tokens=4000) as hold:``, as `Guard.reserve`."""
@@ -205,14 +238,15 @@ class BlockingGuard:
         self.check()
 
     def fire(self) -> None:
-        """The run is halted. (The listener calls this.)"""
-        self._fired.set()
+        """Look whether the run must stop. (The listener calls this.)"""
+        if self._halts.error(self.run_id, *self._scope) is not None:
+            self._fired.set()
 
     def __enter__(self) -> Self:
         self._register.add(self.run_id, self)
         try:
-            self.check()
-        except Halted:
+            self.ready()  # to enter is to begin something
+        except BaseException:
             self._register.remove(self.run_id, self)
             raise
         return self
@@ -248,8 +282,13 @@ class BlockingHaltListener:
         """Whether every earlier halt is known."""
         return self._halts.caught_up.is_set()
 
+    @property
+    def fleet(self) -> Fleet:
+        """The standing orders: ``fleet.status``, ``fleet.order``."""
+        return self._halts.fleet
+
     def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run is halted. No I/O; well under a microsecond."""
+        """Raise `Halted` if the run is halted, or the fleet stopped. No I/O; well under a microsecond."""
         self._halts.check(run_id)
 
     def halted(self, run_id: str) -> ControlEvent | None:
@@ -261,7 +300,8 @@ class BlockingHaltListener:
     ) -> BlockingGuard:
         """``with halts.guard(run_id) as guard:`` raises `Halted` at its entry, at ``guard.check()`` and at its exit."""
         paying = None if admission is None else admission.payer(run_id, **payer)
-        return BlockingGuard(run_id, self._halts, self._halts.register, paying)
+        user, tenant = payer.get("user") or "", payer.get("tenant") or ""
+        return BlockingGuard(run_id, self._halts, self._halts.register, paying, user=user, tenant=tenant)
 
     def start(self) -> None:
         """Begin to listen. Raises `Unavailable` (unless ``wait=False``) where the broker or its topics are away."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamproc.events import RawEvent
+    from streamproc.fleet.authority import Authority
 
 SPLIT: Final = "split the turn, or report fewer of them"
 REMEDIES: Final = {
@@ -42,8 +44,15 @@ class Encoded(NamedTuple):
         return len(self.key) + len(self.value)
 
 
-def encode(raw: RawEvent, *, include_content: bool, bytes_max: int, unsafe: bool = False) -> Encoded:
-    """The event as a Kafka record. Gives it a UUID where it has no id.
+def encode(
+    raw: RawEvent,
+    *,
+    include_content: bool,
+    bytes_max: int,
+    unsafe: bool = False,
+    authority: Authority | None = None,
+) -> Encoded:
+    """The event as a Kafka record. Gives it a UUID where it has no id; signs what an operator orders.
 
     Raises `InvalidEvent`, naming the largest field, where the record would be larger than `bytes_max`, and for a
     graph that cannot be read; `UnsafeCycle` for one that has such a cycle, unless `unsafe` ones are wanted.
@@ -52,6 +61,8 @@ def encode(raw: RawEvent, *, include_content: bool, bytes_max: int, unsafe: bool
     if isinstance(event, wire.RunStarted) and event.graph:
         event.graph = sendable_graph(event.graph, unsafe=unsafe)
     event.event_id = event.event_id or new_id()
+    if isinstance(event, wire.OperatorEvent) and authority is not None and not event.signature:
+        authority.sign_event(event, int(time.time() * 1000))
     value = wire.encode(event)
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])

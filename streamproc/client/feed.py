@@ -1,4 +1,4 @@
-"""The listener's ear: reads the `runs` topic from its beginning to its end, then `runs` and `control` live.
+"""The listener's ear: reads `commands` and `runs` from their beginnings to their ends, then them and `control` live.
 
 There is no consumer group: every listener reads every partition and commits nothing. After a broken connection it
 goes on where it stopped; where that place is gone, it reads `runs` from the beginning again.
@@ -29,7 +29,7 @@ from streamproc.client.halts import ControlNews, StatusNews, read_control_news, 
 from streamproc.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aiokafka import ConsumerRecord
 
@@ -56,6 +56,9 @@ class Hearer(Protocol):
     def control(self, news: ControlNews, value: bytes) -> None:
         """A record of the `control` topic, and its JSON."""
 
+    def order(self, key: bytes | None, value: bytes | None, at_ms: int) -> None:
+        """A record of the `commands` topic."""
+
     def is_halted(self, run_id: str) -> bool:
         """Whether this run is known to be halted."""
 
@@ -67,6 +70,7 @@ class Feed:
         self._settings = settings
         self._runs = settings.topic("runs")
         self._control = settings.topic("control")
+        self._commands = settings.topic("commands")
         self._hearer = hearer
         self._positions: dict[TopicPartition, int] = {}
         self.connected = False
@@ -99,7 +103,7 @@ class Feed:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await consumer.start()
-                found = await partitions_of(consumer._client, self._settings, "runs", "control")
+                found = await partitions_of(consumer._client, self._settings, "runs", "control", "commands")
                 partitions = [TopicPartition(topic, number) for topic in found for number in found[topic]]
                 consumer.assign(partitions)
                 ends = await consumer.end_offsets(partitions)
@@ -116,43 +120,60 @@ class Feed:
             await _close(consumer)
 
     async def _bootstrap(self, consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> None:
-        """Read `runs` up to the ends seen before; `control` will be read from its end seen before."""
-        runs = [partition for partition in ends if partition.topic == self._runs]
-        control = [partition for partition in ends if partition.topic == self._control]
+        """Read `commands` and `runs` up to the ends seen before; `control` will be read from its end seen before.
+
+        Orders first: a status that is newer than the order to stop a run takes it back.
+        """
+        whole = [partition for partition in ends if partition.topic != self._control]
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            positions = ends | await consumer.beginning_offsets(runs)
+            positions = ends | await consumer.beginning_offsets(whole)
         for partition, position in positions.items():
             consumer.seek(partition, position)
-        consumer.pause(*control)
         latest: dict[str, StatusNews] = {}
-        while left := [partition for partition in runs if positions[partition] < ends[partition]]:
+        await self._read(consumer, self._commands, ends, positions, self._hear_order)
+        await self._read(consumer, self._runs, ends, positions, lambda record: self._gather(latest, record))
+        consumer.resume(*ends)
+        self._positions = positions
+        self._hearer.snapshot(latest.values())
+
+    async def _read(
+        self,
+        consumer: AIOKafkaConsumer,
+        topic: str,
+        ends: dict[TopicPartition, int],
+        positions: dict[TopicPartition, int],
+        take: Callable[[ConsumerRecord[bytes, bytes]], None],
+    ) -> None:
+        """Read one topic up to its ends, and no other."""
+        consumer.pause(*(partition for partition in ends if partition.topic != topic))
+        consumer.resume(*(partition for partition in ends if partition.topic == topic))
+        while left := [at for at in ends if at.topic == topic and positions[at] < ends[at]]:
             async with asyncio.timeout(READ_TIMEOUT_S):
                 batches = await consumer.getmany(*left, timeout_ms=1_000)
             for records in batches.values():
                 for record in records:
-                    self._gather(latest, record)
+                    with self._readable(record):
+                        take(record)
             for partition in left:
                 positions[partition] = await consumer.position(partition)
             await asyncio.sleep(0)
-        consumer.resume(*control)
-        self._positions = positions
-        self._hearer.snapshot(latest.values())
 
     def _gather(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
-        with self._readable(record):
-            news = read_status_news(record.key, record.value, record.timestamp)
-            if news.halt is not None or self._hearer.is_halted(news.run_id):
-                latest[news.run_id] = news
-            else:
-                latest.pop(news.run_id, None)
+        news = read_status_news(record.key, record.value, record.timestamp)
+        if news.halt is not None or self._hearer.is_halted(news.run_id):
+            latest[news.run_id] = news
+        else:
+            latest.pop(news.run_id, None)
 
     async def _listen(self, consumer: AIOKafkaConsumer) -> None:
+        hears = {
+            self._control: self._hear_control, self._runs: self._hear_status, self._commands: self._hear_order,
+        }  # fmt: skip
         while True:
             batches = await consumer.getmany(timeout_ms=60_000)
-            # Decisions first: a guard waits for them.
-            for partition in sorted(batches, key=lambda partition: partition.topic != self._control):
-                records = batches[partition]
-                hear = self._hear_control if partition.topic == self._control else self._hear_status
+            # Statuses last: guards wait for the others.
+            for partition in sorted(batches, key=lambda partition: partition.topic == self._runs):
+                records, hear = batches[partition], hears[partition.topic]
                 for record in records:
                     with self._readable(record):
                         hear(record)
@@ -165,6 +186,9 @@ class Feed:
 
     def _hear_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
         self._hearer.status(read_status_news(record.key, record.value, record.timestamp))
+
+    def _hear_order(self, record: ConsumerRecord[bytes, bytes]) -> None:
+        self._hearer.order(record.key, record.value, record.timestamp)
 
     @contextlib.contextmanager
     def _readable(self, record: ConsumerRecord[bytes, bytes]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack
 from streamproc.errors import Halted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from streamproc.client.admission import Payer
     from streamproc.client.hold import Reservation, ReserveFields
@@ -46,12 +46,17 @@ class Register:
         for guard in tuple(self._guards.get(run_id, ())):
             guard.fire()
 
+    def fire_all(self) -> None:
+        """Tell every guard to look whether its run must stop."""
+        for run_id in tuple(self._guards):
+            self.fire(run_id)
+
     def __len__(self) -> int:
         return len(self._guards)
 
 
 class Guard:
-    """Guards one run, in one task, once.
+    """Guards one run, in one task, once. While the fleet is paused it waits at its entry, and at `ready`.
 
     It works as `asyncio.timeout` does: the task is cancelled from inside the body, its ``finally`` clauses run, and
     at the end of the ``async with`` the cancellation becomes `Halted`. A cancellation from elsewhere stays what it is,
@@ -64,8 +69,10 @@ class Guard:
         register: Register,
         halted: Callable[[str], Halted | None],
         payer: Payer | None = None,
+        pause: Callable[[str, Callable[[], None]], Awaitable[None]] | None = None,
     ) -> None:
         self.run_id = run_id
+        self._pause = pause
         self._register = register
         self._halted = halted
         self._payer = payer
@@ -78,6 +85,14 @@ class Guard:
         halted = self._halted(self.run_id)
         if halted is not None:
             raise halted
+
+    async def ready(self) -> None:
+        """Call it before a task, a write or a delegation: waits while the fleet is paused, and raises `Halted` if
+        the run is halted or the fleet is stopped."""
+        if self._pause is None:
+            self.check()
+        else:
+            await self._pause(self.run_id, self.check)
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> Reservation:
         """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` begins only if it can be paid for.
@@ -102,7 +117,7 @@ class Guard:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a guard needs a task: run this under asyncio.run, or as a task")
-        self.check()
+        await self.ready()  # to enter is to begin something
         self._task = task
         self._cancelling = task.cancelling()
         self._register.add(self.run_id, self)

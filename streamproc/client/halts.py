@@ -96,7 +96,8 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
 def read_control_news(value: bytes, at_ms: int) -> ControlNews:
     """Read a record of the `control` topic. Raises `ValueError` for anything that is no control event."""
     control = _control_decoder.decode(value)
-    halt = Halt(value, control.code, at_ms) if control.severity == "halt" else None
+    halts = control.severity == "halt" and control.type != "fleet.state"  # orders are heard on their own topic
+    halt = Halt(value, control.code, at_ms) if halts else None
     return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")
 
 

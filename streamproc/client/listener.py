@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -11,9 +12,11 @@ from streamproc.client.connection import settings_of
 from streamproc.client.feed import Feed
 from streamproc.client.guard import Guard, Register
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
+from streamproc.client.obeying import Obedience
 from streamproc.client.subscription import Subscription
 from streamproc.controls import read_control
 from streamproc.errors import Unavailable
+from streamproc.fleet.authority import authority_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,9 +35,10 @@ SUBSCRIPTION_MAX = 10_000  # control events that wait for a slow reader: about 2
 class HaltListener:
     """Hears of halted runs. Use it as ``async with HaltListener() as halts:``.
 
-    Opening reads the compacted `runs` topic to its end, so runs that were halted earlier are known; that takes up to
-    `start_timeout_s`, then `Unavailable` is raised. With ``wait=False`` opening returns at once and reading goes on
-    in the background: until `caught_up` is set, **no halt is known and no run is stopped** (it fails open).
+    Opening reads the compacted topics `commands` and `runs` to their ends, so standing orders (`fleet`) and runs that
+    were halted earlier are known; that takes up to `start_timeout_s`, then `Unavailable` is raised. With
+    ``wait=False`` opening returns at once and reading goes on in the background: until `caught_up` is set, **no halt
+    is known and no run is stopped** (it fails open).
 
     When the broker leaves later, what is known to be halted stays so, one warning is logged, `connected` is False,
     and the connection is tried again until it is back.
@@ -59,7 +63,11 @@ class HaltListener:
         self.register = Register()
         """Who guards which run; the blocking twin's guards are in it, too."""
         self._subscriptions: set[Subscription] = set()
-        self.hearing = Hearing(self._halts, self.register, self.caught_up, self._subscriptions)
+        self.obedience = Obedience(self._halts, self.register, authority_of(self.settings))
+        """Who must stop or wait because of an order; the blocking twin's guards ask it, too."""
+        self.fleet = self.obedience.fleet
+        """The standing orders: ``fleet.status``, ``fleet.order``."""
+        self.hearing = Hearing(self._halts, self.register, self.caught_up, self._subscriptions, self.obedience)
         """Takes in what was heard; tests put records in here."""
         self._feed = Feed(self.settings, self.hearing)
         self._task: asyncio.Task[None] | None = None
@@ -67,9 +75,18 @@ class HaltListener:
     # Asking.
 
     def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run is halted. No I/O; well under a microsecond. From any thread."""
+        """Raise `Halted` if the run is halted, or the fleet stopped. No I/O; well under a microsecond. From any
+        thread."""
+        if run_id in self._runs or self.fleet.stopped:
+            halted = self.error(run_id)
+            if halted is not None:
+                raise halted
+
+    def error(self, run_id: str, user: str = "", tenant: str = "") -> Halted | None:
+        """Why a run (of this user and tenant) must stop; None where it may go on. From any thread."""
         if run_id in self._runs:
-            raise halted_error(run_id, self._runs.get(run_id))
+            return halted_error(run_id, self._runs.get(run_id))
+        return self.obedience.halted(run_id, user, tenant)
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """The decision that halted the run; None where it is not halted (or was halted so long ago, and so many
@@ -80,10 +97,12 @@ class HaltListener:
         """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
 
         A run that is halted already raises before the body begins. Threads that the body started are not stopped.
+        With a `user` or `tenant` it obeys at once when they are killed; else when a worker has halted the run.
         With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` say who pays.
         """
         paying = None if admission is None else admission.payer(run_id, **payer)
-        return Guard(run_id, self.register, self._error, paying)
+        user, tenant = payer.get("user") or "", payer.get("tenant") or ""
+        return Guard(run_id, self.register, partial(self.error, user=user, tenant=tenant), paying, self.obedience.wait)
 
     def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX) -> Subscription:
         """Every control event from now on, warnings too: ``async for control in halts.subscribe():``."""
@@ -159,15 +178,20 @@ class HaltListener:
     ) -> None:
         await self.close()
 
-    def _error(self, run_id: str) -> Halted | None:
-        return halted_error(run_id, self._runs.get(run_id)) if run_id in self._runs else None
-
 
 class Hearing:
     """What is done with what the feed hears: halts are noted, guards fired, subscribers told."""
 
-    def __init__(self, halts: Halts, register: Register, caught_up: asyncio.Event, told: set[Subscription]) -> None:
+    def __init__(
+        self,
+        halts: Halts,
+        register: Register,
+        caught_up: asyncio.Event,
+        told: set[Subscription],
+        obedience: Obedience,
+    ) -> None:
         self._halts = halts
+        self._obedience = obedience
         self._register = register
         self._caught_up = caught_up
         self._told = told
@@ -193,6 +217,10 @@ class Hearing:
             control = read_control(value)
             for subscription in tuple(self._told):
                 subscription.offer(control)
+
+    def order(self, key: bytes | None, value: bytes | None, at_ms: int) -> None:
+        """Take in a record of the `commands` topic."""
+        self._obedience.hear(key, value, at_ms)
 
     def is_halted(self, run_id: str) -> bool:
         """Whether this run is known to be halted."""

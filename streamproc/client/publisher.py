@@ -15,6 +15,7 @@ from streamproc.client.encoding import Encoded, encode
 from streamproc.client.outbox import Outbox
 from streamproc.errors import InvalidEvent, Undelivered
 from streamproc.events import parse_raw
+from streamproc.fleet.authority import authority_of
 
 if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
@@ -72,6 +73,7 @@ class TurnPublisher:
         """Events that could not be used."""
         self.unknown_fields = 0
         """Fields that nobody knows, in all events together: misspelt ones, mostly."""
+        self._authority = authority_of(self.settings)
         self._include_content = include_content
         self._on_invalid = on_invalid
         self._unsafe = on_unsafe == "publish" or on_invalid == "drop"
@@ -124,6 +126,27 @@ class TurnPublisher:
     async def operator_stop(self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]) -> str:
         """A person orders this run to stop."""
         return await self._publish({"type": "operator.stop", "run_id": run_id, "by": by, "reason": reason, **fields})
+
+    async def operator_resume(
+        self,
+        *,
+        run_id: str,
+        grant: Mapping[str, Any] | None = None,
+        by: str = "",
+        reason: str = "",
+        **fields: Unpack[EventFields],
+    ) -> str:
+        """A person lets a halted run go on; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``."""
+        own = {"grant": grant, "by": by, "reason": reason}
+        return await self._publish({"type": "operator.resume", "run_id": run_id, **own, **fields})
+
+    async def halt_acknowledged(
+        self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]
+    ) -> str:
+        """Somebody has taken note of the run's halt, and takes care of it: it need not be escalated."""
+        return await self._publish(
+            {"type": "halt.acknowledged", "run_id": run_id, "by": by, "reason": reason, **fields}
+        )
 
     async def event(self, kind: str, /, *, run_id: str, **fields: Any) -> str:
         """An event of any type, such as ``task.created``, with its own fields."""
@@ -206,8 +229,13 @@ class TurnPublisher:
         try:
             raw = parse_raw(event) if isinstance(event, Mapping) else event
             self.unknown_fields += raw.unknown
-            bytes_max = self.settings.event_bytes_max
-            return encode(raw, include_content=self._include_content, bytes_max=bytes_max, unsafe=self._unsafe)
+            return encode(
+                raw,
+                include_content=self._include_content,
+                bytes_max=self.settings.event_bytes_max,
+                unsafe=self._unsafe,
+                authority=self._authority,
+            )
         except InvalidEvent as error:
             self.invalid += 1
             if self._on_invalid == "raise":

@@ -22,8 +22,9 @@ HOPS_MAX: Final = 8  # edges with fruitless hand-overs
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
 
-def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], int]) -> tuple[Tool, ...]:
-    """Take in how tools answered; those with something to look at. Siblings in one turn count once for a tool."""
+def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], int]) -> tuple[list[Tool], bool]:
+    """Take in how tools answered: these tools, and whether there is something to look at. Siblings in one turn count
+    once for a tool."""
     failed = retried = answered = False
     noticed: dict[int, Tool] = {}
     for call in turn.calls:
@@ -45,7 +46,8 @@ def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], in
     elif answered:
         run.failures = run.footing = 0
     run.retries = run.retries + 1 if retried and not answered else 0
-    return tuple(noticed.values())
+    tools = list(noticed.values())
+    return tools, any(tool.same > 2 or (tool.failures and tool.failures[-1]) for tool in tools)
 
 
 def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
@@ -56,10 +58,8 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
             del run.tools[next(iter(run.tools))]
     run.tools[name] = tool
     failed = call.outcome == FAILED
-    tool.failures.append(call.norm & TAG or 1 if failed else 0)
-    tool.turns.append(index)
-    if len(tool.turns) > TOOL_CALLS:
-        del tool.failures[0], tool.turns[0]
+    if failed or tool.failures:
+        _note_failure(tool, call.norm & TAG or 1 if failed else 0, index)
     key, answer = call.key & TAG, call.exact & TAG
     if call.outcome != ANSWERED or answer != tool.answer or run.steps > tool.step + NEIGHBOURS:
         tool.same, tool.first = int(call.outcome == ANSWERED), index
@@ -68,6 +68,17 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
     tool.step = run.steps
     tool.key, tool.answer = key, 0 if failed else answer
     return tool
+
+
+def _note_failure(tool: Tool, error: int, index: int) -> None:
+    """Remember how the last calls failed (0: this one did not), for as long as one of them did."""
+    tool.failures.append(error)
+    tool.turns.append(index)
+    if len(tool.turns) > TOOL_CALLS:
+        del tool.failures[0], tool.turns[0]
+    if not any(tool.failures):
+        tool.failures.clear()
+        tool.turns.clear()
 
 
 def observe_near(run: RunState, turn: Turn, index: int) -> int:
@@ -101,7 +112,7 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     value = query.norm & TAG
     streak, sim = node.query, node.query_sim
     same = streak is not None and (
-        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= _near(query, NEAR))
+        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
     )
     node.query_sim = query.sim & HASH
     if streak is None or not same:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core.board import take_failure
+from streamproc.core.calls import observe_calls
 from streamproc.core.cycles import cycle_of, hand_over
 from streamproc.core.habits import (
     count_hop,
@@ -27,8 +29,8 @@ from streamproc.core.progress import (
 )
 from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
-from streamproc.core.view import Hop, View
-from streamproc.core.window import TALK, observe_calls, observe_said, push, settle_pending
+from streamproc.core.view import GAP_MS, Hop, Kind, View
+from streamproc.core.window import TALK, observe_said, push, settle_pending
 from streamproc.wire import NO_ANSWER, Turn
 
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
@@ -52,33 +54,33 @@ class Observer:
         node.last = index
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
-        if usage is not None or run.begun or turn.round is not None:
+        if usage is not None or run.begun:
             self._observe_measures(view, turn, tag)
+        if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
+            self._observe_round(view, turn)
         if run.pending:
-            waiting, _, since = run.pending
-            view.periods += settle_pending(run, tag)
-            if run.found == since:
-                note_finder(run, waiting, since)
+            _settle(view, tag)
         from_ = turn.from_
         source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
         if source and (source != tag or from_):
-            view.iterated = hand_over(run, source, tag)
-            if run.chosen != (source << 32 | tag) and _told(turn):
-                view.hop = Hop(from_ or run.previous_name, turn.node, *count_hop(run, source, tag, index))
-        run.chosen = 0
-        if turn.next:
-            chosen = self._tag(turn.next)
-            view.hop = Hop(turn.node, turn.next, *count_hop(run, tag, chosen, index, chosen=True))
-            run.chosen = tag << 32 | chosen
+            self._hand_over(view, source)
+        if turn.next or run.chosen:
+            self._choose(view)
         if run.cycles:
-            view.cycle = cycle_of(run, tag, usage)
+            cycle = view.cycle = cycle_of(run, tag, usage)
+            if cycle is not None and cycle.iterations and view.budgets:
+                view.kinds |= Kind.CYCLE
         if turn.calls:
-            actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
-            observed = observe_calls(run, node, actor, turn, index, run.at_ms, rules.still_poll)
-            view.repeated = observed.repeated
-            view.periods += observed.periods
-            view.stale = observed.stale
-            view.tools = observe_tools(run, turn, index, self._tag)
+            self._observe_calls(view, rules)
+        self._observe_rest(view, rules, turn, tag, node)
+        if view.budgets:
+            view.kinds |= Kind.BUDGET
+        if view.took_ms or run.begun or run.at_ms - view.heard_ms >= GAP_MS:
+            view.kinds |= Kind.CLOCK
+
+    def _observe_rest(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
+        """Results, words and habits, in this order: what is new must be known before streaks are counted."""
+        run, index = view.run, view.index
         left = turn.artifact or turn.docs
         if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
@@ -89,15 +91,46 @@ class Observer:
             note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
-        view.note_kinds()
+
+    def _hand_over(self, view: View, source: int) -> None:
+        """Work was handed over from `source`, unless that was counted when it was decided."""
+        run, turn, tag = view.run, view.turn, view.node_tag
+        view.iterated = hand_over(run, source, tag)
+        if run.chosen != (source << 32 | tag) and _told(turn):
+            hops = count_hop(run, source, tag, view.index)
+            view.hands_over(Hop(turn.from_ or run.previous_name, turn.node, *hops))
+
+    def _choose(self, view: View) -> None:
+        """A routing node has chosen where to go next."""
+        run, turn, tag = view.run, view.turn, view.node_tag
+        run.chosen = 0
+        if turn.next:
+            chosen = self._tag(turn.next)
+            run.chosen = tag << 32 | chosen
+            view.hands_over(Hop(turn.node, turn.next, *count_hop(run, tag, chosen, view.index, chosen=True)))
+
+    def _observe_calls(self, view: View, rules: Rules) -> None:
+        run, turn, tag = view.run, view.turn, view.node_tag
+        actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
+        observe_calls(view, actor, rules.still_poll)
+        view.tools, noticed = observe_tools(run, turn, view.index, self._tag)
+        if noticed:
+            view.kinds |= Kind.TOOL
+        if run.failures > 1 or run.retries > 1:
+            view.kinds |= Kind.FAILING
 
     def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
         run, usage = view.run, turn.usage
         if usage is not None:
             spend(run, usage)
             observe_pace(run, usage)
+            view.kinds |= Kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
+
+    def _observe_round(self, view: View, turn: Turn) -> None:
+        run = view.run
+        view.kinds |= Kind.ROUND
         if turn.round is not None:
             view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
@@ -106,12 +139,18 @@ class Observer:
         alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
         if run.monologue is not None or (output is not None and alone):
             view.monologue = observe_monologue(run, tag, output if alone else None, index)
+            if view.monologue is not None:
+                view.kinds |= Kind.MONOLOGUE
         if turn.query is not None:
             view.query = observe_query(node, turn.query, index)
+            if view.query is not None:
+                view.kinds |= Kind.QUERY
         if output is not None or turn.structured is not None:
             node.answered = True
         if run.found == index:
             view.near = observe_near(run, turn, index)
+            if view.near >= 0:
+                view.kinds |= Kind.NEAR
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
@@ -122,14 +161,22 @@ class Observer:
             view.flat = observe_metrics(
                 run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
             )
+            if view.flat is not None:
+                view.kinds |= Kind.METRIC
         if turn.tests is not None:
+            view.kinds |= Kind.TESTS
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
         if turn.artifact is not None or turn.docs is not None:
+            view.kinds |= Kind.ARTIFACT
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
-                view.periods += (period,)
+                view.repeats(period)
         if turn.errors is not None:
-            view.failed = observe_errors(node, turn.errors, index, max(run.progress, node.call_news))
+            if observe_errors(node, turn.errors, index, max(run.progress, node.call_news)):
+                view.kinds |= Kind.ERRORS
+            if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
+                view.step = take_failure(run, turn, rules.board, self._tag)
+                view.kinds |= Kind.BOARD
 
     def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
@@ -140,21 +187,22 @@ class Observer:
         if output is not None and node.called >= 0 and left is None and turn.tests is None:
             said = (tag ^ output.norm ^ topic) & HASH
             if period := push(run, TALK, said & TAG & ~1, index):
-                view.periods += (period,)
+                view.repeats(period)
             run.pending = [tag, said, index]
         elif output is not None or left is not None:
-            view.periods += observe_said(run, tag, turn, topic, index)
+            for period in observe_said(run, tag, turn, topic, index):
+                view.repeats(period)
         if output is not None:
             remember(run.outputs, output.norm)
             streak = node.output = said_again(node.output, output.norm ^ topic, index, max(run.news, node.called))
             if streak.count > 1:
-                view.said += (streak,)
+                view.says_again(streak)
         if turn.structured is not None:
             if output is None:
                 remember(run.outputs, turn.structured.norm)
             streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.news)
             if streak.count > 1:
-                view.said += (streak,)
+                view.says_again(streak)
 
     def _topic(self, turn: Turn) -> int:
         """What the words of a turn are about, where it says so: the same words about another thing are not the same."""
@@ -171,6 +219,16 @@ class Observer:
             run.evicted += 1
         node = run.nodes[tag] = NodeState()
         return node
+
+
+def _settle(view: View, tag: int) -> None:
+    """Somebody has taken the turn after a text: now it is known whether that was a message or narration."""
+    run = view.run
+    waiting, _, since = run.pending
+    for period in settle_pending(run, tag):
+        view.repeats(period)
+    if run.found == since:
+        note_finder(run, waiting, since)
 
 
 def _told(turn: Turn) -> bool:

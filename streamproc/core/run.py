@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from streamproc.core.board_state import Board
+
 TAG: Final = 0xFFFFFFFF
 HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
 
@@ -242,6 +244,7 @@ class RunState(msgspec.Struct, array_like=True):
     noted: int = 0
     own: dict[str, list[int]] = {}
     again: int = 0
+    board: Board | None = None
     begun: list[OpenTurn] = []
     checked_ms: int = 0
     pace: Pace | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntFlag
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streamproc.core.board import Step
 from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
@@ -18,31 +18,34 @@ if TYPE_CHECKING:
 GAP_MS: Final = 30_000  # between two events of a run: a shorter one is nothing to ask detectors about
 
 
-class Kind(IntFlag):
-    """Kinds of evidence. A detector is only asked about turns that bring one of its kinds."""
+class Kind:
+    """Kinds of evidence, as bits; an enum would cost a microsecond for each. A detector is only asked about turns that
+    bring one of its kinds."""
 
-    BUDGET = 1  # any turn of a run on which somebody declared a budget
-    REPEATED_CALL = 2  # a call with an answer that it had before
-    SAID = 4  # a text or structured output that its node said last time, too
-    PERIOD = 8  # a stream that repeats with a period
-    ARTIFACT = 16
-    TESTS = 32
-    ERRORS = 64
-    METRIC = 128
-    TOOL = 256  # a tool that answers other calls alike, or fails again
-    FAILING = 512  # calls in error in a row, or retries
-    STALE = 1024  # a call turn without anything new
-    NEAR = 2048  # a long text that is almost an earlier one
-    QUERY = 4096  # a query that was asked before
-    MONOLOGUE = 8192
-    HOP = 16384  # a hand-over that brought nothing new
-    ROUND = 32768  # a round, a convergence or a consensus was reported
-    CLOCK = 65536  # time has passed: a deadline, or an event that came late
-    STARTED = 131072  # run.started, with what it declared
-    BOARD = 262144  # a task moved, or was created, delegated, judged; a cycle of the board was completed
-    ORDER = 524288  # an operator's order, or a halt that was acknowledged or not
-    USAGE = 1048576  # measured spend of tokens or money
-    CYCLE = 2097152  # a turn inside a cycle that has had an iteration, under a budget
+    BUDGET: Final = 1 << 0  # any turn of a run on which somebody declared a budget
+    REPEATED_CALL: Final = 1 << 1  # a call with an answer that it had before
+    SAID: Final = 1 << 2  # a text or structured output that its node said last time, too
+    PERIOD: Final = 1 << 3  # a stream that repeats with a period
+    ARTIFACT: Final = 1 << 4
+    TESTS: Final = 1 << 5
+    ERRORS: Final = 1 << 6
+    METRIC: Final = 1 << 7
+    TOOL: Final = 1 << 8  # a tool that answers other calls alike, or fails again
+    FAILING: Final = 1 << 9  # calls in error in a row, or retries
+    STALE: Final = 1 << 10  # a call turn without anything new
+    NEAR: Final = 1 << 11  # a long text that is almost an earlier one
+    QUERY: Final = 1 << 12  # a query that was asked before
+    MONOLOGUE: Final = 1 << 13
+    HOP: Final = 1 << 14  # a hand-over that brought nothing new
+    ROUND: Final = 1 << 15  # a round, a convergence or a consensus was reported
+    CLOCK: Final = 1 << 16  # time has passed: a deadline, or an event that came late
+    STARTED: Final = 1 << 17  # run.started, with what it declared
+    BOARD: Final = 1 << 18  # a task moved, or was created, delegated, judged; a cycle of the board was completed
+    ORDER: Final = 1 << 19  # an operator's order, or a halt that was acknowledged or not
+    USAGE: Final = 1 << 20  # measured spend of tokens or money
+    CYCLE: Final = 1 << 21  # a turn inside a cycle that has had an iteration, under a budget
+
+    LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | FAILING | HOP | MONOLOGUE  # what progress puts an end to
 
 
 class Hop(NamedTuple):
@@ -60,9 +63,9 @@ class View:
     `turn` and what belongs to it is there for turns only; `event` is always what is looked at."""
 
     __slots__ = (
-        "budgets", "counts", "cycle", "event", "failed", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
+        "budgets", "counts", "cycle", "event", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
         "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "rules", "run", "said",
-        "stale", "took_ms", "tools", "turn", "unreadable", "unsafe",
+        "step", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -76,14 +79,13 @@ class View:
     cycle: Cycle | None
     iterated: Cycle | None
     periods: tuple[Period, ...]
-    repeated: tuple[tuple[Call, CallMemory], ...]
+    repeated: Sequence[tuple[Call, CallMemory]]
     said: tuple[Streak, ...]
-    failed: bool
-    stale: bool
     near: int
-    tools: tuple[Tool, ...]
+    tools: Sequence[Tool]
     flat: Flat | None
     query: Streak | None
+    step: Step | None  # what an event did to the board; of a turn, that it failed at a task
     monologue: Monologue | None
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
@@ -103,19 +105,10 @@ class View:
         own, general = run.budgets, rules.budgets
         self.budgets = general | own if own and general else own or general
         self.cycle = self.iterated = None
-        self.periods = ()
-        self.repeated = ()
-        self.said = ()
-        self.failed = self.stale = False
-        self.tools = ()
-        self.near = -1
-        self.flat = None
-        self.query = None
-        self.monologue = None
-        self.hop = None
+        self.kinds = 0
         self.took_ms = 0
 
-    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int) -> None:
+    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int, step: Step | None = None) -> None:
         """Start on an event that is no turn; `kinds` says who is asked."""
         self.run = run
         self.event = event
@@ -123,61 +116,30 @@ class View:
         self.index = run.turns
         self.budgets = rules.budgets | run.budgets
         self.cycle = None
+        self.step = step
         self.kinds = kinds
+
+    def repeats(self, period: Period) -> None:
+        """Note a stream that repeats with a period."""
+        self.periods = (*self.periods, period) if self.kinds & Kind.PERIOD else (period,)
+        self.kinds |= Kind.PERIOD
+
+    def hands_over(self, hop: Hop) -> None:
+        """Note a hand-over, and whether it brought nothing new."""
+        self.hop = hop
+        if hop.times > 1:
+            self.kinds |= Kind.HOP
+
+    def says_again(self, streak: Streak) -> None:
+        """Note what a node has said before."""
+        self.said = (*self.said, streak) if self.kinds & Kind.SAID else (streak,)
+        self.kinds |= Kind.SAID
 
     def forget_loops(self) -> None:
         """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
         if self.run.progress == self.index:
-            self.periods = self.repeated = self.tools = ()
-            self.hop = self.monologue = None
-        elif self.periods:
+            self.kinds &= ~Kind.LOOPS
+        elif self.kinds & Kind.PERIOD:
             self.periods = tuple(period for period in self.periods if period.stream == LEFT)
-
-    def note_kinds(self) -> None:
-        """Which detectors there is something to ask."""
-        turn = self.turn
-        kinds = 0
-        if self.budgets:
-            cycle = self.cycle
-            kinds = 2097153 if cycle is not None and cycle.iterations else 1
-        if self.repeated:
-            kinds |= 2
-        if self.said:
-            kinds |= 4
-        if self.periods:
-            kinds |= 8
-        if turn.artifact is not None or turn.docs is not None:
-            kinds |= 16
-        if turn.tests is not None:
-            kinds |= 32
-        if self.failed:
-            kinds |= 64
-        if self.flat is not None:
-            kinds |= 128
-        if turn.usage is not None:
-            kinds |= 1048576
-        if self.took_ms or self.run.begun or self.run.at_ms - self.heard_ms >= GAP_MS:
-            kinds |= 65536
-        if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
-            kinds |= 32768
-        self.kinds = kinds | self._habits()
-
-    def _habits(self) -> int:
-        """The kinds of evidence that take more than a call or a text to see."""
-        kinds = 0
-        for tool in self.tools:
-            if tool.same > 2 or tool.failures[-1]:
-                kinds |= 256
-        if self.turn.calls and (self.run.failures > 1 or self.run.retries > 1):
-            kinds |= 512
-        if self.stale:
-            kinds |= 1024
-        if self.near >= 0:
-            kinds |= 2048
-        if self.query is not None:
-            kinds |= 4096
-        if self.monologue is not None:
-            kinds |= 8192
-        if self.hop is not None and self.hop.times > 1:
-            kinds |= 16384
-        return kinds
+            if not self.periods:
+                self.kinds &= ~Kind.PERIOD

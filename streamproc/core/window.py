@@ -7,25 +7,17 @@ narration, when another node takes the next turn; until then it is `pending`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from streamproc.core.run import (
-    CALLS_MAX,
-    HASH,
-    OCCURRENCES_MAX,
     SEEN_MAX,
     TAG,
-    CallMemory,
-    NodeState,
     Ring,
     RunState,
 )
-from streamproc.wire import FAILED, FAILED_RETRYABLE, Call, Turn
+from streamproc.wire import Turn
 
 PERIOD_MAX: Final = 16
-STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
-
 MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps sums of hashes apart
 
 STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
@@ -78,7 +70,7 @@ def _begin_again(run: RunState, own: tuple[int, ...] = ()) -> None:
             ring.clear()
 
 
-def _note_poll(run: RunState, index: int) -> None:
+def note_poll(run: RunState, index: int) -> None:
     """Somebody waits: what is repeated meanwhile is no loop, but nothing new was found."""
     run.news = index
     _begin_again(run)
@@ -144,134 +136,6 @@ def loop_tag(block: list[int]) -> int:
     for tag in min(rotations):
         value = (value * 0x9E3779B1 + tag) & 0xFFFFFFFFFFFFFFFF
     return value
-
-
-def remember_call(run: RunState, actor: int, call: Call, index: int, at_ms: int) -> CallMemory:
-    """Count a call against its earlier answers to the same actor: others may ask the same for the first time."""
-    key = (call.key ^ actor * MIX) & HASH
-    memory = run.calls.pop(key, None)
-    if memory is None:
-        memory = CallMemory(call.exact & HASH, call.norm & HASH, 1, [run.steps], [index], False, 1, at_ms)
-        if len(run.calls) >= CALLS_MAX:
-            _forget_a_call(run)
-    elif memory.norm != call.norm:
-        _changed_answer(run, memory, call, index, at_ms)
-    else:
-        _same_answer(run, memory, call, index, at_ms)
-    run.calls[key] = memory
-    return memory
-
-
-def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int, at_ms: int) -> None:
-    if run.found > memory.turns[-1]:
-        memory.still, memory.still_since_ms = 1, at_ms  # it stood still while something else moved
-    else:
-        memory.still += 1
-    memory.exact_run = memory.exact_run + 1 if memory.exact == call.exact else 1
-    memory.exact = call.exact & HASH
-    memory.steps.append(run.steps)
-    memory.turns.append(index)
-    if len(memory.steps) > OCCURRENCES_MAX:
-        del memory.steps[0], memory.turns[0]
-
-
-def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int, at_ms: int) -> None:
-    """A call whose answer changes while nothing else does is a poll: its thing moves by itself. An answer that was
-    not reported is no answer, and no change."""
-    if memory.norm:
-        run.moved = index
-        if call.norm and run.news <= memory.turns[-1]:
-            memory.live = True
-        memory.longest_still = max(memory.longest_still, memory.still)
-        memory.longest_still_ms = max(memory.longest_still_ms, run.at_ms - memory.still_since_ms)
-    memory.exact, memory.norm, memory.exact_run = call.exact & HASH, call.norm & HASH, 1
-    memory.still, memory.still_since_ms = 1, at_ms
-    memory.steps, memory.turns = [run.steps], [index]
-
-
-def _forget_a_call(run: RunState) -> None:
-    """Drop the call that was not made for the longest time; a live one only if all are live."""
-    for key, memory in run.calls.items():
-        if not memory.live:
-            del run.calls[key]
-            return
-    del run.calls[next(iter(run.calls))]
-
-
-def _begin_step(run: RunState, node: NodeState, index: int) -> None:
-    run.steps += 1
-    node.called = index
-    if TALK in run.rings:
-        run.rings[TALK].clear()
-
-
-class Observed(NamedTuple):
-    """What the memory says about one turn."""
-
-    repeated: tuple[tuple[Call, CallMemory], ...]
-    periods: tuple[Period, ...]
-    stale: bool
-
-
-NOTHING: Final = Observed((), (), False)
-StillPoll = Callable[[CallMemory, int], bool]
-"""Whether a live call's unchanged answer, at this log time, is no evidence yet."""
-
-
-def _counted(calls: tuple[Call, ...]) -> tuple[Call, ...]:
-    """Siblings that are alike once, and none that met trouble of the infrastructure."""
-    if len(calls) > 1:
-        calls = tuple({call.key: call for call in calls}.values())
-    for call in calls:
-        if call.outcome == FAILED_RETRYABLE:
-            return tuple(call for call in calls if call.outcome != FAILED_RETRYABLE)
-    return calls
-
-
-def observe_calls(
-    run: RunState, node: NodeState, actor: int, turn: Turn, index: int, at_ms: int, still_poll: StillPoll
-) -> Observed:
-    """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
-    calls = _counted(turn.calls)
-    if not calls:
-        return NOTHING
-    _begin_step(run, node, index)
-    new = polled = False
-    tag = actor
-    repeated = []
-    for call in calls:
-        memory = remember_call(run, actor, call, index, at_ms)
-        pair = call.key ^ (call.norm >> 1) ^ call.outcome
-        tag ^= (pair & TAG) * MIX >> 16  # mixed, or two siblings that swap their answers would look the same
-        if know(run, pair):
-            new = True
-            if call.outcome != FAILED:
-                run.worked = index
-        elif memory.live and still_poll(memory, at_ms):
-            polled = True
-        elif memory.still > 1:
-            repeated.append((call, memory))
-    stale = not (new or polled)
-    if stale or new:
-        _note_stale(run, index, stale=stale)
-    if new or polled:
-        if new:
-            note_news(run, index, () if polled else (STEPS,))
-        else:
-            _note_poll(run, index)
-        if turn.errors is None:
-            node.call_news = index
-    period = None if polled else push(run, STEPS, (tag & TAG) | 1, index)
-    if period is None and not repeated and not stale:
-        return NOTHING
-    return Observed(tuple(repeated), (period,) if period else (), stale)
-
-
-def _note_stale(run: RunState, index: int, *, stale: bool) -> None:
-    """Note whether a call turn brought only what was known; an episode begins after six that did not."""
-    if stale and not run.stale:
-        run.stale_since = index
-    run.stale = (run.stale << 1 | stale) & STALE_WINDOW
 
 
 def observe_said(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:

@@ -72,7 +72,7 @@ class RecurringError:
 
 def _failures(tool: Tool) -> list[int]:
     """The turns at which the tool failed as it did now; none where it did not."""
-    last = tool.failures[-1]
+    last = tool.failures[-1] if tool.failures else 0
     return [turn for turn, error in zip(tool.turns, tool.failures, strict=True) if last and error == last]
 
 

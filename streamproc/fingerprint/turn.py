@@ -13,6 +13,8 @@ from streamproc.events import (
     ErrorReport,
     RawDeadline,
     RawEvent,
+    RawHaltAcknowledged,
+    RawOperatorResume,
     RawOperatorStop,
     RawRunFinished,
     RawRunStarted,
@@ -31,13 +33,14 @@ from streamproc.wire import (
     FAILED,
     FAILED_RETRYABLE,
     NO_ANSWER,
-    NOTED_BY_TYPE,
     WIRE_VERSION,
     Call,
     Content,
     Deadline,
     Errors,
     Event,
+    HaltAcknowledged,
+    OperatorResume,
     OperatorStop,
     RunFinished,
     RunStarted,
@@ -72,17 +75,25 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return RunStarted(w=WIRE_VERSION, **shared, graph=raw.graph, budgets=raw.budgets)
     if isinstance(raw, RawRunFinished):
         return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
-    if isinstance(raw, RawOperatorStop):
-        return OperatorStop(w=WIRE_VERSION, **shared, by=raw.by[:ORDER_MAX], reason=raw.reason[:ORDER_MAX])
+    if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
+        return _ordered(raw, shared | {"by": raw.by[:ORDER_MAX], "reason": raw.reason[:ORDER_MAX]})
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
     if isinstance(raw, RawTurnStarted):
         return TurnStarted(w=WIRE_VERSION, **shared)
     if isinstance(raw, RawDeadline):
         return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
-    if isinstance(raw, BoardEvent):
-        return board_event(raw, {"w": WIRE_VERSION, **shared})
-    return NOTED_BY_TYPE[raw.type](w=WIRE_VERSION, **shared, data=dict(raw.model_extra or {}) or None)
+    assert isinstance(raw, BoardEvent), raw.type
+    return board_event(raw, {"w": WIRE_VERSION, **shared})
+
+
+def _ordered(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
+    if isinstance(raw, RawHaltAcknowledged):
+        return HaltAcknowledged(w=WIRE_VERSION, **fields)
+    fields |= {"issuer": raw.issuer, "signature": raw.signature}
+    if isinstance(raw, RawOperatorResume):
+        return OperatorResume(w=WIRE_VERSION, **fields, grant=raw.grant or None)
+    return OperatorStop(w=WIRE_VERSION, **fields)
 
 
 _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")

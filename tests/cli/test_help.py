@@ -10,10 +10,11 @@ import pytest
 from tests.cli.conftest import ROOT
 
 COMMANDS = (
-    "scan", "demo", "worker", "publish", "replay", "watch", "topics apply", "topics check", "policy check",
-    "policy show", "graph check", "explain", "schema export", "doctor", "config",
+    "scan", "demo", "worker", "publish", "replay", "watch", "notify", "topics apply", "topics check", "policy check",
+    "policy show", "graph check", "stop-all", "pause-all", "clear", "kill", "resume",
+    "explain", "schema export", "doctor", "config",
 )  # fmt: skip
-HEAVY = ("faust", "aiokafka", "networkx", "pydantic_settings", "msgspec", "redis", "confluent_kafka")
+HEAVY = ("faust", "aiokafka", "networkx", "pydantic_settings", "msgspec", "redis", "confluent_kafka", "apprise")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -11,7 +11,9 @@ import pytest
 from streamproc.client.guard import Guard, Register
 from streamproc.client.halts import Halts, halted_error, read_control_news
 from streamproc.client.listener import Hearing
+from streamproc.client.obeying import Obedience
 from streamproc.errors import Halted
+from streamproc.fleet.authority import Authority
 from tests.client.records import halt_event, resume_event
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ class Breaker:
     def __init__(self) -> None:
         self.halts = Halts()
         self.register = Register()
-        self.hearing = Hearing(self.halts, self.register, asyncio.Event(), set())
+        self.obedience = Obedience(self.halts, self.register, Authority({}, "streamproc", required=False))
+        self.hearing = Hearing(self.halts, self.register, asyncio.Event(), set(), self.obedience)
         self.now_ms = 0
 
     def hear(self, event: ControlEvent) -> None:

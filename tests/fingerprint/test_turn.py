@@ -170,10 +170,15 @@ def test_an_order_to_stop_is_never_refused_for_its_length() -> None:
     assert (len(stop.by), len(stop.reason)) == (500, 500)
 
 
-def test_other_events_keep_their_own_fields() -> None:
-    noted = fingerprint(parse_raw({"type": wire.NOTED_TYPES[0], "run_id": "r", "task_id": "7", "more": ["6"]}))
-    assert isinstance(noted, wire.Noted)
-    assert (noted.type, noted.task_id, noted.data) == (wire.NOTED_TYPES[0], "7", {"more": ["6"]})
+def test_what_an_operator_orders_keeps_its_own_fields() -> None:
+    resume = fingerprint(
+        parse_raw({"type": "operator.resume", "run_id": "r", "grant": {"turns": 3, "cost": "0.5"}, "issuer": "ops"})
+    )
+    assert isinstance(resume, wire.OperatorResume)
+    assert (resume.grant, resume.issuer) == ({"maxSteps": 3, "maxCostUsd": 500_000}, "ops")
+    known = fingerprint(parse_raw({"type": "halt.acknowledged", "run_id": "r", "by": "ann", "reason": "I look at it"}))
+    assert isinstance(known, wire.HaltAcknowledged)
+    assert (known.by, known.reason) == ("ann", "I look at it")
 
 
 # Calls.

@@ -35,9 +35,9 @@ def test_what_must_be_kept_is_kept_and_what_is_a_status_is_compacted() -> None:
     }
     assert policies == {
         "turns": "delete", "control": "delete", "dead-letter": "delete", "spend": "delete",
-        "runs": "compact", "p-worker-runs-changelog": "compact", "commands": "compact,delete",
+        "runs": "compact", "p-worker-runs-changelog": "compact", "commands": "compact",
     }  # fmt: skip
-    assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "commands": 30, "spend": 2}
+    assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "spend": 2}
 
 
 @pytest.mark.parametrize(("clock", "kept_ms"), [("LogAppendTime", 7 * DAY_MS), ("CreateTime", -1)])

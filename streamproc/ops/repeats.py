@@ -1,0 +1,52 @@
+"""What was told already: each control event once, and of a series only the first, until it gets worse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streamproc.ops.triggers import subject_of
+
+if TYPE_CHECKING:
+    from streamproc.controls import ControlEvent
+    from streamproc.ops.notification import Urgency
+
+IDS_MAX: Final = 20_000  # control events: some minutes of a fleet in which everything goes wrong
+SERIES_MAX: Final = 20_000  # runs and codes, for the same reason
+
+
+class _Series(NamedTuple):
+    since_s: float
+    urgency: Urgency
+    held_back: int
+
+
+class Repeats:
+    """Bounded: past their numbers the oldest are forgotten, and then something may be told twice, never not at all."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._ids: dict[str, None] = {}
+        self._series: dict[tuple[str, str], _Series] = {}
+        self.same = 0
+        """Control events that came again."""
+        self.held_back = 0
+        """Others of a series that was told within the window; the next one says how many."""
+
+    def admit(self, control: ControlEvent, urgency: Urgency, now_s: float) -> int | None:
+        """How many of the same series were held back before this one is told; None where it is held back itself."""
+        if control.id in self._ids:
+            self.same += 1
+            return None
+        self._ids[control.id] = None
+        if len(self._ids) > IDS_MAX:
+            del self._ids[next(iter(self._ids))]
+        key = (subject_of(control), control.code)
+        known = self._series.pop(key, None)
+        if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:
+            self._series[key] = known._replace(held_back=known.held_back + 1)
+            self.held_back += 1
+            return None
+        self._series[key] = _Series(now_s, urgency, 0)
+        if len(self._series) > SERIES_MAX:
+            del self._series[next(iter(self._series))]
+        return known.held_back if known is not None else 0

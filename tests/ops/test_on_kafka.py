@@ -1,0 +1,173 @@
+"""From a turn to a person: publisher, real Kafka, worker, control topic, `streamproc notify`, web server."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from streamproc import topics as kafka_topics
+from streamproc.client import TurnPublisher
+from streamproc.controls import ControlEvent
+from streamproc.replay.kafka import committed_offsets
+from streamproc.settings import Settings, load_settings
+from tests.cli.conftest import command
+from tests.ops.controls import control
+from tests.ops.receiver import Receiver
+from tests.waiting import until
+
+Start = Callable[..., "Process"]
+
+
+class Process:
+    """A command of ours, with its log in a file."""
+
+    def __init__(self, log: Path, *arguments: object, **environment: str) -> None:
+        self.log = log
+        self._process = command(*arguments, **environment)
+        self._copy = subprocess.Popen(["cat"], stdin=self._process.stderr, stdout=log.open("ab"))
+
+    def said(self, text: str) -> bool:
+        """Whether it has logged this."""
+        assert self._process.poll() is None or text in self.log.read_text(), self.log.read_text()
+        return text in self.log.read_text()
+
+    def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
+        """Make it end; its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signum)
+        code = self._process.wait(60)
+        self._copy.wait(10)
+        return code
+
+
+@pytest.fixture
+def settings(brokers: str, topic_prefix: str) -> Settings:
+    """Topics that only this test uses."""
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+    asyncio.run(kafka_topics.apply(settings))
+    return settings
+
+
+@pytest.fixture
+def start(settings: Settings, tmp_path: Path) -> Iterator[Start]:
+    """Starts commands; none outlives the test."""
+    started: list[Process] = []
+
+    def begin(*arguments: object, **environment: str) -> Process:
+        where = ("--brokers", settings.brokers, "--topic-prefix", settings.topic_prefix)
+        process = Process(tmp_path / f"{len(started)}.log", *arguments, *where, **environment)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.end(signal.SIGKILL)
+
+
+async def tell(settings: Settings, *controls: ControlEvent) -> None:
+    """Put decisions onto the control topic, as a worker does."""
+    async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
+        for one in controls:
+            value = one.model_dump_json(exclude_none=True).encode()
+            await producer.send_and_wait(settings.topic("control"), value, key=one.run_id.encode())
+
+
+async def committed(settings: Settings) -> int:
+    """Control events that the notifiers have confirmed."""
+    group = settings.model_copy(update={"group": f"{settings.topic_prefix}-notify"})
+    found = await committed_offsets(group, settings.topic("control"), list(range(settings.partitions)))
+    return sum(found.values())
+
+
+async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, receiver: Receiver) -> None:
+    worker = start("worker")
+    notifier = start("notify", STREAMPROC_NOTIFY=f"{receiver.json_url} {receiver.ntfy_url}")
+    await until(lambda: notifier.said("following"), 60)
+
+    async with TurnPublisher(settings=settings) as turns:
+        await turns.run_started(run_id="stuck", workflow="bugfix", tenant="acme")
+        for number in range(6):
+            await turns.turn(run_id="honest", node="coder", output=f"Step {number} is done.")
+            await turns.turn(run_id="stuck", node="coder", task_id="T-7", output="I will try again.")
+        await turns.operator_stop(run_id="honest", by="ann", reason="enough")
+        await turns.turn(run_id="stuck", node="coder", output="I will try again.")
+
+    await until(lambda: len(receiver.posts) >= 4, 60, "two notifications at two destinations")
+    assert notifier.end() == 0
+    assert worker.end() == 0
+    told = {post["topic"]: None for _, post in receiver.posts if "topic" in post}
+    assert told == {"agents": None}
+    webhook = Receiver()
+    webhook.posts = [(path, post) for path, post in receiver.posts if path == "/hook"]
+    by_run = {notice["run_id"]: notice for notice in webhook.notices()}
+    assert len(webhook.posts) == 2
+    stuck = by_run["stuck"]["notification"]
+    assert (stuck["type"], stuck["agent"], stuck["task_id"], stuck["urgency"]) == (
+        "LOOP_DETECTED", "coder", "T-7", "HIGH",
+    )  # fmt: skip
+    assert "LOOP001 at turn 2" in stuck["evidence"]
+    assert (by_run["stuck"]["workflow"], by_run["stuck"]["tenant"]) == ("bugfix", "acme")
+    assert by_run["honest"]["notification"]["type"] == "STOP"
+    assert "by: ann" in by_run["honest"]["notification"]["evidence"]
+
+
+async def test_what_a_killed_notifier_had_not_delivered_is_delivered_by_the_next(
+    settings: Settings, start: Start, receiver: Receiver
+) -> None:
+    receiver.open.clear()
+    first = start("notify", "--to", receiver.json_url)
+    await until(lambda: first.said("following"), 60)
+    await tell(settings, *[control(n, run_id=f"r{n}") for n in range(8)])
+    await until(lambda: receiver.calls, 60, "the first notification to be on its way")
+    first.end(signal.SIGKILL)
+    receiver.posts.clear()
+    assert await committed(settings) == 0
+    receiver.open.set()
+
+    second = start("notify", "--to", receiver.json_url)
+
+    await until(lambda: {told["run_id"] for told in receiver.notices()} == {f"r{n}" for n in range(8)}, 90)
+
+    async def all_committed() -> bool:
+        return await committed(settings) == 8
+
+    await until(all_committed, 60, "the offsets to be committed", every_s=0.2)
+    assert second.end() == 0
+
+
+async def test_a_new_group_begins_now_or_where_it_is_told(settings: Settings, start: Start, receiver: Receiver) -> None:
+    await tell(settings, control(1, run_id="before"), control(2, run_id="also-before"))
+    notifier = start("notify", "--to", receiver.json_url)
+    await until(lambda: notifier.said("following"), 60)
+    await tell(settings, control(3, run_id="after"))
+    await until(lambda: receiver.notices(), 60)
+    assert notifier.end() == 0
+    assert [told["run_id"] for told in receiver.notices()] == ["after"]
+
+    history = start("notify", "--to", receiver.json_url, "--group", "history", "--from-beginning")
+
+    await until(lambda: {told["run_id"] for told in receiver.notices()} >= {"before", "also-before"}, 60)
+    assert history.end() == 0
+
+
+async def test_an_unreadable_control_event_is_passed_by(settings: Settings, start: Start, receiver: Receiver) -> None:
+    notifier = start("notify", "--to", receiver.json_url)
+    await until(lambda: notifier.said("following"), 60)
+    async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
+        await producer.send_and_wait(settings.topic("control"), b"nonsense", key=b"r1")
+    await tell(settings, control(1))
+
+    await until(lambda: receiver.notices(), 60)
+
+    async def all_committed() -> bool:
+        return await committed(settings) == 2
+
+    await until(all_committed, 60, "both to be committed", every_s=0.2)
+    assert notifier.said("skipped an unreadable control event")
+    assert notifier.end() == 0
