@@ -50,13 +50,16 @@ def _yes_or_no(value: Any) -> Any:
     return value
 
 
+def read_verdict(word: str) -> str:
+    """A verdict, whatever word was used for it; other words in capitals."""
+    known = plain(word)
+    return "APPROVED" if known in _APPROVED else "REJECTED" if known in _REJECTED else word.upper()
+
+
 def _verdict(value: Any) -> Any:
     if isinstance(value, bool):
         return "APPROVED" if value else "REJECTED"
-    if isinstance(value, str):
-        known = plain(value)
-        return "APPROVED" if known in _APPROVED else "REJECTED" if known in _REJECTED else value.upper()
-    return value
+    return read_verdict(value) if isinstance(value, str) else value
 
 
 def _task_id(value: Any) -> Any:

@@ -28,6 +28,13 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+class Rejection(_Model):
+    """A verdict against a task."""
+
+    validator: str = ""
+    reason: str = Field("", description="redacted excerpt of the report")
+
+
 class Snapshot(_Model):
     """What was last known of a run: so much is there to be saved, and gone on with."""
 
@@ -71,6 +78,23 @@ class Evidence(_Model):
     output_hashes: list[str] | None = Field(None, description="the last outputs of the run")
     artifact_hashes: list[str] | None = Field(None, description="the last artifacts of the run")
     failing_signatures: list[str] | None = Field(None, description="the last failing-test sets of the run")
+    from_state: str | None = Field(None, description="the task's state before")
+    to_state: str | None = Field(None, description="the state that it went to, or should have gone to")
+    last_valid: str | None = Field(None, description="the state that the task has on the board now")
+    guard: str | None = Field(None, description="what the way to that state asks for")
+    missing: list[str] | None = Field(None, description="what of it is missing or fails")
+    attempts: int | None = Field(None, description="how often it was tried")
+    agent: str | None = Field(None, description="whose task it is, or who tried")
+    module: str | None = None
+    phase: str | None = None
+    tasks: list[str] | None = Field(None, description="the tasks of a batch, or those that failed")
+    root: str | None = Field(None, description="the task at which a chain is blocked")
+    chain: list[str] | None = Field(None, description="the blocked tasks, from the root on")
+    priority: str | None = Field(None, description="to which the root is raised")
+    failure_class: str | None = None
+    validator: str | None = None
+    rejections: list[Rejection] | None = Field(None, description="the verdicts against a task, the last one last")
+    options: list[str] | None = Field(None, description="between what a person may choose")
     snapshot: Snapshot | None = Field(None, description="what was last known of a run that timed out")
 
 

@@ -12,13 +12,15 @@ import orjson
 import xxhash
 
 from streamproc.budgets import budget_value, find_budget
+from streamproc.core.board_law import BoardLaw
 from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.rules import Rules
 from streamproc.detectors import BY_CODE, MODULES
-from streamproc.policy_file import Layer, Overlay, preset_names, read_policy_file, read_preset
+from streamproc.policy_board import laid_over
+from streamproc.policy_file import STANDARD, Layer, Overlay, preset_names, read_policy_file, read_preset
 
-DEFAULT: Final = "standard"
+DEFAULT: Final = STANDARD
 
 
 class Policy:
@@ -54,6 +56,7 @@ class Policy:
         actions: dict[str, str] = {}
         on_stall = "switch_to_interactive"
         lower: list[str] = []
+        board: dict[str, Any] = {}
         for overlay in overlays:
             for code, setting in overlay.detectors.items():
                 own = detectors[code] or {}
@@ -63,6 +66,7 @@ class Policy:
                 budgets[budget.name] = budget_value(budget, value)
             actions |= overlay.actions
             on_stall = overlay.on_stall or on_stall
+            board = laid_over(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
             "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
@@ -70,6 +74,7 @@ class Policy:
             "actions": actions,
             "on_stall": on_stall,
             "lower_is_better": lower,
+            "board": board,
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
@@ -90,6 +95,7 @@ class Policy:
             lower_is_better=frozenset(found["lower_is_better"]),
             live_repeats_min=repeats.live_repeats_min,
             live_standstills=repeats.live_standstills,
+            board=BoardLaw(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
         )
 
     def _overlays(self, workflow: str, tenant: str, tier: str) -> list[Overlay]:

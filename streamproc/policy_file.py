@@ -15,9 +15,11 @@ from streamproc.budgets import budget_value, find_budget
 from streamproc.controls import Action
 from streamproc.detectors import BY_CODE
 from streamproc.errors import InvalidPolicy, Problem
+from streamproc.policy_board import BoardSetting, GuardSetting, complaints, laid_over
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
 LIMIT_MAX: Final = 1_000_000
+STANDARD: Final = "standard"  # the preset that is below all others
 DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor may contain itself
 
 Lines = dict[tuple[str | int, ...], int]
@@ -33,6 +35,7 @@ class Overlay(BaseModel):
     actions: dict[str, Action] = {}
     on_stall: str | None = None
     lower_is_better: list[str] | None = None
+    board: BoardSetting | None = None
 
 
 class Layer(Overlay):
@@ -144,11 +147,22 @@ def _at(path: tuple[str | int, ...], lines: Lines, place: str) -> str:
 
 
 def _problem(item: Any, lines: Lines, place: str) -> Problem:
-    path = tuple(part for part in item["loc"] if part not in ("bool", "dict[str,any]"))
+    path = tuple(part for part in item["loc"] if part not in _BRANCHES)
     if item["type"] == "extra_forbidden":
-        known = [name for name in Layer.model_fields if len(path) == 1 or name in Overlay.model_fields]
+        known = _known(path)
         return Problem(_dotted(path), "unknown setting", f"there are: {', '.join(known)}", _at(path, lines, place))
     return Problem(_dotted(path), f"{item['msg']}, got {item['input']!r}", place=_at(path, lines, place))
+
+
+_BRANCHES: Final = ("bool", "dict[str,any]", "GuardSetting", "literal[False]")  # pydantic's words for choices
+
+
+def _known(path: tuple[str | int, ...]) -> list[str]:
+    """The settings that there are in the mapping that this path leads into."""
+    if "board" in path:
+        model = GuardSetting if "guards" in path else BoardSetting
+        return [field.alias or name for name, field in model.model_fields.items()]
+    return [name for name in Layer.model_fields if len(path) == 1 or name in Overlay.model_fields]
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:
@@ -164,7 +178,18 @@ def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
             found.append((("presets", index), f"no preset {name!r}", f"there are: {', '.join(known)}"))
     for path, overlay in layer.overlays():
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
+        found += [((*path, "board", *rest), what, remedy) for rest, what, remedy in _check_board(overlay, layer)]
     return [Problem(_dotted(path), what, remedy, _at(path, lines, place)) for path, what, remedy in found]
+
+
+def _check_board(overlay: Overlay, layer: Layer) -> list[tuple[tuple[str, ...], str, str]]:
+    """What is wrong with a board; one without a path changes the one below it, at last that of the first preset."""
+    if overlay.board is None:
+        return []
+    below: dict[str, Any] = {}
+    if overlay.board.path is None:
+        below = laid_over(laid_over({}, read_preset(STANDARD).board), layer.board)
+    return list(complaints(laid_over(below, overlay.board)))
 
 
 def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -186,6 +211,8 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
             yield ("detectors", code), "no such detector", f"there are: {', '.join(BY_CODE)}"
         elif isinstance(setting, dict):
             yield from _check_limits(code, setting)
+        elif not setting and (cap := getattr(BY_CODE[code], "HARD_CAP", None)):
+            yield ("detectors", code), f"cannot be turned off: it holds the hard cap of {cap}", "leave the line out"
 
 
 def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:

@@ -78,7 +78,7 @@ def _budgets(value: Any) -> dict[str, int]:
             raise Mistake(what, remedy, str(name)) from None
         except ValueError as error:
             raise Mistake(str(error), part=str(name)) from None
-        found[budget.name] = number if budget.ceiling is None else min(number, budget.ceiling)
+        found[budget.name] = number  # above a ceiling, too: the engine says so, and holds it
     return found
 
 

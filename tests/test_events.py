@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streamproc.budgets import declared
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.events import (
     DEPTH_MAX,
@@ -300,10 +301,11 @@ def test_budgets_go_by_any_of_their_names() -> None:
     assert started.budgets == {"maxTurnsPerNode": 6, "maxSteps": 55, "maxCostUsd": 1_500_000, "maxTokens": 9}
 
 
-def test_no_run_is_declared_past_a_hard_ceiling() -> None:
+def test_a_budget_past_a_hard_ceiling_is_for_the_engine_to_tell() -> None:
     started = parse_raw(START | {"budgets": {"maxRounds": 50}})
     assert isinstance(started, RawRunStarted)
-    assert started.budgets == {"maxRounds": 15}
+    assert started.budgets == {"maxRounds": 50}
+    assert declared(started.budgets) == {"maxRounds": 15}
 
 
 def test_nesting_up_to_the_limit_is_accepted() -> None:

@@ -22,7 +22,7 @@ LAYERS = (
     {"fingerprint"},
     {"core"},
     {"detectors"},
-    {"policy", "policy_file"},  # they know which detectors there are; the engine is handed its rules
+    {"policy", "policy_board", "policy_file"},  # they know which detectors there are; the engine is handed its rules
     {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples", "fleet"},
     {"web", "cli", "demo", "schemas", "__main__"},
 )

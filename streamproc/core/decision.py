@@ -22,6 +22,13 @@ class Level(IntEnum):
     HALT = 2
 
 
+class Rejection(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A verdict against a task: whose it was, and a redacted excerpt of the report."""
+
+    validator: str = ""
+    reason: str = ""
+
+
 class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What was last known of a run: so much is there to be saved, and gone on with."""
 
@@ -63,13 +70,31 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     output_hashes: list[str] | None = None
     artifact_hashes: list[str] | None = None
     failing_signatures: list[str] | None = None
+    from_state: str | None = None
+    to_state: str | None = None
+    last_valid: str | None = None
+    guard: str | None = None
+    missing: list[str] | None = None
+    attempts: int | None = None
+    agent: str | None = None
+    module: str | None = None
+    phase: str | None = None
+    tasks: list[str] | None = None
+    root: str | None = None
+    chain: list[str] | None = None
+    priority: str | None = None
+    failure_class: str | None = None
+    validator: str | None = None
+    rejections: list[Rejection] | None = None
+    options: list[str] | None = None
     snapshot: Snapshot | None = None
 
 
 class Finding(msgspec.Struct, kw_only=True):
     """One detector's verdict on one turn. `loop` tells one loop from another; `onset` is the turn index at which
     it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
-    not follow from level, reason and policy."""
+    not follow from level, reason and policy. A finding about a task names it; `task_status` is what becomes of the
+    task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found."""
 
     code: str
     level: Level
@@ -81,6 +106,9 @@ class Finding(msgspec.Struct, kw_only=True):
     onset: int = -1
     type: str = ""
     action: str = ""
+    task: str = ""
+    task_status: str = ""
+    remembered: bool = False
 
 
 class Trigger(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
+from streamproc.core.board import Step, settle, take_in
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
@@ -27,7 +28,17 @@ from streamproc.core.status import Status, status_of
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
-from streamproc.wire import Deadline, Event, OperatorStop, RunFinished, RunStarted, Turn, TurnStarted, UserMessage
+from streamproc.wire import (
+    BoardEvent,
+    Deadline,
+    Event,
+    OperatorStop,
+    RunFinished,
+    RunStarted,
+    Turn,
+    TurnStarted,
+    UserMessage,
+)
 
 SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
 
@@ -125,12 +136,15 @@ class Engine:
             several = finding if isinstance(finding, tuple) else (finding,)
             told = [one for one in several if admit(run, one, view.index)]
             found += [self._decide(run, event, rules, one, view.cycle) for one in told]
+            for one in told:
+                if one.task_status:
+                    settle(run, one, rules.board, self._names.tag)
         return found
 
-    def _ask_about(self, run: RunState, event: Event, kinds: int) -> list[Decision]:
+    def _ask_about(self, run: RunState, event: Event, kinds: int, step: Step | None = None) -> list[Decision]:
         """Ask the detectors about an event that is no turn. They find it in `view.event`."""
         rules = self.rules_of(run)
-        self._view.begin_other(run, event, rules, kinds)
+        self._view.begin_other(run, event, rules, kinds, step)
         return self._ask(self._view, event, rules)
 
     # Other events.
@@ -154,9 +168,19 @@ class Engine:
                 return self._ask_about(run, event, Kind.CLOCK)
         elif type(event) is OperatorStop:
             return self._stopped(run, event)
+        elif isinstance(event, BoardEvent):
+            return self._board(run, event)
         else:
             run.noted += 1
         return []
+
+    def _board(self, run: RunState, event: BoardEvent) -> list[Decision]:
+        if run.finished:
+            run.late += 1
+            return []
+        _take_scope(run, event)
+        step = take_in(run, event, self.rules_of(run).board, self._names.tag)
+        return self._ask_about(run, event, Kind.BOARD, step)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
         if run.finished:
@@ -250,9 +274,9 @@ class Engine:
             user=run.user or None,
             cycle_id=hex16(cycle.id) if cycle is not None else None,
             node=event.node or None,
-            task_id=event.task_id or None,
+            task_id=finding.task or event.task_id or None,
             halt_reason=finding.reason if halts else None,
-            terminal_status=finding.status if halts else None,
+            terminal_status=finding.status if halts else finding.task_status or None,
             action=action,
             suggested_actions=suggested,
             evidence=evidence,

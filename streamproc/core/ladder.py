@@ -28,17 +28,24 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
         return False
     if 0 <= finding.onset <= max(run.halted, run.echo):
         return False
+    if finding.remembered:
+        _latch(run, finding, index)
+        return True
     key = (finding.loop ^ hash_code(finding.code)) & TAG
     run.episodes.pop(key, None)
     run.episodes[key] = int(finding.level)
     if len(run.episodes) > EPISODES_MAX:
         del run.episodes[next(iter(run.episodes))]
+    _latch(run, finding, index)
+    return True
+
+
+def _latch(run: RunState, finding: Finding, index: int) -> None:
     run.severity = max(run.severity, int(finding.level))
     if finding.level == Level.HALT and run.halted < 0:
         run.halt_code = finding.code
     if finding.level == Level.HALT:
         run.halted = index
-    return True
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core.board import take_failure
 from streamproc.core.calls import observe_calls
 from streamproc.core.cycles import cycle_of, hand_over
 from streamproc.core.habits import (
@@ -32,6 +33,8 @@ from streamproc.core.view import GAP_MS, Hop, Kind, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
 from streamproc.wire import NO_ANSWER, Turn
 
+# A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
+PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -95,7 +98,7 @@ class Observer:
         """Work was handed over from `source`, unless that was counted when it was decided."""
         run, turn, tag = view.run, view.turn, view.node_tag
         view.iterated = hand_over(run, source, tag)
-        if run.chosen != (source << 32 | tag) and _told(turn):
+        if run.chosen != (source << 32 | tag) and turn.node not in PEOPLE and _told(turn):
             hops = count_hop(run, source, tag, view.index)
             view.hands_over(Hop(turn.from_ or run.previous_name, turn.node, *hops))
 
@@ -164,14 +167,21 @@ class Observer:
                 view.kinds |= Kind.METRIC
         if turn.tests is not None:
             view.kinds |= Kind.TESTS
-            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
+            anew = _fails_anew(turn, node)
+            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= Kind.ARTIFACT
+            if node.call_news == index:
+                worked = index  # a harness tells of the artifact as it is, beside work that goes on
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)
-        if turn.errors is not None and observe_errors(node, turn.errors, index, max(run.progress, node.call_news)):
-            view.kinds |= Kind.ERRORS
+        if turn.errors is not None:
+            if observe_errors(node, turn.errors, index, max(run.progress, node.call_news)):
+                view.kinds |= Kind.ERRORS
+            if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
+                view.step = take_failure(run, turn, rules.board, self._tag)
+                view.kinds |= Kind.BOARD
 
     def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
@@ -239,6 +249,12 @@ def _changed(turn: Turn, node: NodeState) -> bool:
     if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
         return True
     return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
+
+
+def _fails_anew(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn reports another error than its node did before."""
+    errors, before = turn.errors, node.errors
+    return errors is not None and errors.count > 0 and before is not None and before.value != errors.norm & TAG
 
 
 def _untold(turn: Turn) -> bool:

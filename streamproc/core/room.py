@@ -21,7 +21,7 @@ KEPT_BYTES: Final = 3_000  # ... down to this, so that the next turn does not be
 ANY_TURN: Final = 160
 EACH_CALL: Final = 56
 RESULTS: Final = 400  # tests, metrics, artifacts and errors
-OTHER_EVENT: Final = 600
+OTHER_EVENT: Final = 1_100  # a task with the longest id, or all that a board may hold
 
 
 def make_room(run: RunState, turn: Turn | None) -> None:
@@ -32,6 +32,8 @@ def make_room(run: RunState, turn: Turn | None) -> None:
         run.room -= ANY_TURN + EACH_CALL * min(len(turn.calls), CALLS_MAX)
         if turn.tests is not None or turn.artifact is not None or turn.progress or turn.errors is not None:
             run.room -= RESULTS
+        if turn.errors is not None and turn.task_id:
+            run.room -= OTHER_EVENT
     if run.room < 0:
         _look(run)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from streamproc.core.board_law import NO_BOARD, BoardLaw
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.run import CallMemory
 from streamproc.core.view import View
@@ -35,10 +36,12 @@ class Rules:
         lower_is_better: frozenset[str],
         live_repeats_min: int,
         live_standstills: int,
+        board: BoardLaw = NO_BOARD,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
         self.lower_is_better = lower_is_better
+        self.board = board
         self._detectors = tuple(detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Those that may have something to say when nothing happens (`core.deadlines`)."""
@@ -66,7 +69,8 @@ class Rules:
     def actions(self, finding: Finding) -> tuple[str, list[str]]:
         """What policy decides on a finding, and the alternatives, best first."""
         if finding.level != Level.HALT:
-            return finding.action or "warn", []
+            own = self._actions.get(finding.code) if finding.action else None
+            return own or finding.action or "warn", []
         alternatives = _ALTERNATIVES[finding.reason]
         if finding.code in self._actions:
             action = self._actions[finding.code]

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from streamproc.core.board_state import Board
+
 TAG: Final = 0xFFFFFFFF
 HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
 
@@ -109,13 +111,14 @@ class Tool(msgspec.Struct, array_like=True):
 
 
 class Monologue(msgspec.Struct, array_like=True):
-    """Turns of one node that are nothing but almost the same text."""
+    """Turns of one node that are nothing but almost the same text, of this size."""
 
     node: int
     value: int
     sim: int
     count: int
     first: int
+    size: int = 0
 
 
 class NodeState(msgspec.Struct, array_like=True):
@@ -205,6 +208,7 @@ class RunState(msgspec.Struct, array_like=True):
     found: int = -1
     progress: int = -1
     moved: int = -1
+    measured: int = -1
     previous: int = 0
     previous_name: str = ""
     pending: list[int] = []
@@ -242,6 +246,7 @@ class RunState(msgspec.Struct, array_like=True):
     noted: int = 0
     own: dict[str, list[int]] = {}
     again: int = 0
+    board: Board | None = None
     begun: list[OpenTurn] = []
     checked_ms: int = 0
     pace: Pace | None = None

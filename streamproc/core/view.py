@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streamproc.core.board import Step
 from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import LEFT, Period
@@ -64,7 +65,7 @@ class View:
     __slots__ = (
         "budgets", "counts", "cycle", "event", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
         "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "rules", "run", "said",
-        "took_ms", "tools", "turn", "unreadable", "unsafe",
+        "step", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -84,6 +85,7 @@ class View:
     tools: Sequence[Tool]
     flat: Flat | None
     query: Streak | None
+    step: Step | None  # what an event did to the board; of a turn, that it failed at a task
     monologue: Monologue | None
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
@@ -106,7 +108,7 @@ class View:
         self.kinds = 0
         self.took_ms = 0
 
-    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int) -> None:
+    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int, step: Step | None = None) -> None:
         """Start on an event that is no turn; `kinds` says who is asked."""
         self.run = run
         self.event = event
@@ -114,6 +116,7 @@ class View:
         self.index = run.turns
         self.budgets = rules.budgets | run.budgets
         self.cycle = None
+        self.step = step
         self.kinds = kinds
 
     def repeats(self, period: Period) -> None:

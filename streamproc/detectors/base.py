@@ -8,9 +8,12 @@ only asked about turns that bring one of its `kinds` of evidence.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from streamproc.core.decision import Level
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.view import View
+from streamproc.wire import Event
 
 RawTurn = dict[str, Any]
 
@@ -40,6 +43,70 @@ def said(node: str, output: str, **more: Any) -> RawTurn:
 def tested(node: str, failed: list[str], total: int = 9, **more: Any) -> RawTurn:
     """A turn of a verifier."""
     return {"node": node, "tests": {"failed": failed, "passed": total - len(failed), "total": total}, **more}
+
+
+def moved(task: str, *states: str, **more: Any) -> list[RawTurn]:
+    """A task that goes from state to state; `more` is said with the last move."""
+    steps = pairwise(states)
+    moves: list[RawTurn] = [
+        {"type": "task.transition", "task_id": task, "from": source, "to": target} for source, target in steps
+    ]
+    return [*moves[:-1], moves[-1] | more]
+
+
+def cycles(*completed: int) -> list[RawTurn]:
+    """Cycles of the board, with how many tasks were completed in each."""
+    return [{"type": "cycle.completed", "completed": count} for count in completed]
+
+
+def actor(event: Event) -> str | None:
+    """Who did it."""
+    return event.agent or event.node or None
+
+
+def task_finding(view: View, code: str, message: str, evidence: Evidence, **more: Any) -> Finding:
+    """A finding about a task: it warns, and leaves the run alone. What was told is remembered by the board."""
+    step = view.step
+    assert step is not None
+    about: dict[str, Any] = {
+        "level": Level.WARN,
+        "loop": step.board.events << 8,
+        "task": step.task.id if step.task is not None else "",
+        "reason": STALLED,
+        "status": more.get("task_status", ""),
+        "remembered": True,
+    }
+    return Finding(code=code, message=message, evidence=evidence, **about | more)
+
+
+def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Finding:
+    """A move that this rule refuses, with all that is known of it."""
+    step, event = view.step, view.event
+    assert step is not None
+    assert step.task is not None
+    law = step.law
+    evidence = Evidence(
+        kind=kind,
+        from_state=law.name(step.source) or None,
+        to_state=law.name(step.target) or getattr(event, "to", "") or None,
+        last_valid=law.name(step.task.state) or None,
+        guard=step.guard or None,
+        missing=list(step.missing) or None,
+        attempts=step.attempts or None,
+        agent=actor(event),
+        module=getattr(event, "module", "") or None,
+    )
+    return task_finding(view, code, message, evidence, type="transition.blocked", **more)
+
+
+def held(view: View, code: str, kind: str, wanted: str) -> Finding | None:
+    """A task that this rule has put aside does not go on before somebody says why."""
+    step = view.step
+    if step is None or step.refused != code or step.attempts != 1 or step.task is None:
+        return None
+    state = step.law.name(step.task.state)
+    message = f"{step.task.id} stays {state}: it does not go on without {wanted}."
+    return refusal(view, code, kind, message, action="ask_human")
 
 
 def level(count: int, warn: int, halt: int) -> Level | None:

@@ -59,6 +59,10 @@ HEALTHY = [
         said("researcher", "They sing.", query="do whales sing"),
         said("researcher", "Twenty years.", query="whale age"),
     ]),
+    Example("the same question about something else", [
+        said("researcher", f"Page {n}.", query=f"How does the billing API treat {what}?")
+        for n, what in enumerate(("rate limits", "page sizes", "retry headers", "webhooks", "refunds", "tax ids"))
+    ]),
     Example("asked again because there was no answer", [
         {"node": "researcher", "query": "do whales sing"}, {"node": "researcher", "query": "do whales sing"},
     ]),

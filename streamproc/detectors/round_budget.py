@@ -13,7 +13,8 @@ False alarms: none where `round` counts rounds of a deliberation. A publisher th
 name is halted at its sixteenth.
 
 Tuning: declare `maxRounds` on `run.started` or in the policy: 5 to 15 are usual, 7 in the preset `deliberation`, and
-less is accepted. More than 15 is refused in a policy; on `run.started` it is told, and 15 holds.
+less is accepted. More than 15 is refused in a policy, as is turning this detector off; on `run.started` it is told,
+and 15 holds.
 
 Reference: deliberation requirement, layer 3: round counter, hard cap, invariants.
 """
@@ -122,6 +123,9 @@ HEALTHY = [
     Example("no agreement yet", _rounds(1, 2, 3, 4, convergence=0.85, consensus=0.79)),
 ]
 STUCK = [
+    Example("more rounds declared than there may be", [
+        {"type": "run.started", "budgets": {"maxRounds": 20}}, *_rounds(1, 2),
+    ], "warn", 0),
     Example("an eighth round where seven are allowed", [_SEVEN, *_rounds(*range(1, 9))], "halt", 7),
     Example("the hard cap, whatever was declared", [
         {"type": "run.started", "budgets": {"maxRounds": 15}}, *_rounds(*range(1, 17)),

@@ -14,6 +14,7 @@ from streamproc.board_events import (
     RawTaskTransition,
     RawTaskVerdict,
     plain,
+    read_verdict,
 )
 from streamproc.fingerprint.hash import canonical
 from streamproc.fingerprint.mask import redact
@@ -152,8 +153,10 @@ def _word(value: str) -> Proof:
     """A word says yes or no; any other text (a path, an address) says that there is something."""
     known = plain(value)
     name = value.strip()[:ITEM_CHARS_MAX]
-    if known in _GOOD | _BAD:
-        return Proof(known in _GOOD, verdict=name.upper())
+    if known in _GOOD:
+        return Proof(True)
+    if known in _BAD:
+        return Proof(False, verdict=name.upper())
     return Proof(True, items=(name,))
 
 
@@ -163,7 +166,7 @@ def _report(value: Mapping[str, Any]) -> Proof:
     for name, part in value.items():
         key = plain(name)
         if key in _WORDS and isinstance(part, str):
-            verdict = part.strip().upper()[:ITEM_CHARS_MAX]
+            verdict = read_verdict(part.strip())[:ITEM_CHARS_MAX]
         elif key in _LISTS and isinstance(part, (list, tuple, Mapping)):
             bad = key.startswith(("fail", "missing"))
             parts += [(item, not bad and good) for item, good in _listed(part)]

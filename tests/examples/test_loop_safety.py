@@ -20,6 +20,8 @@ STUCK = {
     "docs/same-page": ("STALL001", 4, "stalled", "pause"),
     "docs/flat-score": ("STALL004", 9, "stalled", "pause"),
     "migration/same-error": ("ERROR001", 2, "repeated_error", "retry_with_new_provider"),
+    "budgets/turn-timeout": ("BUDGET001", 1, "budget_exceeded", "force_synthesis"),
+    "budgets/turn-tokens": ("BUDGET001", 2, "budget_exceeded", "force_synthesis"),
     "budgets/node-runtime": ("BUDGET002", 4, "budget_exceeded", "force_synthesis"),
     "budgets/cycle-runtime": ("BUDGET003", 5, "budget_exceeded", "force_synthesis"),
     "budgets/cycle-cost": ("BUDGET003", 4, "budget_exceeded", "force_synthesis"),

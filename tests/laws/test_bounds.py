@@ -10,6 +10,7 @@ from hypothesis import given
 
 from streamproc import wire
 from streamproc.budgets import BUDGETS
+from streamproc.core.board_state import TASKS_MAX
 from streamproc.core.run import RunState, dump, load
 from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
@@ -83,6 +84,28 @@ def circling_turn(n: int, dice: random.Random) -> Turn:
     )
 
 
+def full_board(n: int, dice: random.Random) -> wire.Event:
+    """An event of the board, as large as may be, of one of forty tasks."""
+    task = f"{WIDE * 120}{dice.randrange(40)}"
+    proofs = {f"{WIDE * 70}{k}": wire.Proof(bool(k % 2), (WIDE * 80,) * 24, (WIDE * 80,) * 24) for k in range(16)}
+    states = ("IMPLEMENTING", "QA_REVIEW", "REWORK", "BLOCKED", "VALIDATION", "elsewhere")
+    shared: dict[str, Any] = {"w": WIRE_VERSION, "run_id": WIDE * 64, "event_id": f"b{n}", "task_id": task}
+    kind = dice.randrange(6)
+    if kind == 0:
+        others = tuple(f"{WIDE * 120}{dice.randrange(40)}" for _ in range(32))
+        return wire.TaskCreated(**shared, depends_on=others, module=task, ui_touching=True, evidence=proofs)
+    if kind == 1:
+        return wire.TaskVerdict(
+            **shared, verdict="REJECTED", validator=WIDE * 128, reason=WIDE * 100, failure_class=WIDE * 128
+        )
+    if kind == 2:
+        return wire.CycleCompleted(**shared, moved=tuple((f"{task}{k}", "DONE") for k in range(3)))
+    if kind == 3:
+        return wire.TaskDelegated(**shared, tasks=(task,) * 256, count=COUNT_MAX, phase=WIDE * 128)
+    to = states[dice.randrange(len(states))]
+    return wire.TaskTransition(**shared, from_=states[n % 5], to=to, evidence=proofs, failure_class=WIDE, module=task)
+
+
 def largest(
     make: Callable[[int, random.Random], Turn], turns: int, start: RunStarted | None = None, before: int = 0
 ) -> int:
@@ -113,6 +136,32 @@ def test_a_state_is_small_when_everything_in_it_is_full(
     make: Callable[[int, random.Random], Turn], before: int
 ) -> None:
     assert largest(make, 2_000, started(), before) <= STATE_BYTES_MAX
+
+
+@pytest.mark.parametrize("make", [full_turn, circling_turn])
+def test_a_state_with_a_full_board_is_small(make: Callable[[int, random.Random], Turn]) -> None:
+    feed, dice, worst = Feed(), random.Random(2), 0
+    feed.event(started())
+    for n in range(1_500):
+        event = make(n, dice) if n % 3 else full_board(n, dice)
+        if n % 5 == 1 and isinstance(event, Turn):
+            event.task_id = f"{WIDE * 120}{dice.randrange(40)}"
+            event.errors = Errors(HASH_MAX, HASH_MAX, 1, "", WIDE * 80)
+        feed.event(event, START_MS + n * 1_000)
+        worst = max(worst, len(dump(feed.state)))
+    assert feed.state.board is not None
+    assert worst <= STATE_BYTES_MAX
+
+
+def test_ten_thousand_tasks_are_bounded() -> None:
+    feed = Feed()
+    for n in range(10_000):
+        feed.raw({"type": "task.transition", "task_id": f"T{n}", "to": "IMPLEMENTING", "module": f"m{n}"})
+    board = feed.state.board
+    assert board is not None
+    assert len(board.tasks) <= TASKS_MAX
+    assert feed.state.evicted >= 10_000 - TASKS_MAX
+    assert len(dump(feed.state)) <= STATE_BYTES_MAX
 
 
 def test_a_hundred_thousand_turns_cost_no_more_than_a_thousand() -> None:

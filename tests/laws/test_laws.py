@@ -11,12 +11,14 @@ from streamproc.core.engine import Engine
 from streamproc.core.run import RunState, dump, load
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of
-from tests.laws.traces import BRIEF, EVENTS, LONGER, OTHERS, TURNS, traces, turns_only
+from tests.laws.traces import BOARD, BRIEF, EVENTS, LONGER, OTHERS, TURNS, boards, traces as all_traces, turns_only
 
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
     from streamproc.core.run import Cycle
     from streamproc.wire import Event
+
+traces = all_traces | boards
 
 POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
 
@@ -186,3 +188,14 @@ def test_the_traces_bring_every_code_of_this_engine() -> None:
     alone = {decision.code for template in TURNS for decision in Feed().all([template] * 5)}
     pairs = {decision.code for a in TURNS[:4] for b in TURNS[:4] for decision in Feed().all([a, b] * 3)}
     assert alone | pairs >= {"LOOP001", "LOOP002", "LOOP003", "STALL001", "STALL002", "STALL003", "ERROR001"}
+
+
+def test_the_traces_bring_every_code_of_the_board() -> None:
+    found = {decision.code for a in BOARD for b in BOARD for decision in Feed().all([a, b] * 4)}
+    chain = [{"type": "task.transition", "task_id": f"T{n}", "to": "BLOCKED"} for n in range(4)]
+    found |= {decision.code for decision in Feed().all([*BOARD[:5], *chain])}
+    gate = [*BOARD[:5], {"type": "task.transition", "task_id": "T1", "from": "LOCKED", "to": "IMPLEMENTING", "init": 1}]
+    found |= {decision.code for decision in Feed().all(gate)}
+    stalled = [{"type": "task.transition", "task_id": "T1", "to": "QA_REVIEW"}, *[{"type": "cycle.completed"}] * 3]
+    found |= {decision.code for decision in Feed().all(stalled)}
+    assert found >= {*(f"TASK00{n}" for n in range(1, 9)), "ERROR002", "ERROR004", "STALL005", "STALL006"}

@@ -75,11 +75,33 @@ OTHERS: Final[tuple[Raw, ...]] = (
     {"type": "run.started", "graph": GRAPH},
     {"type": "run.started", "budgets": {"maxSteps": 9, "maxCycleIterations": 3, "maxTurnsPerNode": 7}},
 )
+
+
+def _move(task: str, source: str, to: str, **more: Any) -> Raw:
+    return {"type": "task.transition", "task_id": task, "from": source, "to": to, **more}
+
+
+BOARD: Final[tuple[Raw, ...]] = (
+    *({"type": "task.created", "task_id": f"T{n}", "depends_on": [f"T{n - 1}"], "module": "m"} for n in range(4)),
+    {"type": "task.created", "task_id": "T1", "ui_touching": True, "depends_on": ["design-1"]},
+    {"type": "task.delegated", "agent": "coder", "tasks": ["T1", "T2", "T3", "T4"], "max_token_budget": 900},
+    *(_move(task, "", to) for task in ("T1", "T2", "T3") for to in ("IMPLEMENTING", "QA_REVIEW", "REWORK", "BLOCKED")),
+    _move("T1", "QA_REVIEW", "VALIDATION", dod=False),
+    _move("T1", "QA_REVIEW", "VALIDATION", dod=True),
+    _move("T2", "READY", "IMPLEMENTING", init=True, approvals="ann"),
+    _move("T2", "BLOCKED", "IMPLEMENTING", root_cause="the key was wrong", failure_class="key"),
+    _move("T3", "COMMIT", "DONE"),
+    *({"type": "task.verdict", "task_id": f"T{n}", "verdict": "REJECTED", "failure_class": "x"} for n in range(1, 4)),
+    {"type": "task.verdict", "task_id": "T1", "verdict": "APPROVED"},
+    {"type": "cycle.completed"},
+    {"type": "cycle.completed", "completed": 1},
+    {"node": "coder", "task_id": "T1", "errors": [{"message": "boom", "class": "Boom"}]},
+)  # fmt: skip
 ENDINGS: Final[tuple[Raw, ...]] = (
     {"type": "run.finished"},
     {"type": "operator.stop", "by": "ann"},
 )
-EVENTS: Final = (*TURNS, *OTHERS, *ENDINGS)
+EVENTS: Final = (*TURNS, *BOARD, *OTHERS, *ENDINGS)
 
 
 def _unrolled(blocks: list[tuple[list[Raw], int]]) -> list[Raw]:
@@ -97,6 +119,9 @@ def _of(alphabet: tuple[Raw, ...], blocks_max: int) -> st.SearchStrategy[list[Ra
 
 traces: Final = _of(EVENTS, 8)
 """Anything that a user may hand in for one run, in order; each event with an id and a time."""
+
+boards: Final = _of((*BOARD, *TURNS[-6:], *OTHERS[:2]), 10)
+"""Mostly events of a board."""
 
 turns_only: Final = _of(TURNS, 8)
 """Turns of one run, without budgets, people and endings."""

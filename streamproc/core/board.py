@@ -1,0 +1,390 @@
+"""What an event of the board does to the board, judged by its law: `take_in` changes the board and says what happened.
+
+The law refuses moves and puts tasks back; the detectors say so. What a detector decides about a task (blocked,
+stalled, escalated) is done to it by `settle`, once it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from streamproc.core.board_law import FOREIGN, STATE_SKIP, UNKNOWN, BoardLaw
+from streamproc.core.board_state import (
+    ASSUMED,
+    DEPENDENCIES_MAX,
+    DESIGN,
+    DESIGNED,
+    FAILED_MAX,
+    HELD_APPROVAL,
+    HELD_CAUSE,
+    HELD_ERROR,
+    HELD_TOLD,
+    PASSED,
+    PLAIN,
+    REJECTIONS_MAX,
+    STALL_TOLD,
+    UI,
+    Board,
+    Task,
+    shrink,
+)
+from streamproc.core.decision import Finding
+from streamproc.core.guards import learn, unmet
+from streamproc.core.run import RunState
+from streamproc.wire import (
+    BoardEvent,
+    CycleCompleted,
+    TaskCreated,
+    TaskDelegated,
+    TaskTransition,
+    TaskVerdict,
+    Turn,
+)
+
+Tag = Callable[[str], int]
+
+TURN: Final = 1  # who told of a failure: a turn, a verdict, a transition
+VERDICT: Final = 2
+MOVE: Final = 3
+
+VALIDATOR_MAX: Final = 40  # characters kept of a validator's name
+REASON_MAX: Final = 100  # and of its report
+
+
+class Step:
+    """What one event did. `refused` is the code of the rule that refused a move, `source` where the task was before,
+    `target` where it should go, and `task.state` where it is now."""
+
+    __slots__ = (
+        "attempts", "batch", "blocked", "board", "completed", "failed", "failures", "guard", "law", "missing", "phase",
+         "refused", "rejected", "source", "swings", "tag", "target", "task",
+    )  # fmt: skip
+
+    def __init__(self, board: Board, law: BoardLaw, tag: Tag) -> None:
+        self.board = board
+        self.law = law
+        self.tag = tag
+        self.task: Task | None = None
+        self.source = self.target = UNKNOWN
+        self.refused = self.guard = self.phase = ""
+        self.missing: tuple[str, ...] = ()
+        self.attempts = self.swings = self.rejected = self.failures = self.failed = self.batch = 0
+        self.blocked = False
+        self.completed: int | None = None
+
+
+def take_in(run: RunState, event: BoardEvent, law: BoardLaw, tag: Tag) -> Step:
+    """Take in one event of the board."""
+    step = Step(_board(run, law), law, tag)
+    step.board.events += 1
+    if isinstance(event, CycleCompleted):
+        _cycle(step, event)
+    elif isinstance(event, TaskDelegated):
+        _delegated(step, event)
+    elif event.task_id:
+        task = step.task = find_task(step, event.task_id)
+        if isinstance(event, TaskCreated):
+            _created(step, task, event)
+        learn(step.board, law, task, event.evidence)
+        if isinstance(event, TaskTransition):
+            _describe(step, task, event.module, event.ui_touching)
+            _moved(run, step, task, event)
+        elif isinstance(event, TaskVerdict):
+            _judged(run, step, task, event)
+    run.evicted += shrink(step.board, law.done, tag(event.task_id) if event.task_id else 0)
+    return step
+
+
+def take_failure(run: RunState, turn: Turn, law: BoardLaw, tag: Tag) -> Step:
+    """A turn failed at a task, and said with what kind of failure."""
+    step = Step(_board(run, law), law, tag)
+    step.board.events += 1
+    step.task = find_task(step, turn.task_id)
+    assert turn.errors is not None
+    _failure(run, step, step.task, turn.errors.error_class, TURN)
+    run.evicted += shrink(step.board, law.done, tag(turn.task_id))
+    return step
+
+
+def settle(run: RunState, finding: Finding, law: BoardLaw, tag: Tag) -> None:
+    """Do to a task what was decided about it: it is blocked, stalled or escalated now."""
+    board, status, code = run.board, finding.task_status, finding.code
+    task = board.tasks.get(tag(finding.task)) if board is not None else None
+    if task is None or board is None:
+        return
+    forced = {"blocked": law.blocked_state, "stalled": law.stalled_state, "escalated": law.escalated_state}[status]
+    if status == "stalled":
+        task.flags |= STALL_TOLD
+    if forced < 0:
+        return  # a board without such a state: it was told, and nothing more can be done
+    if status != "stalled":
+        held = HELD_APPROVAL if status == "escalated" else HELD_ERROR if code == "ERROR002" else HELD_CAUSE
+        task.flags = task.flags & ~HELD_TOLD | held
+    if task.state != forced:
+        if not law.aside >> max(task.state, 0) & 1:
+            task.back = task.state
+        task.state, task.since = forced, board.cycles
+
+
+def find_task(step: Step, task_id: str) -> Task:
+    """The task of this id, which becomes known with its first event."""
+    board, key = step.board, step.tag(task_id)
+    task = board.tasks.get(key)
+    if task is None:
+        task = board.tasks[key] = Task(task_id, since=board.cycles)
+    return task
+
+
+def _board(run: RunState, law: BoardLaw) -> Board:
+    board = run.board
+    if board is None:
+        board = run.board = Board(law.tag)
+    elif board.law != law.tag:  # another policy: its states have other numbers
+        board.law = law.tag
+        for task in board.tasks.values():
+            task.state = task.back = task.wanted = task.skipped = UNKNOWN
+            task.entered, task.items, task.tries = {}, {}, {}
+            task.flags &= PASSED - 1
+    return board
+
+
+# Tasks come, are described, delegated and judged.
+
+
+def _created(step: Step, task: Task, event: TaskCreated) -> None:
+    law = step.law
+    if event.depends_on:
+        task.depends_on = [step.tag(name) for name in event.depends_on[:DEPENDENCIES_MAX]]
+    _describe(step, task, event.module, event.ui_touching)
+    kind = f"{event.kind} {event.agent}".strip()
+    if any(word in f"{kind} {task.id}".lower() for word in law.design_kinds):
+        task.flags |= DESIGN
+    elif kind:
+        task.flags |= PLAIN
+    if event.phase:
+        task.phase = _phase(law, event.phase)
+    if task.state == UNKNOWN:
+        if event.state:
+            _believe(law, task, law.find(event.state))
+            step.blocked = task.state >= 0 and bool(law.blocked >> task.state & 1)
+        else:
+            task.state = law.initial
+            task.flags |= ASSUMED
+
+
+def _describe(step: Step, task: Task, module: str, ui: bool | None) -> None:
+    if module:
+        task.module = step.tag(module)
+    if ui is not None:
+        task.flags = task.flags | UI if ui else task.flags & ~UI
+
+
+def _phase(law: BoardLaw, phase: str) -> int:
+    known = phase.strip().upper()
+    return 1 + list(law.batch).index(known) if known in law.batch else 0
+
+
+def _delegated(step: Step, event: TaskDelegated) -> None:
+    step.batch = event.count or len(event.tasks)
+    step.phase = event.phase
+    if not event.phase:
+        known = {task.phase for name in event.tasks if (task := step.board.tasks.get(step.tag(name))) is not None}
+        phase = known.pop() if len(known) == 1 else 0
+        step.phase = list(step.law.batch)[phase - 1] if phase else ""
+
+
+def _judged(run: RunState, step: Step, task: Task, event: TaskVerdict) -> None:
+    if event.verdict == "APPROVED":
+        step.board.failed = []
+        task.failure = []
+    elif event.verdict == "REJECTED":
+        task.rejected += 1
+        step.rejected = task.rejected
+        task.rejections = [
+            *task.rejections[1 - REJECTIONS_MAX :], [event.validator[:VALIDATOR_MAX], event.reason[:REASON_MAX]],
+        ]  # fmt: skip
+        _failed(step, task)
+        _failure(run, step, task, event.failure_class, VERDICT)
+
+
+def _failed(step: Step, task: Task) -> None:
+    """Tasks that failed one after the other; the same one twice is one."""
+    failed, key = step.board.failed, step.tag(task.id)
+    if key not in failed:
+        step.board.failed = [*failed[1 - FAILED_MAX :], key]
+        step.failed = len(step.board.failed)
+
+
+def _failure(run: RunState, step: Step, task: Task, kind: str, teller: int) -> None:
+    """The same kind of failure in a row. A verdict and the move that follows it tell of one failure."""
+    if not kind:
+        return
+    known, key = task.failure, step.tag(kind)
+    if not known or known[0] != key or run.progress > known[2]:
+        task.failure = [key, 1, run.turns, teller]
+    elif known[3] in (0, teller):
+        task.failure = [key, known[1] + 1, run.turns, teller]
+    else:
+        task.failure = [key, known[1], run.turns, 0]
+        return
+    step.failures = task.failure[1]
+
+
+# Tasks move.
+
+
+def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None:
+    law = step.law
+    claimed, target = law.find(event.from_), law.find(event.to)
+    if claimed != UNKNOWN and (task.state < 0 or task.flags & ASSUMED):
+        _believe(law, task, claimed)
+    task.flags &= ~ASSUMED
+    source = step.source = task.state
+    step.target = target
+    if target == UNKNOWN or (target == source and target >= 0):
+        return
+    if not law.judged(source):
+        _enter(step, task, target)
+    elif task.flags & (HELD_CAUSE | HELD_ERROR | HELD_APPROVAL):
+        _leave(step, task, event)
+    else:
+        _judge(step, task, event, claimed)
+    if not step.refused:
+        _failure(run, step, task, event.failure_class, MOVE)
+
+
+def _believe(law: BoardLaw, task: Task, state: int) -> None:
+    """What is told first of a task is believed: also that it has what the ways into its state ask for."""
+    task.state = state
+    if state >= 0:
+        task.entered = {state: 1}
+        for number, guard in enumerate(law.guards):
+            if guard.targets >> state & 1:
+                task.flags |= PASSED << number | DESIGNED * guard.ticket
+                task.items[number] = (1 << len(guard.items)) - 1
+
+
+def _judge(step: Step, task: Task, event: TaskTransition, claimed: int) -> None:
+    """Whether the board has this way, and whether what it asks for is there."""
+    law, source, target = step.law, task.state, step.target
+    origin, wanted = source, UNKNOWN
+    if not _leads(law, task, source, target):
+        # A guard refused the move before this one, and the team went on as if it had not: that asks the guard again.
+        origin = claimed if claimed >= 0 else task.wanted
+        wanted = task.wanted
+        if wanted < 0 or origin in (UNKNOWN, source) or not law.allows(origin, target):
+            if STATE_SKIP in law.enforced:
+                step.refused = STATE_SKIP
+                _skip(step, task)
+                return
+            wanted = UNKNOWN
+    refusal = unmet(step.board, law, task, event, (origin, target, wanted))
+    if refusal is None:
+        _enter(step, task, target)
+        return
+    step.refused, step.guard, step.missing, number, back = refusal
+    if number >= 0:
+        step.attempts = task.tries[number] = task.tries.get(number, 0) + 1
+        task.wanted = target
+    else:
+        _skip(step, task)
+    if back >= 0:
+        task.state, task.since = back, step.board.cycles
+        task.flags &= ~_asked_again(law, back)
+
+
+def _skip(step: Step, task: Task) -> None:
+    """The same skip, tried again from the same state, is not told again."""
+    step.attempts = 2 if task.skipped == step.target else 1
+    task.skipped = step.target
+
+
+def _leads(law: BoardLaw, task: Task, source: int, target: int) -> bool:
+    """Whether there is a way; from aside, a task may go back to where it was."""
+    return law.allows(source, target) or (bool(law.aside >> source & 1) and 0 <= target == task.back)
+
+
+def _leave(step: Step, task: Task, event: TaskTransition) -> None:
+    """A task that was put aside for a reason goes on with the root cause, or with a person's approval."""
+    law, target = step.law, step.target
+    cause = (event.evidence or {}).get("root_cause")
+    escalated = bool(task.flags & HELD_APPROVAL)
+    if event.approved_by or (not escalated and cause is not None and cause.passed):
+        task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
+        task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+        if event.approved_by or _leads(law, task, task.state, target):
+            _enter(step, task, target)
+        else:
+            step.refused = STATE_SKIP
+            _skip(step, task)
+    elif target >= 0 and law.aside >> target & 1:
+        _enter(step, task, target)
+    else:
+        step.refused = "TASK008" if escalated else "ERROR002" if task.flags & HELD_ERROR else "TASK001"
+        step.attempts = 2 if task.flags & HELD_TOLD else 1
+        task.flags |= HELD_TOLD
+
+
+def _enter(step: Step, task: Task, target: int) -> None:
+    """The task is in another state now."""
+    board, law, source = step.board, step.law, task.state
+    task.since, task.skipped, task.wanted = board.cycles, UNKNOWN, UNKNOWN
+    task.flags &= ~STALL_TOLD
+    task.state = target if target >= 0 else FOREIGN
+    if target < 0:
+        return
+    if law.aside >> target & 1 and source >= 0 and not law.aside >> source & 1:
+        task.back = source
+    if source >= 0 and not task.entered:
+        task.entered[source] = 1
+    task.entered[target] = task.entered.get(target, 0) + 1
+    step.swings = task.entered[target] - 1
+    task.flags &= ~_asked_again(law, target)
+    step.blocked = bool(law.blocked >> target & 1)
+    if law.failed >> target & 1:
+        _failed(step, task)
+    if law.done >> target & 1:
+        _completed(step, task)
+
+
+def _asked_again(law: BoardLaw, state: int) -> int:
+    """The guards (as flags) that ask for new evidence when a task was sent back for another round of work."""
+    again = (number for number, guard in enumerate(law.guards) if guard.back == state and not guard.when)
+    return sum(PASSED << number for number in again)
+
+
+def _completed(step: Step, task: Task) -> None:
+    board = step.board
+    board.done += 1
+    board.failed = []
+    task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+    if task.flags & DESIGN:
+        key = step.tag(task.id)
+        for other in board.tasks.values():
+            if key in other.depends_on:
+                other.flags |= DESIGNED
+
+
+# Cycles.
+
+
+def _cycle(step: Step, event: CycleCompleted) -> None:
+    board, law = step.board, step.law
+    board.cycles += 1
+    listed = 0
+    for name, state in event.moved:
+        task, target = find_task(step, name), law.find(state)
+        listed += target >= 0 and law.done >> target & 1
+        task.since = board.cycles
+        if task.state < 0 and target >= 0:
+            task.state = target
+            task.flags &= ~ASSUMED
+    open_tasks = [task for task in board.tasks.values() if task.state < 0 or not law.done >> task.state & 1]
+    if event.completed is not None or event.moved or board.tasks:
+        step.completed = max(event.completed or 0, listed, board.done)
+    if step.completed or (board.tasks and not open_tasks):
+        board.zero = 0
+    elif step.completed == 0:
+        board.zero += 1
+    board.done = 0

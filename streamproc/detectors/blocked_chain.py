@@ -1,0 +1,107 @@
+"""TASK002 blocked_chain: tasks are blocked one behind the other.
+
+Sees: three or more blocked tasks of which each depends on the one before. It names the first, which is what the others
+wait for, and raises it to P0; where the chain is still blocked more than one cycle later, a person is told.
+
+Why: work on any of the others is wasted until the first one moves.
+
+False alarms: tasks that are blocked side by side, or a pair, are no chain. A dependency that was never told of is not
+seen.
+
+Tuning: `warn` is the length of the chain; `cycles` how many more a chain may stay blocked before a person is told.
+
+Reference: tickets requirement, "3+ tasks in a dependency chain are all blocked"; "if blocked > 1 full cycle".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.board import Step
+from streamproc.core.chains import chain_through, chains
+from streamproc.core.decision import Evidence, Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_finding
+from streamproc.wire import CycleCompleted
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Blocked tasks one behind the other, and cycles."""
+
+    warn: int = 3  # a pair is a task that waits for another
+    cycles: int = 1  # whoever leads gets one to unblock the root
+
+
+class BlockedChain:
+    """TASK002."""
+
+    code = "TASK002"
+    name = "blocked_chain"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
+        step = view.step
+        if step is None or limits.warn <= 0:
+            return None
+        if isinstance(view.event, CycleCompleted):
+            return self._still(view, step, limits)
+        if not step.blocked or step.task is None:
+            return None
+        chain, without = chain_through(step.board, step.law, step.tag(step.task.id))
+        if not without < limits.warn <= len(chain):
+            return None
+        names = [step.board.tasks[key].id for key in chain]
+        message = f"{len(names)} tasks are blocked one behind the other; {names[0]} is the root, and P0 now."
+        return self._finding(view, names, message, "loop.warning", "warn", 0)
+
+    def _still(self, view: View, step: Step, limits: Limits) -> tuple[Finding, ...]:
+        found: list[Finding] = []
+        for chain in chains(step.board, step.law):
+            tasks = [step.board.tasks[key] for key in chain]
+            if len(tasks) < limits.warn:
+                continue
+            since = sorted(task.since for task in tasks)[limits.warn - 1]
+            if step.board.cycles - since == limits.cycles + 1:
+                names = [task.id for task in tasks]
+                message = f"{names[0]} still blocks a chain of {len(names)} tasks; a person should decide."
+                found.append(self._finding(view, names, message, "notification", "ask_human", len(found)))
+        return tuple(found)
+
+    def _finding(self, view: View, names: list[str], message: str, kind: str, action: str, number: int) -> Finding:
+        assert view.step is not None
+        return task_finding(
+            view,
+            self.code,
+            message,
+            Evidence(kind=self.name, count=len(names), root=names[0], chain=names, priority="P0"),
+            task=names[0],
+            loop=(view.step.board.events << 8) + number,
+            type=kind,
+            action=action,
+        )
+
+
+DETECTOR = BlockedChain()
+
+
+def _chain(length: int) -> list[RawTurn]:
+    return [
+        {"type": "task.created", "task_id": f"T{n}", "depends_on": [f"T{n - 1}"] if n else []} for n in range(length)
+    ]
+
+
+def _blocked(*tasks: str) -> list[RawTurn]:
+    return [move for task in tasks for move in moved(task, "IMPLEMENTING", "BLOCKED")]
+
+
+HEALTHY = [
+    Example("a blocked pair", [*_chain(4), *_blocked("T0", "T1")]),
+    Example("three blocked side by side", _blocked("T0", "T1", "T2")),
+    Example("the chain is broken in the middle", [*_chain(5), *_blocked("T0", "T1", "T3", "T4")]),
+]
+STUCK = [
+    Example("a chain of three", [*_chain(3), *_blocked("T2", "T1", "T0")], "warn", 0),
+    Example("the missing link", [*_chain(5), *_blocked("T0", "T1", "T3", "T4", "T2")], "warn", 0),
+    Example("still blocked two cycles later", [*_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1)], "warn", 0),
+]

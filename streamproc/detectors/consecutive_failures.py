@@ -1,0 +1,77 @@
+"""ERROR004 consecutive_failures: one task after the other fails.
+
+Sees: three different tasks that fail with no success in between. A task fails with a REJECTED verdict, or when it
+enters a state that the board calls failed (BLOCKED, STALLED, ESCALATED, FAILED); one that is approved or done is a
+success.
+
+Why: tasks that fail in a row seldom fail each for itself: a tool, a key or a shared module is broken. A person should
+hear of it before the fourth.
+
+False alarms: three tasks in parallel that are all sent back once are told, too. It is a notification: it stops nothing.
+
+Tuning: `warn` counts tasks; 0 turns it off. `failed` of the board says which states mean that a task failed.
+
+Reference: tickets requirement, notification trigger "3 consecutive task failures".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, RawTurn, moved, task_finding
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Tasks that failed one after the other."""
+
+    warn: int = 3  # two may be chance
+
+
+class ConsecutiveFailures:
+    """ERROR004."""
+
+    code = "ERROR004"
+    name = "consecutive_failures"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        step = view.step
+        if step is None or step.task is None or not 0 < limits.warn == step.failed:
+            return None
+        tasks = step.board.tasks
+        names = [tasks[key].id for key in step.board.failed if key in tasks]
+        return task_finding(
+            view,
+            self.code,
+            f"{step.failed} tasks failed one after the other: {', '.join(names)}.",
+            Evidence(kind=self.name, count=step.failed, tasks=names),
+            reason=REPEATED_ERROR,
+            type="notification",
+            action="ask_human",
+        )
+
+
+DETECTOR = ConsecutiveFailures()
+
+
+def _verdict(task: str, verdict: str) -> RawTurn:
+    return {"type": "task.verdict", "task_id": task, "verdict": verdict}
+
+
+HEALTHY = [
+    Example("two fail, one succeeds, two fail", [
+        _verdict(task, verdict)
+        for task, verdict in (("T1", "REJECTED"), ("T2", "REJECTED"), ("T3", "APPROVED"), ("T4", "REJECTED"),
+                              ("T5", "REJECTED"))
+    ]),
+    Example("one task fails twice, another once", [_verdict(task, "REJECTED") for task in ("T1", "T1", "T2")]),
+]  # fmt: skip
+STUCK = [
+    Example("three are rejected", [_verdict(task, "REJECTED") for task in ("T1", "T2", "T3")], "warn", 0),
+    Example("three are blocked", [
+        move for task in ("T1", "T2", "T3") for move in moved(task, "IMPLEMENTING", "BLOCKED")
+    ], "warn", 0),
+]  # fmt: skip

@@ -1,0 +1,78 @@
+"""TASK007 design_gate: a task that changes what users see begins without its design.
+
+Sees: a UI-touching task enters IMPLEMENTING while its design ticket is not done, or while one of the artifacts is
+missing: mockup, interaction-spec, component-hierarchy, state-variations, accessibility-checklist. The move is blocked
+and the task goes to REWORK.
+
+Why: an interface built without its design is built again.
+
+False alarms: a dependency that is done and of no known kind counts as the design ticket. An approval that names a
+person opens the gate; an `override` that names nobody does not.
+
+Tuning: the guard `design` of the board: `items`, `ticket`, `override`; `design_kinds` are words in the kind, agent or
+id of a task that make it a design ticket.
+
+Reference: tickets requirement, "UI/UX gate bypass"; "override requires explicit user approval".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, RawTurn, moved, refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The gate is the board's."""
+
+
+class DesignGate:
+    """TASK007."""
+
+    code = "TASK007"
+    name = "design_gate"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        step = view.step
+        if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
+            return None
+        law, task = step.law, step.task
+        message = f"{task.id} changes what users see and may not go on to {law.name(step.target)} without its design"
+        message = f"{message}: {', '.join(step.missing)} missing. It is {law.name(task.state)}."
+        return refusal(view, self.code, self.name, message)
+
+
+DETECTOR = DesignGate()
+
+_ALL = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
+_TASKS: list[RawTurn] = [
+    {"type": "task.created", "task_id": "D1", "kind": "design"},
+    {"type": "task.created", "task_id": "T1", "kind": "frontend", "ui_touching": True, "depends_on": ["D1"]},
+]
+
+HEALTHY = [
+    Example("the design is there", [
+        *_TASKS,
+        *moved("D1", "COMMIT", "DONE"),
+        *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/login/{name}.md" for name in _ALL]),
+    ]),
+    Example("a person approved the exception", [
+        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", approvals=[{"by": "ann", "reason": "one word changes"}]),
+    ]),
+    Example("users see nothing of it", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
+]  # fmt: skip
+STUCK = [
+    Example("the design ticket is open", [
+        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=_ALL),
+    ], "warn", 0),
+    Example("an artifact is missing", [
+        *_TASKS, *moved("D1", "COMMIT", "DONE"), *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=_ALL[:-1]),
+    ], "warn", 0),
+    Example("an override that names nobody", [
+        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", override=True),
+    ], "warn", 0),
+]  # fmt: skip

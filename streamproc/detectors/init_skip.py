@@ -1,0 +1,74 @@
+"""TASK006 init_skip: work begins in a module that was not initialised.
+
+Sees: a task that names its module enters IMPLEMENTING, and no initialisation checklist of that module has passed. The
+move is blocked and the task goes to REWORK; at the second attempt a person is told.
+
+Why: code written into a module without its scaffolding is written twice.
+
+False alarms: a checklist that passed once counts for every task of the module (the last 8 modules of a run). Tasks that
+name no module are not asked.
+
+Tuning: `ask` is the attempt at which a person is told; the guard `init` of the board says which ways ask for it.
+
+Reference: tickets requirement, "no passing initialization checklist"; "after 2 attempts → user notification".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, moved, refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Attempts to begin."""
+
+    ask: int = 2  # the agent gets one to run the initialisation
+
+
+class InitSkip:
+    """TASK006."""
+
+    code = "TASK006"
+    name = "init_skip"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        step = view.step
+        if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
+            return None
+        law, task = step.law, step.task
+        module = getattr(view.event, "module", "") or "its module"
+        missing = ", ".join(step.missing)
+        message = f"{task.id} may not go on to {law.name(step.target)}: of {module}, {missing} is missing or fails"
+        if step.attempts < limits.ask or step.attempts == 1:
+            return refusal(view, self.code, self.name, f"{message}. It is {law.name(task.state)}.")
+        message = f"{message}, for the {step.attempts}. time: a person should look at it."
+        return refusal(view, self.code, self.name, message, action="ask_human")
+
+
+DETECTOR = InitSkip()
+
+_TASK = {"type": "task.created", "task_id": "T1", "module": "billing"}
+
+HEALTHY = [
+    Example("the checklist has passed", [
+        _TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING", init={"allPassed": True}),
+    ]),
+    Example("another task has initialised the module", [
+        _TASK,
+        {"type": "task.created", "task_id": "T2", "module": "billing"},
+        *moved("T1", "LOCKED", "IMPLEMENTING", init_checklist=True),
+        *moved("T2", "LOCKED", "IMPLEMENTING"),
+    ]),
+    Example("no module is named", moved("T1", "READY", "LOCKED", "IMPLEMENTING")),
+]  # fmt: skip
+STUCK = [
+    Example("no checklist", [_TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING")], "warn", 0),
+    Example("an item fails", [_TASK, *moved(
+        "T1", "LOCKED", "IMPLEMENTING", init={"allPassed": False, "items": {"lint": True, "ci": False}},
+    )], "warn", 0),
+]  # fmt: skip

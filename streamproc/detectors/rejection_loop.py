@@ -1,0 +1,91 @@
+"""TASK008 rejection_loop: validators reject one task again and again.
+
+Sees: REJECTED verdicts for one task, whoever gives them. The third escalates it, with all three reports and the options
+of a person: force-approve, cancel, reassign. It does not go on without a recorded approval, except to be cancelled.
+
+Why: the agent has had three chances to understand what is wanted; the fourth needs another agent, or another task.
+
+False alarms: rejections count until the task is done, also with approvals of other validators in between.
+
+Tuning: `warn` and `halt` count rejections; at `halt` the run is halted, too (0: it goes on with its other tasks).
+
+Reference: tickets requirement, "REJECTED verdict for the same task ≥ 3 times (rework count reaches maximum of 3)".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import Evidence, Finding, Rejection
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, RawTurn, held, level, moved, task_finding
+
+OPTIONS = ["force-approve", "cancel", "reassign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """REJECTED verdicts for one task."""
+
+    warn: int = 3  # the board's maximum of reworks
+    halt: int = 0  # a board has other tasks: one that is rejected is no reason to stop them
+
+
+class RejectionLoop:
+    """TASK008."""
+
+    code = "TASK008"
+    name = "rejection_loop"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        step = view.step
+        if step is None or step.task is None or step.rejected not in (limits.warn, limits.halt):
+            return held(view, self.code, self.name, "a person's approval")
+        found = level(step.rejected, limits.warn, limits.halt)
+        if found is None:
+            return held(view, self.code, self.name, "a person's approval")
+        rejections = [Rejection(validator=validator, reason=reason) for validator, reason in step.task.rejections]
+        return task_finding(
+            view,
+            self.code,
+            f"{step.task.id} was rejected {step.rejected} times: force-approve it, cancel it, or reassign it.",
+            Evidence(
+                kind=self.name,
+                count=step.rejected,
+                attempts=step.rejected,
+                validator=rejections[-1].validator or None,
+                rejections=rejections,
+                options=OPTIONS,
+                last_valid=step.law.name(step.task.state) or None,
+            ),
+            level=found,
+            type="task.escalated",
+            action="ask_human",
+            task_status="escalated",
+        )
+
+
+DETECTOR = RejectionLoop()
+
+
+def _verdict(task: str, verdict: str, reason: str = "") -> RawTurn:
+    return {"type": "task.verdict", "task_id": task, "validator": "qa-1", "verdict": verdict, "reason": reason}
+
+
+def _rejected(task: str, times: int) -> list[RawTurn]:
+    return [_verdict(task, "REJECTED", f"criterion {n + 1} is not met") for n in range(times)]
+
+
+HEALTHY = [
+    Example("two rejections and an approval", [*_rejected("T1", 2), _verdict("T1", "APPROVED")]),
+    Example("three tasks, rejected twice each", [
+        verdict for task in ("T1", "T2", "T3") for verdict in (*_rejected(task, 2), _verdict(task, "APPROVED"))
+    ]),
+]  # fmt: skip
+STUCK = [
+    Example("rejected three times", _rejected("T1", 3), "warn", 0),
+    Example("and sent back to work all the same", [
+        *moved("T1", "IMPLEMENTING", "QA_REVIEW"), *_rejected("T1", 3), *moved("T1", "ESCALATED", "IMPLEMENTING"),
+    ], "warn", 0),
+]  # fmt: skip

@@ -1,0 +1,105 @@
+"""ERROR002 retry_exhausted: a task fails again and again in the same way.
+
+Sees: three failures in a row of one task with the same class: the `failure_class` of its transitions and verdicts, and
+the `class` of the first error of a turn with its `task_id`. The task is BLOCKED, and stays so until a transition brings
+the root cause or a person's approval.
+
+Why: what failed three times for one reason fails a fourth time for it.
+
+False alarms: a verdict and the transition that follows it are one failure. Another class, an approval or progress (a
+metric or test result better than ever) starts the count again; retryable errors and those without a class do not count.
+
+Tuning: `warn` and `halt` count failures; at `halt` the run is halted, too (0: it goes on with its other tasks).
+
+Reference: tickets requirement, "task retried 3 times with same failure class"; "status to BLOCKED, stop retries".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, RawTurn, actor, held, level, moved, task_finding
+from streamproc.wire import Turn
+
+WANTED = "a root cause, or a person's approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Failures of a task in a row, with the same class."""
+
+    warn: int = 3  # as many retries as the requirement gives a task
+    halt: int = 0  # a board has other tasks: one that fails is no reason to stop them
+
+
+class RetryExhausted:
+    """ERROR002."""
+
+    code = "ERROR002"
+    name = "retry_exhausted"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        step = view.step
+        if step is None or step.task is None:
+            return None
+        found = level(step.failures, limits.warn, limits.halt)
+        if found is None or step.failures not in (limits.warn, limits.halt):
+            return held(view, self.code, self.name, WANTED)
+        event = view.event
+        if isinstance(event, Turn):
+            failure = event.errors.error_class if event.errors is not None else ""
+        else:
+            failure = getattr(event, "failure_class", "")
+        return task_finding(
+            view,
+            self.code,
+            f"{step.task.id} failed {step.failures} times in a row with {failure}: blocked until somebody says why.",
+            Evidence(
+                kind=self.name,
+                count=step.failures,
+                failure_class=failure,
+                agent=actor(event),
+                last_valid=step.law.name(step.task.state) or None,
+                missing=["root_cause"],
+            ),
+            level=found,
+            reason=REPEATED_ERROR,
+            action="ask_human",
+            task_status="blocked",
+        )
+
+
+DETECTOR = RetryExhausted()
+
+
+def _failed(task: str, kind: str) -> list[RawTurn]:
+    return [
+        {"type": "task.verdict", "task_id": task, "verdict": "REJECTED", "failure_class": kind},
+        *moved(task, "QA_REVIEW", "REWORK", failure_class=kind),
+        *moved(task, "REWORK", "IMPLEMENTING", "QA_REVIEW"),
+    ]
+
+
+def _error(task: str, kind: str) -> RawTurn:
+    return {"node": "coder", "task_id": task, "errors": [{"message": f"{kind} in step {task}", "class": kind}]}
+
+
+HEALTHY = [
+    Example("two failures of one kind, then another", [
+        *_failed("T1", "acceptance"), *_failed("T1", "acceptance")[:2], *moved("T1", "REWORK", "IMPLEMENTING"),
+        _error("T1", "SyntaxError"),
+    ]),
+    Example("three tasks fail once", [_error(task, "TimeoutError") for task in ("T1", "T2", "T3")]),
+]  # fmt: skip
+STUCK = [
+    Example("three verdicts for the same reason", [
+        {"type": "task.verdict", "task_id": "T1", "verdict": "REJECTED", "failure_class": "acceptance"}
+    ] * 3, "warn", 0),
+    Example("three turns with the same error", [
+        {"node": "coder", "task_id": "T1", "errors": [{"message": f"attempt {n}", "class": "ImportError"}]}
+        for n in range(3)
+    ], "warn", 2),
+]  # fmt: skip

@@ -1,0 +1,91 @@
+"""TASK001 state_oscillation: a task swings between two states.
+
+Sees: how often a task comes back into a state that it had left: IMPLEMENTING, QA_REVIEW, REWORK and IMPLEMENTING again
+is one swing. The third forces it to BLOCKED, where it stays until a transition brings the root cause (`root_cause` in
+its evidence) or a person's approval.
+
+Why: a fourth round of the same work and the same review costs as much as the first three, and ends as they did.
+
+False alarms: none on one or two reworks. A task that three different reviews send back, each for a good reason, is
+told, too; the board cannot read reasons.
+
+Tuning: `warn` and `halt` count swings; at `halt` the run is halted, too (0: it goes on with its other tasks).
+
+Reference: tickets requirement, "task status oscillates between two states ≥ 3 times"; "root cause analysis required".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import OSCILLATING, Evidence, Finding
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, actor, held, level, moved, task_finding
+
+WANTED = "a root cause, or a person's approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Swings of a task."""
+
+    warn: int = 3  # a review may find something twice
+    halt: int = 0  # a board has other tasks: one that swings is no reason to stop them
+
+
+class StateOscillation:
+    """TASK001."""
+
+    code = "TASK001"
+    name = "state_oscillation"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        step = view.step
+        if step is None or step.task is None or step.swings not in (limits.warn, limits.halt):
+            return held(view, self.code, self.name, WANTED)
+        found = level(step.swings, limits.warn, limits.halt)
+        if found is None:
+            return held(view, self.code, self.name, WANTED)
+        law, task = step.law, step.task
+        here, before = law.name(step.target), law.name(step.source)
+        return task_finding(
+            view,
+            self.code,
+            f"{task.id} is {here} again after {before}, for the {step.swings}. time: blocked until somebody says why.",
+            Evidence(
+                kind=self.name,
+                count=step.swings,
+                from_state=before,
+                to_state=here,
+                last_valid=here,
+                agent=actor(view.event),
+                missing=["root_cause"],
+            ),
+            level=found,
+            reason=OSCILLATING,
+            action="ask_human",
+            task_status="blocked",
+        )
+
+
+DETECTOR = StateOscillation()
+
+_ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
+
+HEALTHY = [
+    Example("two reworks and then done", [
+        *moved("T1", "IMPLEMENTING", *_ROUND * 2, "QA_REVIEW", "VALIDATION", dod=True),
+        *moved("T1", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE"),
+    ]),
+    Example("three tasks with one rework each", [
+        move for name in ("T1", "T2", "T3") for move in moved(name, "IMPLEMENTING", *_ROUND, "QA_REVIEW")
+    ]),
+    Example("blocked for a while, and back where it was", moved(
+        "T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "COMMIT",
+    )),
+]  # fmt: skip
+STUCK = [
+    Example("three rounds of rework", moved("T1", "IMPLEMENTING", *_ROUND * 3), "warn", 0),
+    Example("blocked and unblocked", moved("T1", "IMPLEMENTING", *("BLOCKED", "IMPLEMENTING") * 3), "warn", 0),
+]  # fmt: skip

@@ -1,0 +1,85 @@
+"""STALL005 task_stalled: a task is in progress, and nothing becomes of it.
+
+Sees: a task in a state that the board calls in progress, which has not changed for more than two whole cycles from
+BUILD to VALIDATE. It is STALLED then.
+
+Why: whoever had it has lost it; it should be scoped anew, or given to somebody else.
+
+False alarms: any change of its state counts, forward or back. The cycle in which it last moved is not counted as whole.
+
+Tuning: `warn` and `halt` are the cycles that a task may stand still; past `halt` the run is halted, too (0: it goes on
+with its other tasks).
+
+Reference: tickets requirement, "in `in_progress` status for > 2 full BUILD→VALIDATE cycles without status change".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.board_state import STALL_TOLD
+from streamproc.core.decision import Evidence, Finding, Level
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, cycles, moved, task_finding
+from streamproc.wire import CycleCompleted
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Cycles without a change of state."""
+
+    warn: int = 2  # large tasks take a cycle, and some take two
+    halt: int = 0  # a board has other tasks: one that stalls is no reason to stop them
+
+
+class TaskStalled:
+    """STALL005."""
+
+    code = "STALL005"
+    name = "task_stalled"
+    kinds = Kind.BOARD
+
+    def check(self, view: View, limits: Limits) -> tuple[Finding, ...] | None:
+        step = view.step
+        if step is None or not isinstance(view.event, CycleCompleted):
+            return None
+        board, law, found = step.board, step.law, list[Finding]()
+        for task in board.tasks.values():
+            if task.state < 0 or not law.progress >> task.state & 1 or task.flags & STALL_TOLD:
+                continue
+            still = board.cycles - task.since
+            halts = 0 < limits.halt < still
+            if halts or 0 < limits.warn < still:
+                state = law.name(task.state)
+                finding = task_finding(
+                    view,
+                    self.code,
+                    f"{task.id} has been {state} for {still} cycles: stalled; scope it anew, or reassign it.",
+                    Evidence(kind=self.name, count=still, limit=limits.halt if halts else limits.warn, unit="cycles",
+                             last_valid=state),
+                    level=Level.HALT if halts else Level.WARN,
+                    task=task.id,
+                    loop=(board.events << 8) + len(found),
+                    action="ask_human",
+                    task_status="stalled",
+                )  # fmt: skip
+                found.append(finding)
+        return tuple(found)
+
+
+DETECTOR = TaskStalled()
+
+HEALTHY = [
+    Example("a change of state in every other cycle", [
+        *moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1), *moved("T1", "IMPLEMENTING", "QA_REVIEW"),
+        *cycles(1, 1), *moved("T1", "QA_REVIEW", "REWORK"), *cycles(1, 1),
+    ]),
+    Example("a task that nobody has begun", [{"type": "task.created", "task_id": "T1"}, *cycles(1, 1, 1, 1)]),
+    Example("a task that is done", [*moved("T1", "COMMIT", "DONE"), *cycles(1, 1, 1, 1)]),
+]  # fmt: skip
+STUCK = [
+    Example("implementing for three cycles", [*moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1, 1)], "warn", 0),
+    Example("in the words of a to-do list", [
+        {"type": "task.transition", "task_id": "T1", "to": "in_progress"}, *cycles(1, 1, 1),
+    ], "warn", 0),
+]  # fmt: skip

@@ -1,0 +1,116 @@
+"""The deliberation example: which layer ends which run, and that each of them does it alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.policy import load_policy
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source
+from tests.examples.playing import ROOT, chapter, first_halts, scanned, turn_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "deliberation"
+ENDED = {
+    "layer-1/bug-in-routing": ("BUDGET004", 55, "budget_exceeded"),
+    "layer-2/forgotten-exit": ("GRAPH001", 0, "blocked"),
+    "layer-3/user-limit": ("BUDGET005", 23, "budget_exceeded"),
+    "layer-3/never-converges": ("BUDGET005", 47, "budget_exceeded"),
+    "layer-4/slow-model": ("BUDGET006", 8, "timed_out"),
+    "layer-4/five-minutes": ("BUDGET006", 8, "timed_out"),
+    "layer-5/free": ("BUDGET007", 9, "budget_exceeded"),
+    "layer-5/no-tier": ("BUDGET007", 12, "budget_exceeded"),
+    "layer-5/pro": ("BUDGET007", 27, "budget_exceeded"),
+}
+LIFTED = {"maxSteps": 10**6, "maxRounds": 15, "maxRuntimeMs": 10**12, "maxCostUsd": 10**6}
+BUDGET_OF = {"BUDGET004": "maxSteps", "BUDGET006": "maxRuntimeMs"}
+
+
+def test_exactly_these_are_halted() -> None:
+    assert {run_id for run_id, halt in first_halts(NAME).items() if halt is not None} == ENDED.keys()
+
+
+@pytest.mark.parametrize("run_id", ENDED)
+def test_a_layer_ends_its_run(run_id: str) -> None:
+    halt = first_halts(NAME)[run_id]
+    assert halt is not None
+    assert (halt.code, turn_of(halt), halt.terminal_status) == ENDED[run_id]
+    assert f"    status       {halt.terminal_status}" in chapter(NAME, run_id)
+
+
+@pytest.mark.parametrize("run_id", ["layer-1/bug-in-routing", "layer-3/never-converges", "layer-4/slow-model"])
+def test_a_layer_does_it_alone(run_id: str, tmp_path: Path) -> None:
+    code = ENDED[run_id][0]
+    lifted = {name: value for name, value in LIFTED.items() if name != BUDGET_OF.get(code)}
+    path = tmp_path / "alone.yaml"
+    path.write_text(f"presets: [deliberation]\nbudgets: {lifted}\n".replace("'", ""), "utf-8")
+    halts = [
+        decision.code
+        for decision in Scan([Source(ROOT / "examples" / NAME / "turns.jsonl")], load_policy(path))
+        if decision.severity == "halt" and decision.run_id == run_id
+    ]
+    assert halts == [code]
+
+
+def test_an_agreement_is_a_good_stop() -> None:
+    for run_id, turn in (("normal/convergence", 16), ("normal/consensus", 10)):
+        [told] = scanned(NAME)[run_id]
+        assert (told.code, told.severity, turn_of(told), told.halt_reason) == ("BUDGET005", "info", turn, None)
+        assert told.evidence is not None
+        assert told.evidence.reason == "consensus"
+        assert chapter(NAME, run_id)[-1].startswith("  completed: ")
+
+
+@pytest.mark.parametrize(
+    ("run_id", "reason", "turns"),
+    [("layer-3/user-limit", "max_rounds", (20, 23)), ("layer-3/never-converges", "hard_cap_15_rounds", (44, 47))],
+)
+def test_the_last_round_is_told_before_a_round_too_many_is_halted(
+    run_id: str, reason: str, turns: tuple[int, int]
+) -> None:
+    warned, halted = scanned(NAME)[run_id][:2]
+    assert (turn_of(warned), turn_of(halted)) == turns
+    assert (warned.severity, warned.action, halted.severity) == ("warn", "force_synthesis", "halt")
+    for one in (warned, halted):
+        assert one.evidence is not None
+        assert one.evidence.reason == reason
+
+
+def test_a_round_that_falls_is_a_fault_that_stops_nothing() -> None:
+    [told] = scanned(NAME)["layer-3/round-falls"]
+    assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 11)
+
+
+def test_a_run_that_wants_more_than_the_hard_cap_is_told_so() -> None:
+    told, agreed = scanned(NAME)["layer-3/twenty-rounds-wanted"]
+    assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 0)
+    assert told.message == "maxRounds 20 is above the hard cap: 15 holds. Declare 5 to 15."
+    assert agreed.severity == "info"
+
+
+def test_what_was_known_survives_the_time_out() -> None:
+    halt = first_halts(NAME)["layer-4/slow-model"]
+    assert halt is not None
+    assert halt.type == "run.timed_out"
+    assert halt.evidence is not None
+    assert halt.evidence.snapshot is not None
+    assert (halt.evidence.snapshot.turns, halt.evidence.snapshot.round) == (9, 3)
+    assert halt.at == "2026-03-24T04:00:00.000Z"  # an hour after it began, and 12 minutes after it was heard of
+
+
+def test_the_free_tier_ends_in_its_third_round() -> None:
+    halt = first_halts(NAME)["layer-5/free"]
+    assert halt is not None
+    assert halt.action == "force_synthesis"
+    assert halt.evidence is not None
+    assert (halt.evidence.used, halt.evidence.limit, halt.evidence.unit) == (550_000, 500_000, "micro_usd")
+
+
+@pytest.mark.parametrize("run_id", ["layer-5/enterprise", "layer-5/five-dollars"])
+def test_who_has_more_money_goes_on(run_id: str) -> None:
+    assert [told for told in scanned(NAME)[run_id] if told.severity == "halt"] == []
+    assert chapter(NAME, run_id)[-1].startswith("  completed: ")
