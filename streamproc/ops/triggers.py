@@ -57,6 +57,14 @@ def _hard_cap(control: ControlEvent) -> bool:
     return control.halts and control.code == "BUDGET005" and (reason or "").startswith("hard_cap")
 
 
+def _escalated(control: ControlEvent) -> bool:
+    return (
+        control.type == "task.escalated"
+        or control.terminal_status == "escalated"
+        or _kind(control) == "unacknowledged"  # a halt, and the run goes on
+    )
+
+
 def _halts(*codes: str) -> Callable[[ControlEvent], bool]:
     return lambda control: control.halts and control.code.startswith(codes)
 
@@ -83,9 +91,8 @@ TRIGGERS: Final[tuple[Trigger, ...]] = (
             lambda control: control.type == "run.timed_out" or control.terminal_status == "timed_out"),
     Trigger("hard_cap", "HARD_CAP", CRITICAL, "a deliberation is halted at the hard cap of rounds",
             "every earlier limit has failed before this one", _hard_cap),
-    Trigger("escalation", "ESCALATION", CRITICAL, "a task or a halt is escalated",
-            "somebody was told before, and nothing happened",
-            lambda control: control.type == "task.escalated" or control.terminal_status == "escalated"),
+    Trigger("escalation", "ESCALATION", CRITICAL, "a task is escalated, or a halt that nobody acknowledged",
+            "somebody was told before, and nothing happened", _escalated),
     Trigger("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task is ended by its tokens (BUDGET008)",
             "it ends with what it has", _halts("BUDGET008")),
     Trigger("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
