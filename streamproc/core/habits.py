@@ -14,10 +14,13 @@ TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
 SIMS_MAX: Final = 6  # long texts that a new one is compared with
 NEAR: Final = 3  # bits of 64 in which alike texts may differ
 CLOSE: Final = 4  # turns from one answer of a tool to the next that is almost the same
-NEAR_LONG: Final = 8  # and long ones, of a node that talks to itself: other words in two places of two pages
-LONG: Final = 1_500  # characters
+# Of a node that talks to itself, in bits that may differ: other words in two places of one page or more, of a
+# paragraph, of a sentence. Texts about other numbers or names are never alike.
+NEAR_LONG: Final = 8
+LONG: Final = 600  # characters
+NEAR_PARAGRAPH: Final = 10
+NEAR_SHORT: Final = 12  # other sentences differ in 16 and more
 GROWTH: Final = 40  # characters more, of a text that says something in addition
-NEAR_SHORT: Final = 10  # one word more or another in a sentence of ten; other sentences differ in 16 and more
 SHORT: Final = 200  # characters
 NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
@@ -129,7 +132,7 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     if text is None:
         run.monologue = None
         return None
-    value, sim, near = text.norm & TAG, _sim(text), _near(text, NEAR_LONG)
+    value, sim, near = text.norm & TAG, _sim(text), _near(text)
     if before is not None and text.size > max(SHORT, before.size + GROWTH):
         near = -1  # a draft that grows
     alike = (
@@ -150,9 +153,9 @@ def _sim(text: Content) -> int:
     return (text.sim ^ text.about * MIX) & HASH if text.sim else 0
 
 
-def _near(text: Content, long: int) -> int:
+def _near(text: Content) -> int:
     """In how many bits texts of this size may differ and still be alike."""
-    return NEAR_SHORT if text.size < SHORT else long if text.size >= LONG else NEAR
+    return NEAR_SHORT if text.size < SHORT else NEAR_LONG if text.size >= LONG else NEAR_PARAGRAPH
 
 
 def note_finder(run: RunState, node_tag: int, index: int) -> None:

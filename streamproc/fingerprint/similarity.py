@@ -40,24 +40,19 @@ def simhash(text: str) -> int:
 
 
 def short_simhash(text: str) -> int:
-    """The SimHash of a short text's words and word pairs; 0 for a few words, and for a long text.
-
-    Who counts gets somewhere: the same sentence with other numbers is another one ("table 3 of 9 is migrated").
-    """
+    """The SimHash of a short text's words and word pairs; 0 for a few words, and for a long text."""
     if len(text) >= SIZE_MIN:
         return 0
     words = _WORD.findall(text.lower())
     if len(words) < WORDS_MIN:
         return 0
     parts = words + [f"{a} {b}" for a, b in pairwise(words)]
-    voted = _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts])
-    numbers = " ".join(word for word in words if word.isdecimal())
-    return voted ^ xxhash.xxh3_64_intdigest(numbers.encode()) if numbers else voted
+    return _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts])
 
 
 def subjects(text: str) -> int:
-    """32 bits of what a text is about: words with a digit or a sign within, and names. "Ticket 4711 is closed" and
-    "views.py is fine" are said of many things in almost the same words. 0 where there are none, or in pages."""
+    """32 bits of what a text is about: words with a digit or a sign within, and names. Who counts gets somewhere, and
+    "views.py is fine" is said of many files in almost the same words. 0 where there are none, or in pages."""
     if len(text) >= PAGE_MIN:
         return 0
     about = " ".join(_SUBJECT.findall(text))

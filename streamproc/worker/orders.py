@@ -31,6 +31,7 @@ from streamproc.fleet.authority import authority_of
 from streamproc.fleet.giving import new_order, send, take
 from streamproc.fleet.state import Fleet
 from streamproc.wire import WIRE_VERSION, OperatorStop, encode
+from streamproc.worker.glances import glances
 from streamproc.worker.limits import ORDERS_POLL_MS, RESTATE_INTERVAL_S, STOPS_AT_ONCE, VERDICTS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
 
@@ -259,7 +260,7 @@ class Orders:
         if fleet is None:
             return
         letters: list[Letter] = []
-        for number, glance in enumerate(self.runs(partition).glances()):
+        for number, glance in enumerate(glances(self.runs(partition))):
             if number % STOPS_AT_ONCE == STOPS_AT_ONCE - 1:
                 await asyncio.sleep(0)  # records of turns want to be stepped, too
             order = None if glance.over else fleet.killing(glance.user, glance.tenant)

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from aiokafka.errors import KafkaError
+
 from streamproc.core.clock import rfc3339
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem, Unavailable, shown
 from streamproc.fleet import telling
@@ -95,7 +97,7 @@ class StatusFile:
             try:
                 await self.sync()
                 told = ""
-            except (OSError, Unavailable) as problem:
+            except (OSError, KafkaError, Unavailable) as problem:
                 if str(problem) != told:
                     told = str(problem)
                     log.error("the status file and the orders cannot be made equal: %s", told)
