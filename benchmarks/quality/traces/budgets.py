@@ -132,6 +132,7 @@ def a_ring_without_a_way_out(script: Script) -> None:
     """GRAPH001: the declared graph has a cycle that nothing can leave."""
     nodes = script.team(script.dice.randint(3, 6))
     edges = [[node, nodes[place - 1]] for place, node in enumerate(nodes)]
+    script.add({"type": "user.message"})
     with script.loop("GRAPH001", halt=1) as loop:
         script.add({"type": "run.started", "graph": {"edges": [["start", nodes[0]], *edges]}})
         loop.counted(1)
