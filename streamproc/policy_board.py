@@ -57,6 +57,7 @@ class BoardSetting(BaseModel):
     guards: dict[str, GuardSetting | Literal[False]] = {}
     batch: dict[str, Size] = {}
     design_kinds: list[str] = []
+    cycle_phases: States = []
 
 
 def laid_over(below: Mapping[str, Any], setting: BoardSetting | None) -> dict[str, Any]:
@@ -129,6 +130,8 @@ def _unreachable(board: Mapping[str, Any], path: list[str], declared: Iterable[s
         waiting += found
     if first and not done & reached:
         yield ("done",), f"no way leads from {first} to {', '.join(sorted(done))}", "add it to the path or transitions"
+    if any(not ways.get(name) and name not in done | aside | set(states) for name in reached):
+        return  # from a state that leads nowhere any way is taken
     for source in board.get("transitions", {}):
         if state_name(source) not in reached | aside | set(states) | {
             target for targets in ways.values() for target in targets

@@ -37,8 +37,9 @@ class BoardLaw:
     """States, ways, guards and sizes of a board. `enforced` are the codes of the detectors that policy has on."""
 
     __slots__ = (
-        "_next", "aside", "batch", "blocked", "blocked_state", "design_kinds", "done", "enforced", "escalated_state",
-        "failed", "guards", "index", "initial", "path", "progress", "stalled_state", "states", "tag", "ways",
+        "_next", "aside", "batch", "blocked", "blocked_state", "cycle_phases", "design_kinds", "done", "enforced",
+        "escalated_state", "failed", "guards", "index", "initial", "path", "progress", "stalled_state", "states", "tag",
+        "ways",
     )  # fmt: skip
 
     def __init__(self, board: Mapping[str, Any], enforced: frozenset[str]) -> None:
@@ -66,6 +67,7 @@ class BoardLaw:
         self.guards = tuple(self._guard(name, asked) for name, asked in board.get("guards", {}).items())
         self.batch: dict[str, int] = {state_name(phase): size for phase, size in board.get("batch", {}).items()}
         self.design_kinds = tuple(board.get("design_kinds", ()))
+        self.cycle_phases = tuple(state_name(name) for name in board.get("cycle_phases", ()))
         self.enforced = enforced
 
     def _guard(self, name: str, asked: Mapping[str, Any]) -> Guard:
