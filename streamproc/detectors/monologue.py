@@ -64,6 +64,9 @@ _FILES = ("main", "test", "setup", "views", "models", "urls")
 HEALTHY = [
     Example("one file after the other", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
     Example("counted", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
+    Example("counted, in longer sentences", [
+        said("agent", f"I have migrated table number {n} of the old schema to the new one.") for n in range(12)
+    ]),
     Example("a story in chapters", [said("writer", f"Chapter {name}") for name in ("one", "two", "three", "four")]),
     Example("announced and done", [
         turn for n in range(5) for turn in (said("agent", PLAN + " now" * n), call("read", {"f": n}, f"text {n}"))
