@@ -91,12 +91,10 @@ def settle(run: RunState, finding: Finding, law: BoardLaw, tag: Tag) -> None:
     forced = {"blocked": law.blocked_state, "stalled": law.stalled_state, "escalated": law.escalated_state}[status]
     if status == "stalled":
         task.flags |= STALL_TOLD
-    if forced < 0:
-        return  # a board without such a state: it was told, and nothing more can be done
     if status != "stalled":
         held = HELD_APPROVAL if status == "escalated" else HELD_ERROR if code == "ERROR002" else HELD_CAUSE
         task.flags = task.flags & ~HELD_TOLD | held
-    if task.state != forced:
+    if forced not in (task.state, UNKNOWN):  # on a board without such a state it is held where it is
         if not law.aside >> max(task.state, 0) & 1:
             task.back = task.state
         task.state, task.since = forced, board.cycles

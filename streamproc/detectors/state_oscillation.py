@@ -52,7 +52,8 @@ class StateOscillation:
         return task_finding(
             view,
             self.code,
-            f"{task.id} is {here} again after {before}, for the {ordinal(step.swings)} time: blocked till we know why.",
+            f"{task.id} is {here} again after {before}, for the {ordinal(step.swings)} time: "
+            "blocked until somebody says why.",
             Evidence(
                 kind=self.name,
                 count=step.swings,
