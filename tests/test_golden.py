@@ -1,7 +1,8 @@
 """Golden traces: exactly what is told of them, and at which turn.
 
 `honest.json` holds what people complain of in breakers elsewhere, and what was once wrong here: none of it is
-halted. `stuck.json` and `orders.json` hold what must be told, `boards.json` what of tasks and tickets. `samples.json` pins the real runs of the package.
+halted. `stuck.json` and `orders.json` hold what must be told,
+`boards.json` what of tasks and tickets. `samples.json` pins the real runs of the package.
 """
 
 from __future__ import annotations
