@@ -69,6 +69,11 @@ def _halted_for(reason: str) -> Callable[[ControlEvent], bool]:
     return lambda control: control.halts and control.halt_reason == reason
 
 
+def _set_aside(*codes: str) -> Callable[[ControlEvent], bool]:
+    """A task was blocked or stalled by a rule of the board, while its run goes on."""
+    return lambda control: control.type in ("loop.warning", "notification") and control.code in codes
+
+
 LOW, MEDIUM, HIGH, CRITICAL = Urgency
 
 # The first row that fits is taken.
@@ -105,12 +110,18 @@ TRIGGERS: Final[tuple[Trigger, ...]] = (
     Trigger("loop", "LOOP_DETECTED", HIGH, "a run is halted for a loop (LOOP…, GRAPH001, TASK001)",
             "it waits for somebody",
             lambda control: _halts("LOOP", "GRAPH", "TASK001")(control) or _halted_for("oscillating")(control)),
+    Trigger("task_loop", "LOOP_DETECTED", HIGH, "a task goes round between two states (TASK001)",
+            "it is blocked until somebody says why", _set_aside("TASK001")),
     Trigger("stalled", "STALL", HIGH, "a run or task is halted as stalled (STALL…, TASK…)", "it waits for somebody",
             lambda control: _halts("STALL")(control) or _halted_for("stalled")(control)),
+    Trigger("task_stalled", "STALL", HIGH, "a task is stalled (STALL005)", "whoever had it has lost it",
+            _set_aside("STALL005")),
     Trigger("stopped", "STOP", MEDIUM, "one run is stopped by a person", "that person knows",
             _halted_for("user_stop")),
     Trigger("halt", "HALT", HIGH, "anything else halts a run", "also by a code that is newer than this table",
             lambda control: control.halts),
+    Trigger("task_blocked", "BLOCKED", MEDIUM, "a task is blocked until somebody decides (TASK002, ERROR002)",
+            "others may wait for it", _set_aside("TASK002", "ERROR002")),
     Trigger("blocked", "BLOCKED", LOW, "a task, transition or delegation is put back",
             "its owner sees that on the board",
             lambda control: control.type in ("transition.blocked", "delegation.rejected")
