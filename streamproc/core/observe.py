@@ -33,6 +33,8 @@ from streamproc.core.view import GAP_MS, Hop, Kind, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
 from streamproc.wire import NO_ANSWER, Turn
 
+# A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
+PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -96,7 +98,7 @@ class Observer:
         """Work was handed over from `source`, unless that was counted when it was decided."""
         run, turn, tag = view.run, view.turn, view.node_tag
         view.iterated = hand_over(run, source, tag)
-        if run.chosen != (source << 32 | tag) and _told(turn):
+        if run.chosen != (source << 32 | tag) and turn.node not in PEOPLE and _told(turn):
             hops = count_hop(run, source, tag, view.index)
             view.hands_over(Hop(turn.from_ or run.previous_name, turn.node, *hops))
 
@@ -165,9 +167,12 @@ class Observer:
                 view.kinds |= Kind.METRIC
         if turn.tests is not None:
             view.kinds |= Kind.TESTS
-            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
+            anew = _fails_anew(turn, node)
+            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= Kind.ARTIFACT
+            if node.call_news == index:
+                worked = index  # a harness tells of the artifact as it is, beside work that goes on
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)
@@ -244,6 +249,12 @@ def _changed(turn: Turn, node: NodeState) -> bool:
     if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
         return True
     return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
+
+
+def _fails_anew(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn reports another error than its node did before."""
+    errors, before = turn.errors, node.errors
+    return errors is not None and errors.count > 0 and before is not None and before.value != errors.norm & TAG
 
 
 def _untold(turn: Turn) -> bool:

@@ -111,13 +111,14 @@ class Tool(msgspec.Struct, array_like=True):
 
 
 class Monologue(msgspec.Struct, array_like=True):
-    """Turns of one node that are nothing but almost the same text."""
+    """Turns of one node that are nothing but almost the same text, of this size."""
 
     node: int
     value: int
     sim: int
     count: int
     first: int
+    size: int = 0
 
 
 class NodeState(msgspec.Struct, array_like=True):
@@ -207,6 +208,7 @@ class RunState(msgspec.Struct, array_like=True):
     found: int = -1
     progress: int = -1
     moved: int = -1
+    measured: int = -1
     previous: int = 0
     previous_name: str = ""
     pending: list[int] = []

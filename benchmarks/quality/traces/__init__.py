@@ -11,6 +11,7 @@ from typing import Final
 
 from benchmarks.quality.labels import Trace
 from benchmarks.quality.traces import (
+    disguised,
     failures,
     hand_overs,
     honest,
@@ -41,6 +42,7 @@ LOOPS: Final[tuple[Kind, ...]] = tuple(
     _hidden(loop)
     for room in (
         repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
+        disguised,
     )
     for loop in room.KINDS
 )  # fmt: skip
