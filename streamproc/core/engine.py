@@ -180,7 +180,7 @@ class Engine:
             return []
         _take_scope(run, event)
         step = take_in(run, event, self.rules_of(run).board, self._names.tag)
-        return self._ask_about(run, event, Kind.BOARD, step)
+        return self._ask_about(run, event, Kind.BOARD | Kind.CLOCK, step)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
         if run.finished:

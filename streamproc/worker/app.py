@@ -18,6 +18,7 @@ from streamproc import topics
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.worker import logs
 from streamproc.worker.chunks import ChunkTransport
+from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
     COMMIT_INTERVAL_S,
@@ -147,8 +148,9 @@ class Worker:
 
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
+        engine = policy.engine()
         self.processor = Processor(
-            policy.engine(),
+            engine,
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
@@ -161,6 +163,10 @@ class Worker:
         self.store = table.store
         self.lanes = Lanes(self.store, self.processor, self.publisher, self._failed)
         self.store.retained = self.lanes.retain
+        self.deadlines = Deadlines(self.app, name, engine, self.store, self.lanes, self.publisher)
+        self._live = ready.live
+        if ready.live:
+            self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
         brokers = self.app.conf.broker_consumer
         stock = path == "stock"
         self.app.transport = (
@@ -191,6 +197,8 @@ class Worker:
             asyncio.ensure_future(self._crashed()),
             asyncio.ensure_future(self._report()),
         ]
+        if self._live:
+            watching.append(asyncio.ensure_future(self.deadlines.run()))
         try:
             starting.add_done_callback(self._started)
             await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
@@ -224,7 +232,7 @@ class Worker:
         told = ""
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
-            counts = f"{self.processor.counts} runs={self.store.census.runs}"
+            counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
             if counts != told:
                 log.info("working %s", counts)
                 told = counts

@@ -32,6 +32,15 @@ CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; a stranger's la
 
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: no calendar can write down a later moment
 
+# Deadlines.
+
+DEADLINE_TICK_S: Final = 1.0  # between two looks at the clocks: time-outs are minutes
+# So long a partition is caught up before silence in it means anything: publishers send what they kept meanwhile. Theirs
+# try again every 5 s at most.
+DEADLINE_GRACE_S: Final = 15.0
+DEADLINE_BLIND_S: Final = 10.0  # without a look, after which nobody knows what was kept meanwhile
+DEADLINES_MAX: Final = 1_000  # appended to a partition at one look: the turns in between do not wait
+
 # Patience with the broker.
 
 RETRY_FIRST_S: Final = 0.5  # the first pause before trying again; each pause is twice the one before
