@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
-from streamproc.core.board import Step, settle, take_in
+from streamproc.core.board import settle, take_in
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
@@ -26,6 +26,7 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
+from streamproc.core.step import Step
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
@@ -274,7 +275,7 @@ class Engine:
             tenant=run.tenant or None,
             user=run.user or None,
             cycle_id=hex16(cycle.id) if cycle is not None else None,
-            node=event.node or None,
+            node=event.node or event.agent or None,
             task_id=finding.task or event.task_id or None,
             halt_reason=finding.reason if halts else None,
             terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
