@@ -251,7 +251,6 @@ class RunState(msgspec.Struct, array_like=True):
     checked_ms: int = 0
     pace: Pace | None = None
     unheeded: int = -1
-    unheeded_ms: int = 0
     resumes: int = 0
     probation: list[int] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from streamproc.core.decision import Decision
 from streamproc.core.run import dump, load
+from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, short
 
 STUCK: list[Raw] = [{"node": "coder", "output": "I will try again."}] * 3
@@ -180,40 +181,36 @@ def test_a_resume_survives_a_restart() -> None:
 # Halts that nobody heeds.
 
 
-def timed(count: int, every_ms: int = 10_000) -> list[Raw]:
-    return [raw | {"at": NOON_MS + n * every_ms} for n, raw in enumerate(steps(0, count))]
-
-
 def escalations(raws: list[Raw]) -> list[Decision]:
     return [one for one in Feed().all(raws) if one.code == "OPERATOR002"]
 
 
+KNOWN: Raw = {"type": "halt.acknowledged", "by": "ada"}
+
+
 def test_a_run_that_goes_on_after_its_halt_is_escalated_once() -> None:
-    turns = timed(100)
-    [told] = escalations([*turns[:3], STOP, *turns[3:]])
+    [told] = escalations([*steps(0, 3), STOP, *steps(3, 500)])
     assert (told.type, told.severity, told.terminal_status) == ("notification", "warn", "escalated")
     assert told.action == "ask_human"
-    assert told.trigger is not None
-    assert told.trigger.turn == 13
+    assert short(told).at == 103
 
 
 def test_a_halt_that_was_acknowledged_is_not_escalated_and_a_later_one_is() -> None:
-    turns = timed(60)
-    known = {"type": "halt.acknowledged", "by": "ada"}
-    assert escalations([*turns[:3], STOP, known, *turns[3:]]) == []
-    loop = [{"node": "coder", "output": "once more", "at": NOON_MS + n * 10_000} for n in range(30, 34)]
-    later = [raw | {"at": NOON_MS + n * 10_000} for n, raw in enumerate(steps(34, 60), 34)]
-    assert len(escalations([*turns[:3], STOP, known, *turns[3:30], *loop, *later])) == 1
+    acknowledged = [*steps(0, 3), STOP, KNOWN, *steps(3, 300)]
+    assert escalations(acknowledged) == []
+    assert len(escalations([*acknowledged, *STUCK, *steps(303, 420)])) == 1
 
 
 def test_a_second_halt_does_not_put_the_escalation_off() -> None:
-    turns = timed(6)
-    loops = [{"node": "coder", "output": f"loop {n // 4}", "at": NOON_MS + (6 + n) * 10_000} for n in range(40)]
-    [told] = escalations([*turns, STOP, *loops])
-    assert told.trigger is not None
-    assert told.trigger.turn == 16
+    loops = [{"node": "coder", "output": f"loop {n // 4}"} for n in range(200)]
+    [told] = escalations([*steps(0, 6), STOP, *loops])
+    assert short(told).at == 106
 
 
 def test_a_resumed_run_is_not_escalated_for_its_old_halt() -> None:
-    turns = timed(60)
-    assert escalations([*turns[:3], STOP, RESUME | {"at": NOON_MS + 30_000}, *turns[3:]]) == []
+    assert escalations([*steps(0, 3), STOP, RESUME, *steps(3, 300)]) == []
+
+
+def test_where_a_turn_is_a_whole_session_ten_are_enough() -> None:
+    found = Feed(load_policy("tickets")).all([*steps(0, 3), STOP, *steps(3, 20)])
+    assert [short(one) for one in found] == [("OPERATOR001", "halt", 2), ("OPERATOR002", "warn", 13)]
