@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
 from streamproc.core.view import Kind, View
 from streamproc.core.window import LEFT
-from streamproc.detectors.base import Example, call, said
+from streamproc.detectors.base import Example, RawTurn, call, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ArtifactFlip:
 DETECTOR = ArtifactFlip()
 
 
-def _patched(*contents: str) -> list[dict[str, object]]:
+def _patched(*contents: str) -> list[RawTurn]:
     return [{"node": "coder", "artifact": f"+{content}"} for content in contents]
 
 
