@@ -19,7 +19,6 @@ TOLD = {
     "signals/todo-stall": [("STALL005", "BILL-8", "loop.warning")],
     "signals/blocked-chain": [
         ("TASK002", "BILL-10", "loop.warning"),
-        ("ERROR004", "BILL-12", "notification"),
         ("TASK002", "BILL-10", "notification"),
     ],
     "signals/max-tasks-per-cycle": [("TASK003", None, "delegation.rejected")] * 2,
