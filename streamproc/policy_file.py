@@ -154,7 +154,7 @@ def _problem(item: Any, lines: Lines, place: str) -> Problem:
     return Problem(_dotted(path), f"{item['msg']}, got {item['input']!r}", place=_at(path, lines, place))
 
 
-_BRANCHES: Final = ("bool", "dict[str,any]", "GuardSetting", "literal[False]")  # pydantic's words for choices
+_BRANCHES: Final = ("bool", "dict[str,any]")  # pydantic's words for choices
 
 
 def _known(path: tuple[str | int, ...]) -> list[str]:

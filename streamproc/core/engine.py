@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
-from streamproc.core.board import Step, settle, take_in
+from streamproc.core.board import settle, take_in
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
@@ -25,6 +25,7 @@ from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
+from streamproc.core.step import Step
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.board import Step
 from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.step import Step
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
 

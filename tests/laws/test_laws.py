@@ -198,4 +198,5 @@ def test_the_traces_bring_every_code_of_the_board() -> None:
     found |= {decision.code for decision in Feed().all(gate)}
     stalled = [{"type": "task.transition", "task_id": "T1", "to": "QA_REVIEW"}, *[{"type": "cycle.completed"}] * 3]
     found |= {decision.code for decision in Feed().all(stalled)}
+    found |= {decision.code for decision in Feed().all(raw for raw in BOARD if raw.get("verdict") == "REJECTED")}
     assert found >= {*(f"TASK00{n}" for n in range(1, 9)), "ERROR002", "ERROR004", "STALL005", "STALL006"}
