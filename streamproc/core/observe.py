@@ -14,6 +14,7 @@ from streamproc.core.habits import (
     observe_near,
     observe_query,
     observe_tools,
+    says_alike,
 )
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.metrics import observe_metrics
@@ -90,7 +91,8 @@ class Observer:
         made = run.found == index or _changed(turn, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
-        if run.found == index or made or _untold(turn):
+        alike = turn.output is not None and says_alike(node, turn.output)
+        if made or _untold(turn) or (run.found == index and not alike):
             note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
