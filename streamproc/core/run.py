@@ -135,6 +135,7 @@ class NodeState(msgspec.Struct, array_like=True):
     suite: TestTrack | None = None
     query: Streak | None = None
     query_sim: int = 0
+    said: int = 0
     answered: bool = False
 
 
