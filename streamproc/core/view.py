@@ -44,6 +44,7 @@ class Kind:
     ORDER: Final = 1 << 19  # an operator's order, or a halt that was acknowledged or not
     USAGE: Final = 1 << 20  # measured spend of tokens or money
     CYCLE: Final = 1 << 21  # a turn inside a cycle that has had an iteration, under a budget
+    SPENDING: Final = 1 << 22  # measured spend of a run on which somebody declared a budget
 
     LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | FAILING | HOP | MONOLOGUE  # what progress puts an end to
 
