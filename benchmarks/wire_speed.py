@@ -29,9 +29,9 @@ class PydanticTurn(BaseModel):
     node: str = Field(min_length=1, max_length=256)
     event_id: str = ""
     at: int | None = None
-    output: tuple[int, int, int, int] | None = None
-    structured: tuple[int, int, int, int] | None = None
-    artifact: tuple[int, int, int, int] | None = None
+    output: tuple[int, int, int, int, int] | None = None
+    structured: tuple[int, int, int, int, int] | None = None
+    artifact: tuple[int, int, int, int, int] | None = None
     calls: list[tuple[str, int, int, int, int, int]] = []
     usage: tuple[int, int, int, int, int | None, int] | None = None
 

@@ -30,12 +30,14 @@ FAILED_RETRYABLE: Final = 3
 
 
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A text as numbers: `exact` and `norm` are xxh3-64, `sim` a 64-bit SimHash (0: too short), `size` characters."""
+    """A text as numbers: `exact` and `norm` are xxh3-64, `sim` a 64-bit SimHash (0: too short), `size` characters,
+    `about` hashes the numbers and names in it (0: none, or not asked for)."""
 
     exact: Hash
     norm: Hash
     sim: Hash = 0
     size: Count = 0
+    about: Hash = 0
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):

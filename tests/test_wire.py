@@ -15,7 +15,7 @@ FULL = Turn(
 )  # fmt: skip
 WRITTEN = (
     b'{"type":"turn","w":1,"run_id":"r","node":"coder","event_id":"e","at":1767225600000,"from":"planner",'
-    b'"output":[1,2,3,4],"tests":[5,1,2,3,["t1"]],"progress":{"score":0.5},'
+    b'"output":[1,2,3,4,0],"tests":[5,1,2,3,["t1"]],"progress":{"score":0.5},'
     b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11]],"usage":[1,2,3,4,5,6]}'
 )
 
@@ -27,7 +27,7 @@ def test_a_turn_is_written_in_this_way() -> None:
 
 def test_what_a_newer_publisher_adds_is_ignored() -> None:
     newer = (
-        WRITTEN.replace(b"[1,2,3,4]", b'[1,2,3,4,"more"]')
+        WRITTEN.replace(b"[1,2,3,4,0]", b'[1,2,3,4,0,"more"]')
         .replace(b'[["run",8,9,10,1,11]]', b'[["run",8,9,10,1,11,3]]')
         .replace(b'"node":', b'"mood":"grim","node":')
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="graph", no_args_is_help=True, help="Check workflow graphs.")
 
 NODES_SHOWN = 12
+MODULE_AND_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
 FORM = '{"nodes": ["plan", …], "edges": [["plan", "code"], …]}, in JSON or YAML'
 
 
@@ -23,17 +25,24 @@ def _group() -> None:
     """Check workflow graphs."""
 
 
-@app.command(epilog=examples("streamproc graph check workflow.json"))
+@app.command(epilog=examples("streamproc graph check workflow.json", "streamproc graph check my_agents.flow:graph"))
 def check(
-    file: Annotated[Path, typer.Argument(help=f"The graph: {FORM}; or an object with a `graph` in it.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help=f"The graph: a file with {FORM}, or with an object that has it as `graph`; or MODULE:NAME, "
+            "a LangGraph or NetworkX graph of your code, which is imported for it."
+        ),
+    ],
 ) -> None:
     """Name the cycles of a workflow. Exit 0: each can be left; 1: an unsafe cycle (GRAPH001); 2: unreadable."""
     from streamproc.core.graph import check_graph
     from streamproc.errors import InvalidGraph, UnsafeCycle
 
-    data = _read(file)
+    found = MODULE_AND_NAME.fullmatch(file)
+    graph = _imported(file, found[1], found[2]) if found and not Path(file).exists() else _read(Path(file))
     try:
-        cycles = check_graph(data)
+        cycles = check_graph(graph)
     except UnsafeCycle as error:
         for nodes in error.cycles:
             line(f"GRAPH001 unsafe_cycle: {_names(nodes)}")
@@ -47,6 +56,24 @@ def check(
     for cycle in cycles:
         line(f"cycle {_names(cycle.nodes)}; an iteration ends {_anchor(cycle)}")
     line(f"{file}: {len(cycles)} cycle(s), each with a way out")
+
+
+def _imported(place: str, module: str, name: str) -> Any:
+    """A graph of somebody's code, found from the working directory as `python -m` finds it."""
+    import importlib
+    import operator
+    import sys
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return operator.attrgetter(name)(importlib.import_module(module))
+    except Exception as error:  # noqa: BLE001  # whatever their code raises
+        raise fail(
+            f"{place}: cannot be imported: {type(error).__name__}: {error}. "
+            "Name a module that can be imported from here, and a graph in it"
+        ) from None
+    finally:
+        sys.path.remove(str(Path.cwd()))
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -28,8 +28,9 @@ def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterato
     else:
         at = _turn(halt)
         after = turns - at - 1
-        rest = f", {after} more came after it" if after else ""
-        yield f"{paint('HALTED', 'red', bold=True)}  {clean(run_id)}  at turn {at} of {turns}{rest}"
+        rest = f", {after} more came after it" if after > 0 else ""
+        place = f"at turn {at} of {turns}" if turns else "before its first turn"
+        yield f"{paint('HALTED', 'red', bold=True)}  {clean(run_id)}  {place}{rest}"
     for decision in decisions:
         yield _headline(decision)
         if decision is halt:
@@ -77,7 +78,7 @@ def summary(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:
             halted.setdefault(decision.run_id, _turn(decision))
         else:
             warned.add(decision.run_id)
-    after = sum(turns[run_id] - at - 1 for run_id, at in halted.items())
+    after = sum(max(0, turns[run_id] - at - 1) for run_id, at in halted.items())
     quiet = len(turns) - len(warned | halted.keys())
     text = (
         f"{len(turns)} runs, {sum(turns.values())} turns: {len(halted)} halted, "

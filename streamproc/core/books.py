@@ -34,6 +34,8 @@ class Books:
 
     def step(self, run: RunState, event: Event, at_ms: int | None) -> list[Decision]:
         """What `Engine.step` says, and then what the accounts lead to, for this run and for others."""
+        self._booked += 1
+        self._engine.place = self._booked
         decisions = self._engine.step(run, event, at_ms)
         if self._charges:
             decisions = decisions + self._settle()
@@ -41,9 +43,6 @@ class Books:
 
     def _settle(self) -> list[Decision]:
         found: list[Decision] = []
-        for charge in self._charges:
-            self._booked += 1
-            charge.offset = self._booked
         due = statements(self._charges, 0)
         self._charges.clear()
         for statement in due:

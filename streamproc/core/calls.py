@@ -69,7 +69,6 @@ def _forget_a_call(run: RunState) -> None:
 
 
 def _begin_step(run: RunState, node: NodeState, index: int) -> None:
-    run.steps += 1
     node.called = index
     if TALK in run.rings:
         run.rings[TALK].clear()
@@ -89,9 +88,10 @@ def observe_calls(view: View, actor: int, still_poll: StillPoll) -> None:
     """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
     run, index = view.run, view.index
     calls = _counted(view.turn.calls)
+    _begin_step(run, view.node, index)
     if not calls:
         return
-    _begin_step(run, view.node, index)
+    run.steps += 1
     new = polled = False
     tag = actor
     repeated = []
@@ -120,6 +120,8 @@ def _note_worth(view: View, *, new: bool, polled: bool) -> None:
     run, index = view.run, view.index
     if new:
         _note_stale(run, index, stale=False)
+        if run.moved == index:
+            run.measured = index
         note_news(run, index, () if polled else (STEPS,))
     elif polled:
         note_poll(run, index)

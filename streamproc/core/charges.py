@@ -41,7 +41,7 @@ NO_ACCOUNTS: Final = AccountRules()
 
 @dataclass(slots=True)
 class Charge:
-    """What a run owes for one event; `offset` is the carrier's to fill in."""
+    """What a run owes for one event; `offset` is the place of that event in its log."""
 
     run: RunState
     run_id: str
@@ -52,17 +52,19 @@ class Charge:
     unpriced: int
     first: bool
     left: bool
-    offset: int = -1
+    offset: int
 
 
-def charge(run: RunState, run_id: str, rules: AccountRules, usage: Usage | None, *, left: bool = False) -> Charge:
+def charge(
+    run: RunState, run_id: str, rules: AccountRules, usage: Usage | None, offset: int, *, left: bool = False
+) -> Charge:
     """A charge for a turn's measured spend; without usage it only says that the run is there, or has `left`."""
     first, run.charged = not run.charged, True
     if usage is None:
-        return Charge(run, run_id, rules, run.at_ms, 0, 0, 0, first, left)
+        return Charge(run, run_id, rules, run.at_ms, 0, 0, 0, first, left, offset)
     tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
     unpriced = int(usage.cost_usd_micro is None and tokens > 0)
-    return Charge(run, run_id, rules, run.at_ms, tokens, usage.cost_usd_micro or 0, unpriced, first, left)
+    return Charge(run, run_id, rules, run.at_ms, tokens, usage.cost_usd_micro or 0, unpriced, first, left, offset)
 
 
 def short_name(name: str) -> str:

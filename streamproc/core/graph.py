@@ -139,11 +139,16 @@ def _shape(graph: Graph, members: set[str], order: Mapping[str, int]) -> CycleSh
 def unsafe_cycles(graph: Graph) -> list[list[str]]:
     """Every cycle from which no terminal node can be reached, or that has no edge out.
 
-    Terminal nodes are those marked so, those named like an end, and, where there are neither, nodes without an
-    edge out.
+    Terminal nodes are those marked so and those named like an end; where none is marked, also those without an
+    edge out: whoever arrives there has come to an end, even if nobody meant that.
     """
-    ends = [n for n, data in graph.nodes(data=True) if data.get("terminal") or n in ENDS]
-    safe = _reaching(graph, ends or [n for n in graph.nodes if graph.out_degree(n) == 0])
+    marked = any(terminal for _, terminal in graph.nodes(data="terminal"))
+    ends = [
+        node
+        for node, terminal in graph.nodes(data="terminal")
+        if terminal or node in ENDS or not (marked or graph.out_degree(node))
+    ]
+    safe = _reaching(graph, ends)
     return sorted(sorted(members) for members in components(graph) if not members & safe)
 
 

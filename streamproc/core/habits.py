@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamproc.core.run import HASH, TAG, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.window import MIX
 from streamproc.wire import ANSWERED, FAILED, FAILED_RETRYABLE, Call, Content, Turn
 
 TOOLS_MAX: Final = 6  # tools remembered in a run
@@ -13,9 +14,13 @@ TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
 SIMS_MAX: Final = 6  # long texts that a new one is compared with
 NEAR: Final = 3  # bits of 64 in which alike texts may differ
 CLOSE: Final = 4  # turns from one answer of a tool to the next that is almost the same
-NEAR_LONG: Final = 8  # and long ones, of a node that talks to itself: other words in two places of two pages
-LONG: Final = 1_500  # characters
-NEAR_SHORT: Final = 10  # one word more or another in a sentence of ten; other sentences differ in 16 and more
+# Of a node that talks to itself, in bits that may differ: other words in two places of one page or more, of a
+# paragraph, of a sentence. Texts about other numbers or names are never alike.
+NEAR_LONG: Final = 8
+LONG: Final = 600  # characters
+NEAR_PARAGRAPH: Final = 10
+NEAR_SHORT: Final = 12  # other sentences differ in 16 and more
+GROWTH: Final = 40  # characters more, of a text that says something in addition
 SHORT: Final = 200  # characters
 NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
@@ -39,7 +44,7 @@ def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], in
             noticed[name] = _observe_tool(run, name, call, index)
     if failed and not answered:
         run.failures += 1
-        if run.moved == index == run.found:
+        if run.measured == index:
             run.footing = run.failures  # a command fails in another way than ever before: it is being worked on
         if run.failures == 1:
             run.failing_since = index
@@ -111,10 +116,9 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     """The same or almost the same query to a node that has answered before; None where there is nothing to look at."""
     value = query.norm & TAG
     streak, sim = node.query, node.query_sim
-    same = streak is not None and (
-        streak.value == value or (sim and query.sim and (sim ^ query.sim).bit_count() <= NEAR)
-    )
-    node.query_sim = query.sim & HASH
+    asked = _sim(query)
+    same = streak is not None and (streak.value == value or (sim and asked and (sim ^ asked).bit_count() <= NEAR))
+    node.query_sim = asked
     if streak is None or not same:
         node.query = Streak(value, 1, index)
         return None
@@ -128,23 +132,37 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     if text is None:
         run.monologue = None
         return None
-    value, near = text.norm & TAG, _near(text, NEAR_LONG)
+    value, sim, near = text.norm & TAG, _sim(text), _near(text)
+    if before is not None and text.size > max(SHORT, before.size + GROWTH):
+        near = -1  # a draft that grows
     alike = (
         before is not None
         and before.node == node_tag
-        and (before.value == value or (before.sim and text.sim and (before.sim ^ text.sim).bit_count() <= near))
+        and (before.value == value or (before.sim and sim and (before.sim ^ sim).bit_count() <= near))
     )
     if before is None or not alike:
-        run.monologue = Monologue(node_tag, value, text.sim & HASH, 1, index)
+        run.monologue = Monologue(node_tag, value, sim, 1, index, text.size)
         return None
     before.count += 1
-    before.value, before.sim = value, text.sim & HASH
+    before.value, before.sim, before.size = value, sim, text.size
     return before
 
 
-def _near(text: Content, long: int) -> int:
+def says_alike(node: NodeState, text: Content) -> bool:
+    """Whether a node says almost what it said last, about the same: other words for it are no finding."""
+    before, sim = node.said, _sim(text)
+    node.said = sim
+    return before != 0 != sim and (before ^ sim).bit_count() <= _near(text)
+
+
+def _sim(text: Content) -> int:
+    """A SimHash that is far from those of texts about something else, however few words differ."""
+    return (text.sim ^ text.about * MIX) & HASH if text.sim else 0
+
+
+def _near(text: Content) -> int:
     """In how many bits texts of this size may differ and still be alike."""
-    return NEAR_SHORT if text.size < SHORT else long if text.size >= LONG else NEAR
+    return NEAR_SHORT if text.size < SHORT else NEAR_LONG if text.size >= LONG else NEAR_PARAGRAPH
 
 
 def note_finder(run: RunState, node_tag: int, index: int) -> None:

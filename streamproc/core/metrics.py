@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from streamproc.core.run import Metric, RunState
-from streamproc.core.window import note_progress
+from streamproc.core.window import know, note_progress
 
 METRICS_MAX: Final = 8  # named metrics of one run; the oldest goes
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -64,6 +64,8 @@ def observe_metrics(
         way = direction(name, lower)
         signed = -value if way < 0 else value
         metric = run.metrics.get(key := tag(name) ^ node_tag)
+        if know(run, key ^ hash(value)):
+            run.measured = index
         if metric is None:
             if len(run.metrics) >= METRICS_MAX:
                 del run.metrics[next(iter(run.metrics))]

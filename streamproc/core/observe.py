@@ -14,6 +14,7 @@ from streamproc.core.habits import (
     observe_near,
     observe_query,
     observe_tools,
+    says_alike,
 )
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.metrics import observe_metrics
@@ -33,6 +34,9 @@ from streamproc.core.view import GAP_MS, Hop, Kind, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
 from streamproc.wire import NO_ANSWER, Turn
 
+# A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
+PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
+SPENDING: Final = Kind.USAGE | Kind.SPENDING
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -87,7 +91,8 @@ class Observer:
         made = run.found == index or _changed(turn, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
-        if run.found == index or made or _untold(turn):
+        alike = turn.output is not None and says_alike(node, turn.output)
+        if made or _untold(turn) or (run.found == index and not alike):
             note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
@@ -96,7 +101,7 @@ class Observer:
         """Work was handed over from `source`, unless that was counted when it was decided."""
         run, turn, tag = view.run, view.turn, view.node_tag
         view.iterated = hand_over(run, source, tag)
-        if run.chosen != (source << 32 | tag) and _told(turn):
+        if run.chosen != (source << 32 | tag) and turn.node not in PEOPLE and _told(turn):
             hops = count_hop(run, source, tag, view.index)
             view.hands_over(Hop(turn.from_ or run.previous_name, turn.node, *hops))
 
@@ -124,7 +129,7 @@ class Observer:
         if usage is not None:
             spend(run, usage)
             observe_pace(run, usage)
-            view.kinds |= Kind.USAGE
+            view.kinds |= SPENDING if view.budgets else Kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
 
@@ -165,9 +170,12 @@ class Observer:
                 view.kinds |= Kind.METRIC
         if turn.tests is not None:
             view.kinds |= Kind.TESTS
-            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked))
+            anew = _fails_anew(turn, node)
+            observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= Kind.ARTIFACT
+            if node.call_news == index:
+                worked = index  # a harness tells of the artifact as it is, beside work that goes on
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)
@@ -244,6 +252,12 @@ def _changed(turn: Turn, node: NodeState) -> bool:
     if turn.artifact is not None and node.artifact is not None and node.artifact.count == 1:
         return True
     return bool(turn.errors is not None and turn.errors.count and node.errors is not None and node.errors.count == 1)
+
+
+def _fails_anew(turn: Turn, node: NodeState) -> bool:
+    """Whether a turn reports another error than its node did before."""
+    errors, before = turn.errors, node.errors
+    return errors is not None and errors.count > 0 and before is not None and before.value != errors.norm & TAG
 
 
 def _untold(turn: Turn) -> bool:

@@ -49,15 +49,22 @@ def observe_artifact(
     left = turn.artifact or turn.docs
     if left is None:
         return None
-    node.artifact = extend(node.artifact, left.norm & TAG, index, stamp, since)
+    before, value = node.artifact, left.norm & TAG
+    same = before is not None and before.value == value  # told again as it is: nothing was done or undone
+    node.artifact = extend(before, value, index, stamp, since)
     remember(run.artifacts, left.norm)
-    return push(run, LEFT, (left.norm ^ node_tag) & TAG, index) if turn.artifact is not None else None
+    if same or turn.artifact is None:
+        return None
+    period = push(run, LEFT, value ^ node_tag, index)
+    # Two ways that are tried in turn and measured anew each time are an experiment.
+    return period if period is None or run.measured < period.turns[0] else None
 
 
 def observe_tests(
-    run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int
+    run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int, *, anew: bool
 ) -> None:
-    """Take in a verifier's result. Progress is fewer failing, or more passing, than ever before in this suite."""
+    """Take in a verifier's result. Progress is fewer failing, or more passing, than ever before in this suite. Where
+    the same tests fail `anew`, with another error than before, somebody gets on with them."""
     failing_set = tests.failing_set & HASH
     remember(run.failing, failing_set)
     remember(run.trend, tests.failing)
@@ -81,6 +88,7 @@ def observe_tests(
     track.best_passed = max(track.best_passed, passed)
     if better:
         note_progress(run, index)
+    if better or (anew and track.same.value == failing_set):
         since = index
     extend(track.same, failing_set, index, stamp, since)
     _count_flat(track, tests, index, stamp, since, better=better)

@@ -112,13 +112,14 @@ class Tool(msgspec.Struct, array_like=True):
 
 
 class Monologue(msgspec.Struct, array_like=True):
-    """Turns of one node that are nothing but almost the same text."""
+    """Turns of one node that are nothing but almost the same text, of this size."""
 
     node: int
     value: int
     sim: int
     count: int
     first: int
+    size: int = 0
 
 
 class NodeState(msgspec.Struct, array_like=True):
@@ -135,6 +136,7 @@ class NodeState(msgspec.Struct, array_like=True):
     suite: TestTrack | None = None
     query: Streak | None = None
     query_sim: int = 0
+    said: int = 0
     answered: bool = False
 
 
@@ -217,6 +219,7 @@ class RunState(msgspec.Struct, array_like=True):
     found: int = -1
     progress: int = -1
     moved: int = -1
+    measured: int = -1
     previous: int = 0
     previous_name: str = ""
     pending: list[int] = []
@@ -258,6 +261,9 @@ class RunState(msgspec.Struct, array_like=True):
     begun: list[OpenTurn] = []
     checked_ms: int = 0
     pace: Pace | None = None
+    unheeded: int = -1
+    resumes: int = 0
+    probation: list[int] = []
     session: str = ""
     task: int = 0
     task_tokens: dict[int, TaskTokens] = {}

@@ -23,7 +23,7 @@ MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps
 STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
 SAID: Final = 2  # ring of what was said or left behind, whatever was called in between
 TALK: Final = 4  # ring of texts with no call in between, by nodes that call tools
-LEFT: Final = 3  # ring of artifacts; only measured progress breaks its periods
+LEFT: Final = 3  # ring of artifacts, as they change; only what is measured breaks its periods
 
 
 class Period(NamedTuple):

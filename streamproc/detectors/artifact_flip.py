@@ -5,7 +5,8 @@ between ends it; words do not.
 
 Why: two reviewers, or two rules, pull in opposite directions, and the coder obeys each in turn.
 
-False alarms: going back once (A/B/A) is honest and not counted.
+False alarms: going back once (A/B/A) is honest and not counted. Two ways that are tried in turn, and measured with
+other figures each time, are an experiment. An artifact that is told again as it was is not undone.
 
 Tuning: `halt` counts full periods; 0 turns it off. Longer circles are LOOP002's.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
 from streamproc.core.view import Kind, View
 from streamproc.core.window import LEFT
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Example, RawTurn, call, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,25 @@ class ArtifactFlip:
 DETECTOR = ArtifactFlip()
 
 
-def _patched(*contents: str) -> list[dict[str, object]]:
+def _patched(*contents: str) -> list[RawTurn]:
     return [{"node": "coder", "artifact": f"+{content}"} for content in contents]
 
 
 HEALTHY = [
     Example("back once", _patched("list", "set", "list", "dict")),
     Example("growing", _patched("a", "ab", "abc", "abcd")),
+    Example(
+        "two ways that are measured anew each time",
+        [
+            turn
+            for n in range(6)
+            for turn in (*_patched("ab"[n % 2]), {"node": "judge", "progress": {"throughput": 90 + n * 7 % 5 + n}})
+        ],
+    ),
+    Example(
+        "two coders whose patches stay while they work",
+        [call("read", {"file": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)],
+    ),
 ]
 STUCK = [
     Example("list, set, list, set", _patched("list", "set", "list", "set"), "halt", 3),

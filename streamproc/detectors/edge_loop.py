@@ -85,6 +85,9 @@ HEALTHY = [
         turn for n in range(9)
         for turn in (call("inbox", {}, "empty", node="lead"), call("read", {"f": n}, f"text {n}", node="worker"))
     ]),
+    Example("a person who says go on", [
+        turn for n in range(9) for turn in (said("agent", f"Chapter {'x' * n}."), said("user", "Go on."))
+    ]),
     Example("turns of which nothing is known", [{"node": "ab"[n % 2]} for n in range(20)]),
     Example("five times and then a finding", [
         *_assess(5), said("planner", "Think again."), said("researcher", "Aha!"),

@@ -1,7 +1,7 @@
 """LOOP008 monologue: one node talks to itself, and says almost the same.
 
-Sees: consecutive turns of one node that are text alone (no tool call, no result, no hand-over), equal after masking
-or alike: within 10 bits of SimHash for a sentence or two, within 3 for a paragraph, 8 for pages.
+Sees: consecutive turns of one node that are text alone (no tool call, no result, no hand-over), equal after masking or
+alike: in SimHash, and about the same numbers and names: within 12 bits for a sentence, 10 for a paragraph, 8 for more.
 
 Why: an agent that announces again and again what it will do, and does not do it.
 
@@ -64,7 +64,14 @@ _FILES = ("main", "test", "setup", "views", "models", "urls")
 HEALTHY = [
     Example("one file after the other", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
     Example("counted", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
+    Example("counted, in longer sentences", [
+        said("agent", f"I have migrated table number {n} of the old schema to the new one.") for n in range(12)
+    ]),
     Example("a story in chapters", [said("writer", f"Chapter {name}") for name in ("one", "two", "three", "four")]),
+    Example("a draft that grows", [said("writer", f"{PLAN} {OTHER} " * (n + 3)) for n in range(8)]),
+    Example("a form, filled in for one after the other", [
+        said("clerk", f"{PLAN} Case {4700 + n} is closed. {OTHER}") for n in range(8)
+    ]),
     Example("announced and done", [
         turn for n in range(5) for turn in (said("agent", PLAN + " now" * n), call("read", {"f": n}, f"text {n}"))
     ]),

@@ -151,6 +151,7 @@ HEALTHY = [
     Example("retries after 429", [
         {"node": "agent", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]},
     ] * 4),
+    Example("a 429 that comes as an answer", [call("search", {"q": 1}, "HTTP 429 Too Many Requests")] * 6),
     Example("batch work: other files, the same answer", [call("write", {"file": n}, "ok") for n in range(30)]),
 ]  # fmt: skip
 STUCK = [

@@ -75,6 +75,12 @@ HEALTHY = [
         tested("coder", ["a", "b", "c"], output="Fixed one."), tested("coder", ["a", "b"], output="Fixed one."),
         tested("coder", ["a"], output="Fixed one."), tested("coder", [], output="Fixed one."),
     ]),
+    Example("the same words before each retry", [
+        turn for _ in range(6) for turn in (
+            said("agent", "Rate limited, waiting."),
+            {"node": "agent", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]},
+        )
+    ]),
     Example("an answer repeated once", [said("agent", "42"), said("agent", "43"), said("agent", "43, I am sure.")]),
 ]  # fmt: skip
 STUCK = [

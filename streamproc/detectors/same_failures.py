@@ -5,9 +5,9 @@ Sees: the set of failing test ids of a verifier equal from one iteration to the 
 Why: whatever is being changed, it is not what these tests are about.
 
 False alarms: fewer failing, or more passing, than ever before is progress and starts the count again; so does another
-suite (another total). Outside cycles a new tool answer of the same node in between is work going on: a lone agent
-that edits and tests by itself is not halted here. A verifier that reports several times within one pass of a cycle
-is counted once.
+suite (another total), and another error with which the same tests fail. Outside cycles a new tool answer of the same
+node in between is work going on: a lone agent that edits and tests by itself is not halted here. A verifier that
+reports several times within one pass of a cycle is counted once.
 
 Tuning: `warn` and `halt` count iterations with the same failing set.
 
@@ -77,6 +77,10 @@ HEALTHY = [
     Example("the last failing test is fixed in time", [
         tested("verifier", ["t1", "t2"]), tested("verifier", ["t1"]), tested("verifier", ["t2"]),
         tested("verifier", []),
+    ]),
+    Example("the same test fails in another way each time", [
+        turn for n in range(5)
+        for turn in (said("coder", f"patch {n}"), tested("verifier", ["t1"], errors=[f"expected {'x' * n}, found y"]))
     ]),
     Example("a lone agent that tries other edits", [
         call("edit", {"line": 1}, "ok"), tested("agent", ["t1"]), call("edit", {"line": 2}, "ok"),

@@ -83,6 +83,9 @@ HEALTHY = [
         _patched("+a"), call("read", {"f": 1}, "one", node="coder"), _patched("+a"),
         call("read", {"f": 2}, "two", node="coder"), _patched("+a"),
     ]),
+    Example("a harness that tells of the patch with every turn, while two agents read", [
+        call("read", {"f": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)
+    ]),
     Example("a clean tree after each commit", [_patched(" ")] * 5),
 ]  # fmt: skip
 STUCK = [

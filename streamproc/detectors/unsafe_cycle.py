@@ -2,8 +2,8 @@
 
 Sees: the graph on `run.started`. A cycle (a strongly connected component, or an edge from a node to itself) is unsafe
 where no terminal node can be reached from it. Terminal are the nodes that are marked so or called `END`, `end` or
-`__end__`; where there are none, those without an edge out. The check is linear in nodes and edges. It comes before
-the first turn, so nothing was spent.
+`__end__`; where none is marked, also those without an edge out. The check is linear in nodes and edges. It comes
+before the first turn, so nothing was spent.
 
 Why: such a run has no way to end but a limit. This is the one loop that can be known before it turns.
 

@@ -9,7 +9,7 @@ import orjson
 import xxhash
 
 from streamproc.fingerprint.mask import mask, mask_ends
-from streamproc.fingerprint.similarity import short_simhash, simhash
+from streamproc.fingerprint.similarity import short_simhash, simhash, subjects
 from streamproc.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
@@ -34,9 +34,9 @@ def content(text: str) -> Content:
 
 
 def words(text: str) -> Content:
-    """What somebody says or asks: as `content`, and with a SimHash where it is short, too."""
-    plain = content(text)
-    return Content(plain.exact, plain.norm, plain.sim or short_simhash(mask_ends(text)[0]), plain.size)
+    """What somebody says or asks: as `content`, with a SimHash where it is short, too, and with what it is about."""
+    plain, head = content(text), mask_ends(text)[0]
+    return Content(plain.exact, plain.norm, plain.sim or short_simhash(head), plain.size, subjects(head))
 
 
 def canonical(value: Any) -> str:
@@ -69,7 +69,7 @@ def question(text: str) -> Content:
     """A query: case, punctuation and white space do not change what is asked."""
     plain = words(text)
     asked = " ".join(_WORD.findall(text.casefold()))
-    return Content(plain.exact, h64(asked) if asked else plain.norm, plain.sim, plain.size)
+    return Content(plain.exact, h64(asked) if asked else plain.norm, plain.sim, plain.size, plain.about)
 
 
 _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode ", "new mode ")

@@ -13,10 +13,12 @@ import xxhash
 
 SIZE_MIN: Final = 200  # characters; in shorter texts single words count, too, and more bits may differ
 WORDS_MIN: Final = 4  # a text of fewer words is the same or another
+PAGE_MIN: Final = 1_500  # characters; in pages one number more or less says little
 FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
 END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pairs of 24 000 would take 5 ms
 
 _WORD: Final = re.compile(r"\w+")
+_SUBJECT: Final = re.compile(r"\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
 _LANE: Final = 16  # bits a counter: room for 65 535 features
 _SPREAD: Final = tuple(
     sum(1 << (_LANE * bit) for bit in range(8) if byte >> bit & 1) for byte in range(256)
@@ -46,6 +48,15 @@ def short_simhash(text: str) -> int:
         return 0
     parts = words + [f"{a} {b}" for a, b in pairwise(words)]
     return _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts])
+
+
+def subjects(text: str) -> int:
+    """32 bits of what a text is about: words with a digit or a sign within, and names. Who counts gets somewhere, and
+    "views.py is fine" is said of many files in almost the same words. 0 where there are none, or in pages."""
+    if len(text) >= PAGE_MIN:
+        return 0
+    about = " ".join(_SUBJECT.findall(text))
+    return xxhash.xxh3_64_intdigest(about.encode("utf-8", "surrogatepass")) & 0xFFFFFFFF if about else 0
 
 
 def _voted(features: list[int]) -> int:

@@ -63,6 +63,12 @@ _RETRYABLE: Final = re.compile(
     r"|bad gateway|gateway time-?out|temporarily unavailable|deadline exceeded|\bETIMEDOUT\b|\bECONNRESET\b"
     r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
 )
+_TROUBLE: Final = re.compile(
+    r"(?i)\W*(?:(?:error|http(?:/[\d.]+)?|status|code|exception)\W{0,3}){0,3}"
+    r"(?:(?:429|500|502|503|504|529)\b(?!\W{0,3}(?:\d|of\b))|rate.?limit|too many requests|service unavailable"
+    r"|bad gateway|gateway time-?out|overloaded_error)"
+)  # how an answer begins that is nothing but such trouble, of a tool that has no field for errors
+TROUBLE_MAX: Final = 200  # characters of such an answer
 _ERROR_HEAD: Final = 400  # characters of an error in which its kind is looked for
 
 
@@ -212,7 +218,9 @@ def _call(call: ToolCall) -> Call:
         return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE if retryable else FAILED, answer.sim)
     if call.result is None:
         return Call(call.name, key, 0, 0, NO_ANSWER)
-    answer = content(canonical(call.result))
+    answer = content(text := canonical(call.result))
+    if len(text) <= TROUBLE_MAX and _TROUBLE.match(text):
+        return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
     return Call(call.name, key, answer.exact, answer.norm, ANSWERED, answer.sim)
 
 

@@ -85,6 +85,8 @@ class Notifier:
             queue.put(notice, one_less)
 
     def _decide(self, control: ControlEvent) -> tuple[Notice | None, list[Outgoing]]:
+        if control.type == "run.resumed":
+            self._repeats.begin_again(control.run_id)
         trigger = trigger_of(control)
         urgency = self._plan.urgency_of(trigger) if trigger is not None else None
         if trigger is None or urgency is None:

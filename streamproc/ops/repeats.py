@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from streamproc.ops.notification import Urgency
 
 IDS_MAX: Final = 20_000  # control events: some minutes of a fleet in which everything goes wrong
-SERIES_MAX: Final = 20_000  # runs and codes, for the same reason
+RUNS_MAX: Final = 20_000  # with their codes, for the same reason
 
 
 class _Series(NamedTuple):
@@ -26,7 +26,7 @@ class Repeats:
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._ids: dict[str, None] = {}
-        self._series: dict[tuple[str, str], _Series] = {}
+        self._series: dict[str, dict[str, _Series]] = {}
         self.same = 0
         """Control events that came again."""
         self.held_back = 0
@@ -40,13 +40,19 @@ class Repeats:
         self._ids[control.id] = None
         if len(self._ids) > IDS_MAX:
             del self._ids[next(iter(self._ids))]
-        key = (subject_of(control), control.code)
-        known = self._series.pop(key, None)
+        subject = subject_of(control)
+        codes = self._series.pop(subject, {})
+        self._series[subject] = codes  # now the newest
+        if len(self._series) > RUNS_MAX:
+            del self._series[next(iter(self._series))]
+        known = codes.get(control.code)
         if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:
-            self._series[key] = known._replace(held_back=known.held_back + 1)
+            codes[control.code] = known._replace(held_back=known.held_back + 1)
             self.held_back += 1
             return None
-        self._series[key] = _Series(now_s, urgency, 0)
-        if len(self._series) > SERIES_MAX:
-            del self._series[next(iter(self._series))]
+        codes[control.code] = _Series(now_s, urgency, 0)
         return known.held_back if known is not None else 0
+
+    def begin_again(self, run_id: str) -> None:
+        """Somebody looked after this run: what happens to it now is news."""
+        self._series.pop(run_id, None)

@@ -57,6 +57,14 @@ def _hard_cap(control: ControlEvent) -> bool:
     return control.halts and control.code == "BUDGET005" and (reason or "").startswith("hard_cap")
 
 
+def _escalated(control: ControlEvent) -> bool:
+    return (
+        control.type == "task.escalated"
+        or control.terminal_status == "escalated"
+        or _kind(control) == "unacknowledged"  # a halt, and the run goes on
+    )
+
+
 def _halts(*codes: str) -> Callable[[ControlEvent], bool]:
     return lambda control: control.halts and control.code.startswith(codes)
 
@@ -83,9 +91,8 @@ TRIGGERS: Final[tuple[Trigger, ...]] = (
             lambda control: control.type == "run.timed_out" or control.terminal_status == "timed_out"),
     Trigger("hard_cap", "HARD_CAP", CRITICAL, "a deliberation is halted at the hard cap of rounds",
             "every earlier limit has failed before this one", _hard_cap),
-    Trigger("escalation", "ESCALATION", CRITICAL, "a task or a halt is escalated",
-            "somebody was told before, and nothing happened",
-            lambda control: control.type == "task.escalated" or control.terminal_status == "escalated"),
+    Trigger("escalation", "ESCALATION", CRITICAL, "a task is escalated, or a halt that nobody acknowledged",
+            "somebody was told before, and nothing happened", _escalated),
     Trigger("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task is ended by its tokens (BUDGET008)",
             "it ends with what it has", _halts("BUDGET008")),
     Trigger("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
@@ -102,19 +109,26 @@ TRIGGERS: Final[tuple[Trigger, ...]] = (
             "something is broken for all of them", lambda control: control.code == "ERROR004"),
     Trigger("errors", "FAILURE", HIGH, "a run is halted for its errors (ERROR…)",
             "it waits, and trying again does not help", _halts("ERROR")),
-    Trigger("loop", "LOOP_DETECTED", HIGH, "a run is halted for a loop (LOOP…, GRAPH001, TASK001)",
+    Trigger("loop", "LOOP_DETECTED", HIGH, "a loop is halted (LOOP…, GRAPH001), or a task goes to and fro (TASK001)",
             "it waits for somebody",
-            lambda control: _halts("LOOP", "GRAPH", "TASK001")(control) or _halted_for("oscillating")(control)),
-    Trigger("stalled", "STALL", HIGH, "a run or task is halted as stalled (STALL…, TASK…)", "it waits for somebody",
-            lambda control: _halts("STALL")(control) or _halted_for("stalled")(control)),
+            lambda control: _halts("LOOP", "GRAPH")(control) or _halted_for("oscillating")(control)
+            or control.code == "TASK001"),
+    Trigger("stalled", "STALL", HIGH, "a run or a task is stalled (STALL…)", "it waits for somebody",
+            lambda control: _halts("STALL")(control) or _halted_for("stalled")(control)
+            or control.terminal_status == "stalled"),
     Trigger("stopped", "STOP", MEDIUM, "one run is stopped by a person", "that person knows",
             _halted_for("user_stop")),
     Trigger("halt", "HALT", HIGH, "anything else halts a run", "also by a code that is newer than this table",
             lambda control: control.halts),
+    Trigger("asked", "BLOCKED", HIGH, "a detector asks for a person (type `notification`), as TASK002 does",
+            "it says itself that the board cannot mend this",
+            lambda control: control.type == "notification" and control.severity == "warn"),
+    Trigger("retries", "FAILURE", MEDIUM, "a task is blocked after its retries (ERROR002)",
+            "it waits; others go on", lambda control: control.code == "ERROR002"),
     Trigger("blocked", "BLOCKED", LOW, "a task, transition or delegation is put back",
             "its owner sees that on the board",
             lambda control: control.type in ("transition.blocked", "delegation.rejected")
-            or _warns("TASK", "ERROR002")(control)),
+            or _warns("TASK")(control)),
     Trigger("loop_warning", "LOOP_DETECTED", LOW, "a loop is warned of", "the agent gets a nudge first",
             _warns("LOOP", "GRAPH")),
     Trigger("stall_warning", "STALL", LOW, "a stall or error is warned of", "the agent gets a nudge first",

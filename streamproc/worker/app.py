@@ -20,6 +20,7 @@ from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.worker import logs
 from streamproc.worker.accounts import AccountProcessor, AccountsTable
 from streamproc.worker.chunks import ChunkTransport
+from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
     COMMIT_INTERVAL_S,
@@ -33,9 +34,11 @@ from streamproc.worker.limits import (
     REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
 )
+from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
 from streamproc.worker.publishing import Publisher
+from streamproc.worker.status_file import StatusFile
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
 
@@ -149,24 +152,35 @@ class Worker:
 
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
-        self.processor = Processor(
-            policy.engine(),
-            event_bytes_max=settings.event_bytes_max,
-            dead_letter_bytes=ready.dead_letter_bytes,
-            version=_version(),
-        )
+        engine = policy.engine()
         self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
         changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
         count = partitions[name]
+        self.orders = Orders(
+            settings, self.publisher, count, dead_letter_bytes=ready.dead_letter_bytes, version=_version()
+        )
+        self.status_file = StatusFile(settings, self.orders, self.publisher) if settings.status_file else None
+        self.processor = Processor(
+            engine,
+            event_bytes_max=settings.event_bytes_max,
+            dead_letter_bytes=ready.dead_letter_bytes,
+            version=_version(),
+            orders=self.orders,
+        )
         self.app = _app(settings, count)
         table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
         accounts = AccountsTable(self.app, name="accounts", partitions=count, key_type=bytes, value_type=bytes)
         self.store, self.account_store = table.store, accounts.store
         self.lanes = Lanes("runs", self.store, self.processor, self.publisher, self._failed)
         self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, self._failed)
-        self.store.retained, self.account_store.retained = self.lanes.retain, self.account_lanes.retain
+        self.store.retained, self.account_store.retained = self._retain, self.account_lanes.retain
+        self.orders.runs = self.store.runs
+        self.deadlines = Deadlines(self.app, name, engine, self.store, self.lanes, self.publisher)
+        self._live = ready.live
+        if ready.live:
+            self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
         brokers = self.app.conf.broker_consumer
         stock = path == "stock"
         self.app.transport = (
@@ -203,10 +217,17 @@ class Worker:
             asyncio.ensure_future(stop.wait()),
             asyncio.ensure_future(self._crashed()),
             asyncio.ensure_future(self._report()),
+            asyncio.ensure_future(self.orders.run()),
         ]
+        if self.status_file is not None:
+            watching.append(asyncio.ensure_future(self.status_file.run()))
+        if self._live:
+            watching.append(asyncio.ensure_future(self.deadlines.run()))
         try:
             starting.add_done_callback(self._started)
-            await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {watching[0]}:
+                task.result()  # none of them ends by itself: it failed
         finally:
             await self._end([starting, *watching])
         if self._failure.done():
@@ -226,6 +247,11 @@ class Worker:
         ends = {tp.partition: end for tp, end in found.items()}
         self.store.forget_another_log({partition: ends[partition] for partition in mine})
         self.account_store.forget_another_log(ends)
+        self.orders.have(mine)
+
+    def _retain(self, partitions: set[int]) -> None:
+        self.lanes.retain(partitions)
+        self.orders.keep(partitions)
 
     def _failed(self, problem: BaseException) -> None:
         if not self._failure.done():
@@ -241,7 +267,8 @@ class Worker:
         told = ""
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
-            counts = f"{self.processor.counts} runs={self.store.census.runs} {self.accounts}"
+            counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
+            counts += f" {self.accounts}"
             if counts != told:
                 log.info("working %s", counts)
                 told = counts

@@ -170,6 +170,8 @@ class ChunkConsumer(SeekingConsumer):
     """Faust's consumer, draining partition batches."""
 
     _thread: SameLoopConsumer
+    in_hand = False
+    """Whether records are fetched and not all of them stepped."""
 
     def _new_consumer_thread(self) -> SameLoopConsumer:
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
@@ -191,7 +193,9 @@ class ChunkConsumer(SeekingConsumer):
                     continue
                 generation = self.app.consumer_generation_id
                 records = await self._thread.fetch(set(active))
+                self.in_hand = True
                 await self._hand_over(records, generation)
+                self.in_hand = False
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise

@@ -161,6 +161,10 @@ class Lanes:
             self._tasks[partition] = [self._run(lane.tell()), self._run(lane.store())]
         return lane
 
+    def get(self, partition: int) -> Lane | None:
+        """The lane of a partition, where one is open."""
+        return self._lanes.get(partition)
+
     def committable(self) -> dict[int, int]:
         """For each partition the offset up to which everything is stored."""
         return {number: lane.committable for number, lane in self._lanes.items() if lane.committable >= 0}

@@ -37,6 +37,15 @@ CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; a stranger's la
 
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: no calendar can write down a later moment
 
+# Deadlines.
+
+DEADLINE_TICK_S: Final = 1.0  # between two looks at the clocks: time-outs are minutes
+# So long a partition is caught up before silence in it means anything: publishers send what they kept meanwhile. Theirs
+# try again every 5 s at most.
+DEADLINE_GRACE_S: Final = 15.0
+DEADLINE_BLIND_S: Final = 10.0  # without a look, after which nobody knows what was kept meanwhile
+DEADLINES_MAX: Final = 1_000  # appended to a partition at one look: the turns in between do not wait
+
 # Patience with the broker.
 
 RETRY_FIRST_S: Final = 0.5  # the first pause before trying again; each pause is twice the one before
@@ -47,6 +56,15 @@ REQUEST_TIMEOUT_S: Final = 40.0  # of one request, as in aiokafka; produce reque
 DRAIN_TIMEOUT_S: Final = 20.0  # a clean stop waits so long for the broker's acknowledgements
 LIVES_MAX: Final = 5  # crashes within LIVES_WINDOW_S after which it is the supervisor's turn
 LIVES_WINDOW_S: Final = 300.0
+
+# Orders.
+
+ORDERS_POLL_MS: Final = 250  # between two looks at what is to be done about orders; an order itself is heard at once
+VERDICTS_MAX: Final = 1_000  # a partition: records not told yet, while another worker has the duty and may lose it
+STOPS_AT_ONCE: Final = 1_000  # runs of a killed user looked at, or stopped, without a pause: a few ms
+RESTATE_INTERVAL_S: Final = 5.0  # standing orders are given again at most so often, whatever is thrown at them
+STATUS_FILE_POLL_S: Final = 0.5  # between two looks at the status file: a person who writes STOP waits no longer
+STATUS_FILE_BYTES_MAX: Final = 65_536  # of the status file; three lines are about 200
 
 # What people read.
 

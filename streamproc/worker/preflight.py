@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEEDED = ("turns", "control", "runs", "spend", "dead-letter")
+NEEDED = ("turns", "control", "runs", "commands", "spend", "dead-letter")
 
 
 class Ready(NamedTuple):
-    """What the worker must know of the cluster: partitions by topic, and the largest dead letter (key and value)."""
+    """What the worker must know of the cluster: partitions by topic, the largest dead letter (key and value), and
+    whether the times of the turns topic are its own (`LogAppendTime`) or those of an imported log."""
 
     partitions: dict[str, int]
     dead_letter_bytes: int
+    live: bool = True
 
 
 class Patience:
@@ -77,15 +79,19 @@ async def _ready(settings: Settings) -> Ready:
                 f"{turns} has {found[turns]} partitions and {other} has {found[other]}; they must be equal: "
                 f"delete {other} ({what}) and run `streamproc topics apply`"
             )
-    return Ready(found, await _dead_letter_bytes(settings))
+    room, clock = await _as_found(settings)
+    return Ready(found, room, live=clock == "LogAppendTime")
 
 
-async def _dead_letter_bytes(settings: Settings) -> int:
-    """How much of a refused record the dead-letter topic takes; and a word on what is not as it should be."""
-    room = topics.dead_letter_bytes_max(settings)
+async def _as_found(settings: Settings) -> tuple[int, str]:
+    """How much of a refused record the dead-letter topic takes, and whose clock the turns topic keeps; and a word on
+    what is not as it should be."""
+    room, clock = topics.dead_letter_bytes_max(settings), str(settings.timestamp_type)
     for drift in (await topics.check(settings)).drift:
         if drift.setting not in topics.SHAPE:
             log.warning("%s", drift)
         if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
             room = min(room, int(drift.found))
-    return max(0, room - topics.ENVELOPE_BYTES)
+        if drift.topic == settings.topic("turns") and drift.setting == "message.timestamp.type":
+            clock = drift.found
+    return max(0, room - topics.ENVELOPE_BYTES), clock

@@ -8,6 +8,7 @@ be mended by repeating (a missing right, a record that is too large) is raised.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from streamproc.worker.stores import Change
 
 SOURCE: Final = b"/streamproc/worker"
+
+LOG_APPEND_TIME: Final = 1  # of an acknowledgement: its time is the broker's
 
 Headers = list[tuple[str, bytes]]
 NO_HEADERS: Final[Headers] = []
@@ -104,6 +107,7 @@ class Publisher:
         self._settings = settings
         self._changelogs = changelogs
         self._partitions = partitions
+        self._ahead_ms = 0
         self._telling = self._producer("tell")
         self._storing = self._producer("store")
 
@@ -138,7 +142,13 @@ class Publisher:
                 await _post(self._telling, topic, place, [(r.key, r.value, r.headers, r.at_ms) for r in records])
             )
         for batches in posted:
-            await _delivered(batches)
+            metadata = await _delivered(batches)
+            if metadata is not None and metadata.timestamp_type == LOG_APPEND_TIME:
+                self._ahead_ms = metadata.timestamp - _here_ms()
+
+    def log_now_ms(self) -> int:
+        """What the broker's clock says, as far as its last acknowledgement told."""
+        return _here_ms() + self._ahead_ms
 
     def _place(self, letter: Letter, partition: int) -> tuple[str, int]:
         topic = self._settings.topic(letter.topic)
@@ -151,7 +161,15 @@ class Publisher:
     async def store(self, table: str, partition: int, changes: Iterable[Change]) -> int | None:
         """Write states to a table's changelog; the offset of the last one (None: the broker does not say)."""
         records = [(key, raw, NO_HEADERS, None) for key, raw in changes]
-        return await _delivered(await _post(self._storing, self._changelogs[table], partition, records))
+        posted = await _post(self._storing, self._changelogs[table], partition, records)
+        metadata = await _delivered(posted)
+        if metadata is None or metadata.offset < 0:
+            return None
+        return int(metadata.offset) + posted[-1][1] - 1
+
+
+def _here_ms() -> int:
+    return int(time.time() * 1000)
 
 
 Posted = list[tuple[Any, int]]
@@ -176,12 +194,9 @@ async def _post(
     return posted
 
 
-async def _delivered(posted: Posted) -> int | None:
-    """Wait until the broker has all of it; the offset of the last record (None: it does not say)."""
-    metadata = [await future for future, _ in posted][-1]
-    if metadata is None or metadata.offset < 0:
-        return None
-    return int(metadata.offset) + posted[-1][1] - 1
+async def _delivered(posted: Posted) -> Any:
+    """Wait until the broker has all of it; what it says of the last batch (None: it had it, and does not say)."""
+    return [await future for future, _ in posted][-1]
 
 
 async def _submit(producer: AIOKafkaProducer, batch: Any, topic: str, partition: int) -> Any:

@@ -13,12 +13,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from faust.tables.table import Table
 
 from streamproc.core.run import STATE_VERSION, RunState, dump, load
+from streamproc.worker.alarms import Alarms
 from streamproc.worker.limits import (
     FINISHED_KEEP_MS,
     HOT_RUNS_MAX,
@@ -53,29 +55,35 @@ class Head(msgspec.Struct, array_like=True):
     finished: bool
 
 
-SIZE_BYTES: Final = 4
+FRAME: Final = Struct("<Iq")  # before a stored state: its size, and when the run wants to be asked (0: not)
 _heads: Final = msgspec.msgpack.Decoder(Head)
 
 
 def _head(raw: bytes | None) -> Head | None:
     """What a stored state begins with; None where there is none, or one of another version."""
     try:
-        head = _heads.decode(raw[SIZE_BYTES : SIZE_BYTES + int.from_bytes(raw[:SIZE_BYTES], "little")]) if raw else None
+        head = _heads.decode(state_bytes(raw)) if raw and len(raw) > FRAME.size else None
     except msgspec.DecodeError:
         return None
     return head if head is not None and head.version == STATE_VERSION else None
 
 
-def pack(state: RunState, halt: bytes | None) -> bytes:
-    """A run as the table keeps it: the size of its state, the state, the decision that halted it (JSON) if one did."""
+def state_bytes(raw: bytes) -> bytes:
+    """The encoded state in what the table keeps of a run."""
+    return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
+
+
+def pack(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
+    """A run as the table keeps it: the size of its state, its next deadline, the state, the decision that halted it
+    (JSON) if one did."""
     body = dump(state)
-    return len(body).to_bytes(SIZE_BYTES, "little") + body + (halt or b"")
+    return FRAME.pack(len(body), due_ms) + body + (halt or b"")
 
 
 def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
     """A run as it was before `pack`."""
-    end = SIZE_BYTES + int.from_bytes(raw[:SIZE_BYTES], "little")
-    return load(raw[SIZE_BYTES:end]), raw[end:] or None
+    end = FRAME.size + FRAME.unpack_from(raw)[0]
+    return load(raw[FRAME.size : end]), raw[end:] or None
 
 
 class Runs:
@@ -85,6 +93,7 @@ class Runs:
         self.partition = partition
         self.hot: dict[bytes, RunState] = {}
         self.dirty: dict[bytes, list[Applied]] = {}
+        self.alarms = Alarms()
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
         self.applied = -1  # the last record of the turns topic that any run knew when it was restored
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
@@ -132,6 +141,14 @@ class Runs:
             self.hot = {k: v for k, v in self.hot.items() if k in self.dirty}
         self.hot[key] = state
 
+    def known(self) -> list[bytes]:
+        """The keys of all runs that there are now."""
+        return [*self._stored, *(key for key in self.hot if key not in self._stored)]
+
+    def decoded(self, key: bytes) -> RunState | None:
+        """The state of a run, where it is decoded already."""
+        return self.hot.get(key) or self._cool.get(key)
+
     def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""
         raw = self.raw(key)
@@ -146,7 +163,9 @@ class Runs:
         changes: list[Change] = []
         for key in self.dirty:
             state = self.hot[key]
-            raw = pack(state, self.halts.get(key))
+            due_ms = self._census.due_ms(state)
+            self.alarms.set(key, due_ms)
+            raw = pack(state, self.halts.get(key), due_ms)
             if len(raw) > STATE_BYTES_MAX:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
@@ -195,6 +214,7 @@ class Runs:
             self._forget(key)
             self._set(key, raw)
             self._age(key, finished=head.finished)
+            self.alarms.set(key, FRAME.unpack_from(raw)[1])
             self.applied = max(self.applied, head.offset)
         self._census.runs += len(self._stored) - before
 
@@ -244,6 +264,7 @@ class Runs:
         self.hot.pop(key, None)
         self._cool.pop(key, None)
         self.halts.pop(key, None)
+        self.alarms.set(key, 0)
         self._open.pop(key, None)
         self._finished.pop(key, None)
 
@@ -255,6 +276,7 @@ class Census:
         self.runs = 0
         self.hot_share = HOT_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
+        self.due_ms: Callable[[RunState], int] = lambda _state: 0  # when a run that stays silent wants to be asked
 
     def share(self, partitions: int) -> None:
         """Divide the hot states among partitions: each keeps as many cool ones again."""

@@ -78,3 +78,51 @@ def test_a_file_that_is_not_there_is_told(run) -> None:
 
     assert result.exit_code == 2
     assert "nope.json" in result.stderr
+
+
+FLOW = """
+from typing import TypedDict
+from langgraph.graph import StateGraph, START
+
+class State(TypedDict):
+    turns: int
+
+def flow(*edges):
+    graph = StateGraph(State)
+    for name in "abc":
+        graph.add_node(name, lambda state: state)
+    graph.add_edge(START, "a")
+    for edge in edges:
+        graph.add_edge(*edge)
+    return graph.compile()
+
+ring = flow(("a", "b"), ("b", "c"), ("c", "a"))
+line = flow(("a", "b"), ("b", "c"))
+number = 7
+"""
+
+
+def test_a_graph_of_somebodys_code_is_read_as_it_is(run, tmp_path: Path) -> None:
+    (tmp_path / "my_flow_of_agents.py").write_text(FLOW)
+
+    ring, line = run("graph", "check", "my_flow_of_agents:ring"), run("graph", "check", "my_flow_of_agents:line")
+
+    assert (ring.exit_code, line.exit_code) == (1, 0)
+    assert ring.stdout == "GRAPH001 unsafe_cycle: a, b, c\n"
+    assert "my_flow_of_agents:line: 0 cycle(s)" in line.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("no_such_module_here:graph", "ModuleNotFoundError"),
+        ("json:nothing", "AttributeError"),
+        ("json:dumps", "expected an object of nodes and edges"),
+    ],
+)
+def test_what_is_no_graph_of_somebodys_code_is_told(run, place: str, told: str) -> None:
+    result = run("graph", "check", place)
+
+    assert result.exit_code == 2
+    assert place in result.stderr
+    assert told in result.stderr

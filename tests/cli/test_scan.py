@@ -31,6 +31,14 @@ def test_a_stuck_run_is_exit_code_1_and_is_told_with_turn_reason_and_what_to_do(
     assert result.stderr == ""
 
 
+def test_a_run_that_is_halted_before_its_first_turn_has_no_turns_after_it(run) -> None:
+    graph = {"edges": [["a", "b"], ["b", "a"]]}
+    result = run("scan", "-", input=jsonl([{"type": "run.started", "run_id": "trap", "graph": graph}]))
+
+    assert "HALTED  trap  before its first turn\n" in result.stdout
+    assert "1 runs, 0 turns: 1 halted, 0 only warned of, 0 quiet. 0 turns came after a halt." in result.stdout
+
+
 def test_honest_runs_are_exit_code_0(run) -> None:
     result = run("scan", "-", input=jsonl(honest()))
 

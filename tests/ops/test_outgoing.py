@@ -257,6 +257,17 @@ async def test_the_same_control_event_read_again_is_sent_once_and_settled_twice(
     assert (notifier.counts.notices, notifier.counts.repeated) == (1, 1)
 
 
+async def test_a_run_that_was_resumed_and_loops_again_is_told_again(receiver: Receiver) -> None:
+    settled = Settled()
+    resumed = control(3, type="run.resumed", severity="info", code="RESUME", halt_reason=None, terminal_status=None)
+    async with notifying(to(receiver.json_url)) as (notifier, _):
+        for one in (control(1), control(2), resumed, control(4)):
+            notifier.take(one, settled.of(one.id))
+        await until(lambda: settled.ids.total() == 4)
+
+    assert [told["control_id"] for told in receiver.notices()] == ["c1", "c4"]
+
+
 async def test_triggers_may_be_off_and_have_another_urgency(receiver: Receiver) -> None:
     settled = Settled()
     async with notifying(to(receiver.json_url), triggers={"loop": False, "stalled": "critical"}) as (notifier, _):

@@ -56,6 +56,14 @@ def test_what_gets_more_urgent_is_told_at_once() -> None:
     assert [memory.admit(control(n), level, n) for n, level in enumerate(levels)] == [0, 0, None, 1]
 
 
+def test_a_run_that_somebody_looked_after_begins_again() -> None:
+    memory = Repeats(600)
+    assert memory.admit(control(1), Urgency.HIGH, 0) == 0
+    assert memory.admit(control(2), Urgency.HIGH, 1) is None
+    memory.begin_again("r1")
+    assert memory.admit(control(3), Urgency.HIGH, 2) == 0
+
+
 def test_one_order_to_many_runs_is_one_notification() -> None:
     memory = Repeats(600)
     stops = [
@@ -68,7 +76,7 @@ def test_one_order_to_many_runs_is_one_notification() -> None:
 
 def test_the_memory_is_bounded(monkeypatch) -> None:
     monkeypatch.setattr(repeats, "IDS_MAX", 50)
-    monkeypatch.setattr(repeats, "SERIES_MAX", 50)
+    monkeypatch.setattr(repeats, "RUNS_MAX", 50)
     memory = Repeats(600)
 
     for number in range(1_000):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
-from streamproc.controls import ControlEvent
+from streamproc.controls import ControlEvent, public
 from streamproc.detectors import MODULES
+from streamproc.fleet import telling
+from streamproc.fleet.order import read_order
 from streamproc.monitor import Monitor
 from streamproc.ops.notification import Notification
 from streamproc.ops.triggers import TRIGGERS, Urgency, notice_of, trigger_of
@@ -43,6 +46,15 @@ def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
         (budget("BUDGET005", 16, 15, "halt", evidence={"reason": "hard_cap_15_rounds"}), "HARD_CAP", "CRITICAL"),
         (budget("BUDGET005", 8, 7, "halt", evidence={"reason": "max_rounds"}), "BUDGET_EXCEEDED", "MEDIUM"),
         (control(code="TASK008", type="task.escalated", terminal_status="escalated"), "ESCALATION", "CRITICAL"),
+        (
+            control(code="OPERATOR002", **WARN | {"type": "notification"}, evidence={"kind": "unacknowledged"}),
+            "ESCALATION",
+            "CRITICAL",
+        ),
+        (control(code="STALL005", **WARN | {"terminal_status": "stalled"}), "STALL", "HIGH"),
+        (control(code="TASK001", **WARN | {"terminal_status": "blocked"}), "LOOP_DETECTED", "HIGH"),
+        (control(code="TASK002", **WARN | {"type": "notification"}), "BLOCKED", "HIGH"),
+        (control(code="ERROR002", **WARN | {"terminal_status": "blocked"}), "FAILURE", "MEDIUM"),
         (control(code="TASK004", **WARN | {"type": "transition.blocked"}), "BLOCKED", "LOW"),
         (control(code="OPERATOR001", halt_reason="user_stop", terminal_status="stopped"), "STOP", "MEDIUM"),
         (control(code="NEW001", halt_reason=None, terminal_status=None), "HALT", "HIGH"),
@@ -92,6 +104,22 @@ def test_every_halt_of_every_detector_is_told_with_all_fields(module) -> None:
                     assert told.code in said.evidence
                     assert said.recommendation
                     assert said.urgency in ("MEDIUM", "HIGH", "CRITICAL")
+
+
+@pytest.mark.parametrize(
+    ("status", "part", "type_"), [("STOP", "fleet", "STOP"), ("STOP", "user", "STOP"), ("PAUSE", "fleet", "PAUSE")]
+)
+def test_orders_are_told_as_the_fleet_tells_them(status: str, part: str, type_: str) -> None:
+    scope = part if part == "fleet" else f"{part}:mallory"
+    given = {"w": 1, "id": "o1", "scope": scope, "status": status, "by": "ann", "why": "runaway", "at": 1}
+    told = public(telling.told(read_order(orjson.dumps(given))))
+    trigger = trigger_of(told)
+
+    assert trigger is not None
+    said = notice_of(told, trigger, trigger.urgency).notification
+    assert said.type == type_
+    assert "by: ann" in said.evidence
+    assert "runaway" in said.evidence
 
 
 def test_the_fields_are_those_of_the_requirement() -> None:

@@ -35,10 +35,11 @@ def futile_repair_but_for_noise(script: Script) -> None:
 
 
 def retry_exhausted(script: Script) -> None:
-    """ERROR002: a task is tried again and again, and fails with the same class of error, in other words. Three."""
+    """ERROR002: a task is tried again and again, and fails with the same class of error, in other words. At the third
+    it is blocked; the run may go on with others."""
     (worker,) = script.team(1)
     task, kind = f"T-{script.dice.randrange(100, 999)}", f"{script.words.noun().title()}Error"
-    with script.loop("ERROR002", halt=3, also=ALSO) as loop:
+    with script.loop("ERROR002", warn=3, also=ALSO) as loop:
         for count in range(1, script.times(3, 6) + 1):
             failed = {"message": f"{kind}: {script.words.sentence()}", "class": kind}
             script.add({"node": worker, "task_id": task, "errors": [failed]})

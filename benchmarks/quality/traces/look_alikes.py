@@ -1,0 +1,232 @@
+"""Honest work that takes some thought to tell from a loop: experiments, drafts, flaky things, people."""
+
+from __future__ import annotations
+
+from benchmarks.quality.traces.script import Script
+from benchmarks.quality.traces.work import finding, narrate, plain_steps
+
+
+def _edit(script: Script, answer: str = "ok") -> None:
+    script.call("edit_file", {"path": script.words.path(), "text": script.words.code()}, answer)
+
+
+def a_flaky_test(script: Script) -> None:
+    """The same test many times, to see how often it fails: nothing else is done, and there are only two answers."""
+    answers = ["1 passed", f"FAILED {script.words.test_ids(1)[0]} - AssertionError\n1 failed"]
+    script.dice.shuffle(answers)
+    command = {"command": "pytest -q tests/test_flaky.py"}
+    for number in range(script.times(5, 20)):
+        narrate(script, 0.2)
+        script.call("bash", command, answers[number % 2 if number < 2 else script.dice.randrange(2)])
+
+
+def a_bisection(script: Script) -> None:
+    """Another commit, the same test with one of two results, until the first bad one is known."""
+    for _ in range(script.times(5, 9)):
+        commit = f"{script.dice.getrandbits(28):07x}"
+        script.call("bash", {"command": f"git checkout {commit}"}, f"HEAD is now at {commit} {script.words.sentence()}")
+        script.call("bash", {"command": "make check"}, script.dice.choice(("ok", "make: *** [check] Error 1")))
+
+
+def a_formatter_after_each_edit(script: Script) -> None:
+    """Edit, format, lint, test: three of the four always say the same."""
+    for _ in range(script.times(4, 12)):
+        _edit(script)
+        script.call("bash", {"command": "ruff format"}, script.dice.choice(("1 file reformatted", "9 files unchanged")))
+        script.call("bash", {"command": "ruff check"}, "All checks passed!")
+        script.call("bash", {"command": "pytest -q"}, "12 passed")
+
+
+def edit_and_look(script: Script) -> None:
+    """One file, read again after each edit of it; some edits do not apply at first."""
+    path = script.words.path()
+    for _ in range(script.times(3, 10)):
+        script.call("read_file", {"path": path}, script.words.code(8))
+        for _ in range(script.times(0, 2)):
+            script.fail("edit_file", {"path": path, "old": script.words.code(1)}, "the old text was not found")
+        script.call("edit_file", {"path": path, "old": script.words.code(1), "new": script.words.code(1)}, "ok")
+
+
+def two_hypotheses(script: Script) -> None:
+    """One patch, the other, and again: each time it is measured, and no two measurements are the same."""
+    coder, judge = script.team(2)
+    ways = [script.words.patch(), script.words.patch()]
+    for number in range(script.times(4, 8)):
+        script.say(coder, script.words.sentence(), artifact=ways[number % 2])
+        script.say(judge, script.words.sentence(), progress={"throughput": 90 + script.dice.random() + number})
+
+
+def two_hypotheses_of_a_lone_agent(script: Script) -> None:
+    """The same by an agent that runs a benchmark as a tool."""
+    ways = [script.words.patch(), script.words.patch()]
+    for number in range(script.times(4, 8)):
+        script.say(script.agent, script.words.sentence(), artifact=ways[number % 2])
+        figures = f"{script.dice.randrange(1000, 9000)} requests served, {script.dice.randrange(100, 900)} refused"
+        script.call("bash", {"command": "make benchmark"}, figures)
+
+
+def two_patches_of_two_coders(script: Script) -> None:
+    """Two agents that work on a patch each; the harness sends it as it is with every turn."""
+    nodes = script.team(2)
+    patches = [script.words.patch() for _ in nodes]
+    for _ in range(script.times(4, 10)):
+        for node, patch in zip(nodes, patches, strict=True):
+            script.call("read_file", {"path": script.words.path()}, script.words.code(4), node=node, artifact=patch)
+
+
+def a_draft_that_grows(script: Script) -> None:
+    """A writer says all it has so far, and a paragraph more each time."""
+    (writer,) = script.team(1)
+    draft = script.words.text(script.times(20, 40))
+    for _ in range(script.times(5, 15)):
+        script.say(writer, draft)
+        draft += " " + script.words.text(2)
+
+
+def a_form_filled_in(script: Script) -> None:
+    """A clerk reports each case in the words of its form; only names and amounts differ."""
+    (clerk,) = script.team(1)
+    form = script.words.text(4)
+    for number in range(script.times(5, 20)):
+        what = script.dice.choice(("", f" for {script.words.noun().title()}", f", {script.words.noun()}"))
+        script.say(clerk, f"{form} Case {1000 + number}{what}: closed. {form[:60]}")
+
+
+def short_reports(script: Script) -> None:
+    """A worker whose calls nobody reports says one sentence about each of many things."""
+    (worker,) = script.team(1)
+    for number in range(script.times(5, 20)):
+        words = script.words
+        about = script.dice.choice(
+            (f"ticket {4700 + number}", f"{words.noun()}.py", words.noun().title(), words.path())
+        )
+        script.say(worker, f"I have looked at {about} and there is nothing more to do about it, so it can be closed.")
+
+
+def a_reader_who_says_go_on(script: Script) -> None:
+    """A story in chapters; the person who reads it says the same few words after each."""
+    person = script.dice.choice(("user", "human", "customer"))
+    if script.chance(0.5):
+        script.say(person, "Tell me a story.")
+    for _ in range(script.times(6, 15)):
+        script.say(script.agent, script.words.text(4))
+        script.say(person, "Go on.")
+
+
+def tasks_handed_out(script: Script) -> None:
+    """A lead that hands out one task after another, to a worker that says of each that it is done."""
+    lead, worker = script.team(2)
+    for number in range(script.times(6, 15)):
+        script.say(lead, f"Next: {script.words.sentence()}", decision={"next": worker})
+        script.add({"node": worker, "from": lead, "task_id": f"T-{number}", "output": "Done."})
+
+
+def trouble_told_as_answers(script: Script) -> None:
+    """A tool that has no field for errors: the trouble of the infrastructure comes as an answer."""
+    args = {"prompt": script.words.sentence()}
+    trouble = script.dice.choice(("HTTP 429 Too Many Requests", "Error: 503 Service Unavailable", "429: rate limited"))
+    for wait in range(script.times(3, 8)):
+        if script.chance(0.5):
+            script.say(script.agent, f"Rate limited; waiting {2**wait} seconds.")
+        script.call("search", args, trouble)
+    script.call("search", args, script.words.text(2))
+
+
+def stepping_through_a_loop(script: Script) -> None:
+    """A debugger steps through a loop of the program: the same call, and the same three lines over and over."""
+    lines = [f"{10 + number}: {script.words.code(1)}" for number in range(script.times(2, 5))]
+    for number in range(len(lines) * script.times(3, 6)):
+        script.call("step", {}, lines[number % len(lines)])
+    script.call("step", {}, script.words.code(1))
+
+
+def the_same_test_fails_in_another_way(script: Script) -> None:
+    """Coder and verifier: one test fails for many rounds, and each time the error says that it got further."""
+    coder, verifier = script.team(2)
+    failed = script.words.test_ids(1)
+    for _ in range(script.times(3, 5)):
+        script.say(coder, script.words.text(2), artifact=script.words.patch())
+        script.tested(verifier, failed, 20, errors=[script.words.error()])
+    script.say(coder, script.words.text(2), artifact=script.words.patch())
+    script.tested(verifier, [], 20, errors=[])
+
+
+def exit_code_one(script: Script) -> None:
+    """Dozens of test runs, of one command or of several, that all exit with 1; what they say differs each time."""
+    commands = ["pytest -x", "mypy .", "pytest tests/unit"][: script.times(1, 3)]
+    for _ in range(script.times(8, 40)):
+        command = {"command": script.dice.choice(commands)}
+        report = script.words.report(script.words.test_ids(script.times(1, 4)), 30)
+        made = {"name": "bash", "args": command}
+        answer = {"error": "exit code 1", "result": report} if script.chance(0.7) else {"error": f"Exit 1\n{report}"}
+        script.add({"node": script.agent, "tool_calls": [made | answer]})
+        if script.chance(0.3):
+            _edit(script)
+    script.call("bash", {"command": "pytest -x"}, "30 passed")
+
+
+def unanswered_clicks(script: Script) -> None:
+    """An agent at a screen, of whose calls nobody reports an answer: click, type, look."""
+    for _ in range(script.times(5, 20)):
+        script.call("click", {"x": script.dice.randrange(1900), "y": script.dice.randrange(1000)})
+        if script.chance(0.4):
+            script.call("type", {"text": script.words.sentence()})
+        script.call("screenshot", {})
+
+
+def batches_in_parallel(script: Script) -> None:
+    """Five files at a time, and always the same answers."""
+    for _ in range(script.times(3, 15)):
+        calls = [{"name": "convert", "args": {"path": script.words.path()}, "result": "ok"} for _ in range(5)]
+        script.add({"node": script.agent, "tool_calls": calls})
+
+
+def the_same_prompt_for_each_file(script: Script) -> None:
+    """Sub-agents that are told the same words, each about another file."""
+    lead, *workers = script.team(script.times(3, 5))
+    for worker in workers:
+        script.say(lead, "Review this file and report problems.", decision={"next": worker})
+        script.call("read_file", {"path": script.words.path()}, script.words.code(5), node=worker)
+        script.say(worker, script.dice.choice(("No problems found.", script.words.text(2))))
+
+
+def a_heartbeat(script: Script) -> None:
+    """A harness that makes the same little call before each step."""
+    for _ in range(script.times(4, 15)):
+        script.call("heartbeat", {}, "ok")
+        finding(script)
+
+
+def a_page_that_is_asked_for_again(script: Script) -> None:
+    """`next` always has the same arguments, and another page; some pages are alike."""
+    for number in range(script.times(6, 20)):
+        script.call("next_page", {}, "(empty page)" if number % 4 == 3 else script.words.text(3))
+
+
+def a_report_on_each_of_many(script: Script) -> None:
+    """A checker that looks at one thing after another, and says of almost all of them the same."""
+    (checker,) = script.team(1)
+    for _ in range(script.times(5, 15)):
+        script.call("fetch", {"url": f"https://{script.words.noun()}.example/{script.words.name()}"},
+                    script.words.text(3), node=checker)  # fmt: skip
+        script.say(checker, "This one is fine.")
+
+
+def a_plan_revised(script: Script) -> None:
+    """Long plans, each of which keeps most of the one before it."""
+    (planner,) = script.team(1)
+    steps = [script.words.sentence() for _ in range(12)]
+    for _ in range(script.times(4, 8)):
+        script.say(planner, "\n".join(steps))
+        plain_steps(script)
+        steps[script.dice.randrange(12)] = script.words.sentence()
+
+
+FRAGMENTS = (
+    a_flaky_test, a_bisection, a_formatter_after_each_edit, edit_and_look, two_hypotheses,
+    two_hypotheses_of_a_lone_agent, two_patches_of_two_coders, a_draft_that_grows, a_form_filled_in,
+    a_reader_who_says_go_on, tasks_handed_out, trouble_told_as_answers, stepping_through_a_loop,
+    the_same_test_fails_in_another_way, exit_code_one, unanswered_clicks, batches_in_parallel,
+    the_same_prompt_for_each_file, a_heartbeat, a_page_that_is_asked_for_again, a_report_on_each_of_many,
+    a_plan_revised, short_reports,
+)  # fmt: skip

@@ -1,0 +1,40 @@
+"""When the runs of a partition want to be asked what has not happened: a heap with one entry a run, or a few."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+
+class Alarms:
+    """The next deadline of each run that has one. Setting one that is later costs nothing: most runs are heard again
+    before it."""
+
+    def __init__(self) -> None:
+        self._due: dict[bytes, int] = {}
+        self._heap: list[tuple[int, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def set(self, key: bytes, due_ms: int) -> None:
+        """A run wants to be asked at this log time; 0: it does not."""
+        if not due_ms:
+            self._due.pop(key, None)
+            return
+        before = self._due.get(key)
+        self._due[key] = due_ms
+        if before is None or due_ms < before:
+            heappush(self._heap, (due_ms, key))
+
+    def take(self, now_ms: int, most: int) -> list[bytes]:
+        """Runs whose time has come, the first one first. They have no alarm after this."""
+        found: list[bytes] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(found) < most:
+            at_ms, key = heappop(self._heap)
+            due_ms = self._due.get(key)
+            if due_ms is not None and due_ms > at_ms:
+                heappush(self._heap, (due_ms, key))
+            elif due_ms == at_ms:
+                del self._due[key]
+                found.append(key)
+        return found
