@@ -90,7 +90,7 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
             assert control.task_id or control.code == "TASK003"
             continue
         if not control.halts:
-            escalated = "escalated" if control.code == "OPERATOR002" else None
+            escalated = "escalated" if control.code == "OPERATOR002" or control.type == "task.escalated" else None
             assert (control.halt_reason, control.terminal_status) == (None, escalated)
             assert control.action in ADVICE.get(control.code, ("warn",))
             continue
