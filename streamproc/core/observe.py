@@ -36,6 +36,7 @@ from streamproc.wire import NO_ANSWER, Turn
 
 # A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
 PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
+SPENDING: Final = Kind.USAGE | Kind.SPENDING
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -128,7 +129,7 @@ class Observer:
         if usage is not None:
             spend(run, usage)
             observe_pace(run, usage)
-            view.kinds |= Kind.USAGE
+            view.kinds |= SPENDING if view.budgets else Kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
 

@@ -16,8 +16,8 @@ from streamproc.detectors import BY_CODE
 SEEDS: Final = 2
 
 
-# A graph that cannot be read is told of, and no kind of run.
-MEASURED_ELSEWHERE: Final = {"GRAPH002"}
+# A graph that cannot be read is told of, and no kind of run; nor is what a person orders, and whether it is heeded.
+MEASURED_ELSEWHERE: Final = {"GRAPH002", "OPERATOR001", "OPERATOR002", "OPERATOR003"}
 
 FOUND: Final = [kind for kind in LOOPS if {episode.code for episode in trace_of(kind, 0).episodes} <= set(BY_CODE)]
 
