@@ -430,6 +430,14 @@ def test_a_finished_run_takes_no_more_moves() -> None:
     assert feed.state.late == 1
 
 
+def test_a_resumed_run_may_have_an_empty_cycle_again_and_is_halted_again() -> None:
+    work = move("T1", "LOCKED", "IMPLEMENTING")
+    found = decisions([work, cycle(0), {"type": "operator.resume", "by": "ann"}, cycle(0)])
+    halts = [one for one in found if one.severity == "halt"]
+    assert [one.code for one in halts] == ["STALL006", "STALL006"]
+    assert len({one.id for one in halts}) == 2
+
+
 def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
     file = tmp_path / "board.yaml"
     file.write_text("board: {path: [TODO, DOING, DONE], done: DONE}\n")
