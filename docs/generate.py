@@ -81,11 +81,12 @@ def detectors(prefix: str) -> str:
 def _defaults(page: Page, detector: Any) -> str:
     levels = [limit for limit in page.limits if re.search(r"warn|halt", limit.name)]
     shown = [f"{limit.name} {limit.default}" for limit in levels if limit.default]
-    declared = [] if detector.kinds & ~_BUDGETS else ["only where a budget is declared"]
+    budgeted = detector.kinds & _BUDGETS and not detector.kinds & ~(_BUDGETS | Kind.CLOCK)
+    declared = ["only where a budget is declared"] if budgeted else []
     return ", ".join(f"{name}".replace("_", " ") for name in declared + shown)
 
 
-_BUDGETS: Final = Kind.BUDGET | Kind.CYCLE | Kind.USAGE
+_BUDGETS: Final = Kind.BUDGET | Kind.CYCLE | Kind.SPENDING
 
 
 def tested() -> str:

@@ -18,8 +18,12 @@ TASKS_SENT_MAX: Final = 256  # ids of one batch; `count` tells of the rest
 
 _YES: Final = frozenset({"yes", "y", "true", "1", "on"})
 _NO: Final = frozenset({"no", "n", "false", "0", "off", "none"})
-_APPROVED: Final = frozenset({"approve", "approved", "accept", "accepted", "pass", "passed", "ok", "lgtm"})
-_REJECTED: Final = frozenset({"reject", "rejected", "fail", "failed", "changesrequested", "rework", "declined"})
+_APPROVED: Final = frozenset(
+    {"approve", "approved", "accept", "accepted", "pass", "passed", "ok", "lgtm", "yes", "true"}
+)
+_REJECTED: Final = frozenset(
+    {"reject", "rejected", "fail", "failed", "changesrequested", "rework", "declined", "denied", "no", "false"}
+)
 
 
 def plain(name: object) -> str:

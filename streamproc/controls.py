@@ -75,6 +75,7 @@ class Evidence(_Model):
     unit: str | None = Field(None, description="turns, iterations, ms, micro_usd")
     by: str | None = Field(None, description="who ordered it")
     reason: str | None = Field(None, description="why it was ordered, or why a deliberation stops")
+    grant: dict[str, int] | None = Field(None, description="what was added to budgets, in their units")
     output_hashes: list[str] | None = Field(None, description="the last outputs of the run")
     artifact_hashes: list[str] | None = Field(None, description="the last artifacts of the run")
     failing_signatures: list[str] | None = Field(None, description="the last failing-test sets of the run")

@@ -89,7 +89,7 @@ class Policy:
                 for module in MODULES
                 if limits[module.DETECTOR.code] is not None
             ],
-            found["budgets"],
+            _with_own_clock(found["budgets"], limits["BUDGET006"]),
             on_stall=found["on_stall"],
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
@@ -111,6 +111,14 @@ class Policy:
 def _limits(code: str, own: dict[str, int]) -> dict[str, int]:
     limits = BY_CODE[code].Limits(**own)
     return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _with_own_clock(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:
+    """A multiple of what is usual is a budget, too: then BUDGET006 is asked at every turn."""
+    usual_ms = clock["p99_s"] * clock["p99_multiple"] * 1000 if clock else 0
+    if not usual_ms:
+        return budgets
+    return budgets | {"maxRuntimeMs": min(usual_ms, budgets.get("maxRuntimeMs", usual_ms))}
 
 
 def load_policy(source: str | Path | None = None) -> Policy:

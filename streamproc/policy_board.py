@@ -31,13 +31,20 @@ class GuardSetting(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     from_: States = Field([], alias="from")
-    into: States
+    into: States = []
     when: Literal["", "ui", "module"] = ""
     items: list[str] = []
     verdict: str = ""
     ticket: bool = False
     override: bool = False
     back_to: str = ""
+
+
+def _none_for_false(value: Any) -> Any:
+    return None if value is False else value
+
+
+Guard = Annotated[GuardSetting | None, BeforeValidator(_none_for_false, json_schema_input_type=GuardSetting | bool)]
 
 
 class BoardSetting(BaseModel):
@@ -54,9 +61,10 @@ class BoardSetting(BaseModel):
     blocked: States = []
     failed: States = []
     forced: dict[Literal["blocked", "stalled", "escalated"], str] = {}
-    guards: dict[str, GuardSetting | Literal[False]] = {}
+    guards: dict[str, Guard] = {}
     batch: dict[str, Size] = {}
     design_kinds: list[str] = []
+    cycle_phases: States = []
 
 
 def laid_over(below: Mapping[str, Any], setting: BoardSetting | None) -> dict[str, Any]:
@@ -68,7 +76,7 @@ def laid_over(below: Mapping[str, Any], setting: BoardSetting | None) -> dict[st
     for name, value in given.items():
         found[name] = {**found.get(name, {}), **value} if name in ("guards", "batch") else value
     if "guards" in found:
-        found["guards"] = {name: asked for name, asked in found["guards"].items() if asked is not False}
+        found["guards"] = {name: asked for name, asked in found["guards"].items() if asked is not None}
     return found
 
 
@@ -84,6 +92,9 @@ def complaints(board: Mapping[str, Any]) -> Iterator[Complaint]:
         unknown = [name for name in names if state_name(name) not in declared]
         if unknown:
             yield place, f"no such state: {', '.join(unknown)}", f"there are: {', '.join(declared)}"
+    for name, asked in board.get("guards", {}).items():
+        if not asked.get("into"):
+            yield ("guards", name, "into"), "is missing", "name the states into which it is asked"
     if len(board.get("guards", {})) > GUARDS_MAX:
         yield ("guards",), f"{len(board['guards'])} guards", f"{GUARDS_MAX} at most"
     if not board.get("done"):
@@ -127,10 +138,14 @@ def _unreachable(board: Mapping[str, Any], path: list[str], declared: Iterable[s
         found = ways.get(waiting.pop(), set()) - reached - aside
         reached |= found
         waiting += found
-    if first and not done & reached:
+    if first not in ways:
+        return  # that was told
+    if done <= set(ways) and not done & reached:
         yield ("done",), f"no way leads from {first} to {', '.join(sorted(done))}", "add it to the path or transitions"
+    if any(not ways.get(name) and name not in done | aside | set(states) for name in reached):
+        return  # from a state that leads nowhere any way is taken
     for source in board.get("transitions", {}):
-        if state_name(source) not in reached | aside | set(states) | {
+        if state_name(source) not in reached | aside | done | set(states) | {
             target for targets in ways.values() for target in targets
         }:
             yield ("transitions", source), "no way leads to this state", "correct its name, or add a way"

@@ -18,7 +18,7 @@ from streamproc.errors import InvalidPolicy, Problem
 from streamproc.policy_board import BoardSetting, GuardSetting, complaints, laid_over
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
-LIMIT_MAX: Final = 1_000_000
+LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; beyond it somebody has mistaken the unit
 STANDARD: Final = "standard"  # the preset that is below all others
 DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor may contain itself
 
@@ -154,7 +154,7 @@ def _problem(item: Any, lines: Lines, place: str) -> Problem:
     return Problem(_dotted(path), f"{item['msg']}, got {item['input']!r}", place=_at(path, lines, place))
 
 
-_BRANCHES: Final = ("bool", "dict[str,any]", "GuardSetting", "literal[False]")  # pydantic's words for choices
+_BRANCHES: Final = ("bool", "dict[str,any]")  # pydantic's words for choices
 
 
 def _known(path: tuple[str | int, ...]) -> list[str]:

@@ -49,7 +49,8 @@ def _utf8(value: str) -> str:
 TIME_REMEDY: Final = "send RFC 3339, such as 2026-01-31T12:00:00Z, or epoch milliseconds"
 
 
-def _time_ms(value: Any) -> int:
+def read_time_ms(value: Any) -> int:
+    """Epoch milliseconds of a time as people write it. Raises `ValueError` with a remedy."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -114,7 +115,7 @@ Name = Annotated[str, AfterValidator(_utf8), _bytes_max(256)]
 Key = Annotated[Name, Field(min_length=1)]
 ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
 Text = Annotated[str, AfterValidator(_utf8)]
-TimeMs = Annotated[int, BeforeValidator(_time_ms, json_schema_input_type=str | int)]
+TimeMs = Annotated[int, BeforeValidator(read_time_ms, json_schema_input_type=str | int)]
 CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
 Whole = Annotated[int, Field(ge=0, le=2**53)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

@@ -1,7 +1,8 @@
 """Golden traces: exactly what is told of them, and at which turn.
 
 `honest.json` holds what people complain of in breakers elsewhere, and what was once wrong here: none of it is
-halted. `stuck.json` and `orders.json` hold what must be told. `samples.json` pins the real runs of the package.
+halted. `stuck.json` and `orders.json` hold what must be told,
+`boards.json` what of tasks and tickets. `samples.json` pins the real runs of the package.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
 TRACES: Final[dict[str, list[Raw]]] = {
-    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8")) for name in ("honest", "stuck", "orders")
+    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8")) for name in ("honest", "stuck", "orders", "boards")
 }
 SAMPLES: Final[dict[str, list[Any]]] = json.loads((GOLDEN / "samples.json").read_text("utf-8"))
 

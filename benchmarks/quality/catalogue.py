@@ -1,4 +1,4 @@
-"""The rows of the catalogue that are about loops, progress and errors, in its order."""
+"""The rows of the catalogue that are measured on made-up runs, in its order."""
 
 from __future__ import annotations
 
@@ -28,4 +28,21 @@ TITLES: Final[dict[str, str]] = {
     "ERROR004": "consecutive_failures",
     "ERROR005": "recurring_error",
     "INFRA001": "infrastructure",
+    "BUDGET001": "turn",
+    "BUDGET002": "node",
+    "BUDGET003": "cycle",
+    "BUDGET004": "steps",
+    "BUDGET005": "rounds",
+    "BUDGET006": "clock",
+    "BUDGET007": "cost",
+    "BUDGET011": "anomaly",
+    "GRAPH001": "unsafe_cycle",
+    "TASK001": "state_oscillation",
+    "TASK002": "blocked_chain",
+    "TASK003": "oversized_batch",
+    "TASK004": "state_skip",
+    "TASK005": "dod_noncompliance",
+    "TASK006": "init_skip",
+    "TASK007": "design_gate",
+    "TASK008": "rejection_loop",
 }

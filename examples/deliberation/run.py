@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamproc import Monitor
+from streamproc.ops.triggers import trigger_of
 
 if TYPE_CHECKING:
     from streamproc import ControlEvent
@@ -73,6 +74,9 @@ def tell_halt(control: ControlEvent, after: int) -> None:
     snapshot = control.evidence.snapshot if control.evidence is not None else None
     if snapshot is not None:
         print(f"    snapshot     {snapshot.turns} steps, round {snapshot.round}, last heard of at {snapshot.heard_at}")
+    trigger = trigger_of(control)
+    if trigger is not None:
+        print(f"    alert        {trigger.type} {trigger.urgency.name}: {trigger.reason}")
     if after:
         print(f"    spared       {after} steps")
 

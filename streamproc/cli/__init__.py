@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from streamproc.cli import (
+    baseline,
     config,
     demo,
     doctor,
@@ -33,6 +34,7 @@ from streamproc.errors import StreamprocError
 
 COMMANDS = (
     scan,
+    baseline,
     demo,
     worker,
     publish,

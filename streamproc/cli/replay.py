@@ -99,11 +99,14 @@ def _time(option: str, text: str | None) -> int | None:
 async def _replay(
     settings: Settings, policy: LoadedPolicy, run: str | None, from_ms: int | None, to_ms: int | None
 ) -> Replayed:
+    from streamproc.fleet.authority import authority_of
     from streamproc.replay.kafka import open_topic
     from streamproc.replay.log import LogReplay
     from streamproc.replay.window import Window
 
-    log = LogReplay(policy.engine(), event_bytes_max=settings.event_bytes_max, only=run)
+    log = LogReplay(
+        policy.engine(), event_bytes_max=settings.event_bytes_max, only=run, authority=authority_of(settings)
+    )
     decisions: list[Decision] = []
     async with open_topic(settings, "turns") as reader:
         window = Window(reader.extents, from_ms, to_ms)

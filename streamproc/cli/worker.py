@@ -23,6 +23,14 @@ GiveUp = Annotated[
     ),
 ]
 
+StatusFile = Annotated[
+    str | None,
+    typer.Option(
+        help="Keep this file (`STATUS TIMESTAMP`) equal to the orders, both ways. By default STREAMPROC_STATUS_FILE.",
+        show_default=False,
+    ),
+]
+
 
 @app.command(epilog=examples("streamproc worker", "streamproc worker --policy policy.yaml --brokers kafka-1:9092"))
 def worker(
@@ -30,6 +38,7 @@ def worker(
     path: Path = "batch",
     log_level: LogLevel = "info",
     give_up_after_s: GiveUp = None,
+    status_file: StatusFile = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -40,7 +49,7 @@ def worker(
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings
 
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file)
     chosen = load_policy(settings.policy)
 
     from streamproc.worker.app import run_worker  # after the policy was read: a mistake in it is told at once

@@ -80,6 +80,10 @@ class BlockingTurnPublisher:
         """A run begins: its graph, its budgets, its scope. Raises `UnsafeCycle`, as `TurnPublisher` does."""
         return self.send({"type": "run.started", "run_id": run_id, **fields})
 
+    def turn_started(self, *, run_id: str, node: str, **fields: Unpack[EventFields]) -> str:
+        """A node begins a turn: should it never end, it is missed (BUDGET001, STALL007)."""
+        return self.send({"type": "turn.started", "run_id": run_id, "node": node, **fields})
+
     def run_finished(self, *, run_id: str, status: str = "", **fields: Unpack[EventFields]) -> str:
         """A run ended by itself."""
         return self.send({"type": "run.finished", "run_id": run_id, "status": status, **fields})

@@ -115,6 +115,10 @@ class TurnPublisher:
         """
         return await self._publish({"type": "run.started", "run_id": run_id, **fields})
 
+    async def turn_started(self, *, run_id: str, node: str, **fields: Unpack[EventFields]) -> str:
+        """A node begins a turn: should it never end, it is missed (BUDGET001, STALL007)."""
+        return await self._publish({"type": "turn.started", "run_id": run_id, "node": node, **fields})
+
     async def run_finished(self, *, run_id: str, status: str = "", **fields: Unpack[EventFields]) -> str:
         """A run ended by itself."""
         return await self._publish({"type": "run.finished", "run_id": run_id, "status": status, **fields})

@@ -6,7 +6,6 @@ stalled, escalated) is done to it by `settle`, once it is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from streamproc.core.board_law import FOREIGN, STATE_SKIP, UNKNOWN, BoardLaw
@@ -25,13 +24,13 @@ from streamproc.core.board_state import (
     REJECTIONS_MAX,
     STALL_TOLD,
     UI,
-    Board,
     Task,
     shrink,
 )
 from streamproc.core.decision import Finding
 from streamproc.core.guards import learn, unmet
 from streamproc.core.run import RunState
+from streamproc.core.step import Step, Tag, board_of, find_task
 from streamproc.wire import (
     BoardEvent,
     CycleCompleted,
@@ -42,8 +41,6 @@ from streamproc.wire import (
     Turn,
 )
 
-Tag = Callable[[str], int]
-
 TURN: Final = 1  # who told of a failure: a turn, a verdict, a transition
 VERDICT: Final = 2
 MOVE: Final = 3
@@ -52,31 +49,9 @@ VALIDATOR_MAX: Final = 40  # characters kept of a validator's name
 REASON_MAX: Final = 100  # and of its report
 
 
-class Step:
-    """What one event did. `refused` is the code of the rule that refused a move, `source` where the task was before,
-    `target` where it should go, and `task.state` where it is now."""
-
-    __slots__ = (
-        "attempts", "batch", "blocked", "board", "completed", "failed", "failures", "guard", "law", "missing", "phase",
-         "refused", "rejected", "source", "swings", "tag", "target", "task",
-    )  # fmt: skip
-
-    def __init__(self, board: Board, law: BoardLaw, tag: Tag) -> None:
-        self.board = board
-        self.law = law
-        self.tag = tag
-        self.task: Task | None = None
-        self.source = self.target = UNKNOWN
-        self.refused = self.guard = self.phase = ""
-        self.missing: tuple[str, ...] = ()
-        self.attempts = self.swings = self.rejected = self.failures = self.failed = self.batch = 0
-        self.blocked = False
-        self.completed: int | None = None
-
-
 def take_in(run: RunState, event: BoardEvent, law: BoardLaw, tag: Tag) -> Step:
     """Take in one event of the board."""
-    step = Step(_board(run, law), law, tag)
+    step = Step(board_of(run, law), law, tag)
     step.board.events += 1
     if isinstance(event, CycleCompleted):
         _cycle(step, event)
@@ -98,7 +73,7 @@ def take_in(run: RunState, event: BoardEvent, law: BoardLaw, tag: Tag) -> Step:
 
 def take_failure(run: RunState, turn: Turn, law: BoardLaw, tag: Tag) -> Step:
     """A turn failed at a task, and said with what kind of failure."""
-    step = Step(_board(run, law), law, tag)
+    step = Step(board_of(run, law), law, tag)
     step.board.events += 1
     step.task = find_task(step, turn.task_id)
     assert turn.errors is not None
@@ -116,37 +91,14 @@ def settle(run: RunState, finding: Finding, law: BoardLaw, tag: Tag) -> None:
     forced = {"blocked": law.blocked_state, "stalled": law.stalled_state, "escalated": law.escalated_state}[status]
     if status == "stalled":
         task.flags |= STALL_TOLD
-    if forced < 0:
-        return  # a board without such a state: it was told, and nothing more can be done
     if status != "stalled":
         held = HELD_APPROVAL if status == "escalated" else HELD_ERROR if code == "ERROR002" else HELD_CAUSE
         task.flags = task.flags & ~HELD_TOLD | held
-    if task.state != forced:
+    if forced not in (task.state, UNKNOWN):  # on a board without such a state it is held where it is
         if not law.aside >> max(task.state, 0) & 1:
             task.back = task.state
         task.state, task.since = forced, board.cycles
-
-
-def find_task(step: Step, task_id: str) -> Task:
-    """The task of this id, which becomes known with its first event."""
-    board, key = step.board, step.tag(task_id)
-    task = board.tasks.get(key)
-    if task is None:
-        task = board.tasks[key] = Task(task_id, since=board.cycles)
-    return task
-
-
-def _board(run: RunState, law: BoardLaw) -> Board:
-    board = run.board
-    if board is None:
-        board = run.board = Board(law.tag)
-    elif board.law != law.tag:  # another policy: its states have other numbers
-        board.law = law.tag
-        for task in board.tasks.values():
-            task.state = task.back = task.wanted = task.skipped = UNKNOWN
-            task.entered, task.items, task.tries = {}, {}, {}
-            task.flags &= PASSED - 1
-    return board
+        task.flags &= ~ASSUMED
 
 
 # Tasks come, are described, delegated and judged.
@@ -259,10 +211,14 @@ def _believe(law: BoardLaw, task: Task, state: int) -> None:
     task.state = state
     if state >= 0:
         task.entered = {state: 1}
-        for number, guard in enumerate(law.guards):
-            if guard.targets >> state & 1:
-                task.flags |= PASSED << number | DESIGNED * guard.ticket
-                task.items[number] = (1 << len(guard.items)) - 1
+        _trust(law, task)
+
+
+def _trust(law: BoardLaw, task: Task) -> None:
+    for number, guard in enumerate(law.guards):
+        if guard.targets >> task.state & 1:
+            task.flags |= PASSED << number | DESIGNED * guard.ticket
+            task.items[number] = (1 << len(guard.items)) - 1
 
 
 def _judge(step: Step, task: Task, event: TaskTransition, claimed: int) -> None:
@@ -334,6 +290,8 @@ def _enter(step: Step, task: Task, target: int) -> None:
     task.state = target if target >= 0 else FOREIGN
     if target < 0:
         return
+    if source < 0:
+        _trust(law, task)
     if law.aside >> target & 1 and source >= 0 and not law.aside >> source & 1:
         task.back = source
     if source >= 0 and not task.entered:
@@ -342,10 +300,16 @@ def _enter(step: Step, task: Task, target: int) -> None:
     step.swings = task.entered[target] - 1
     task.flags &= ~_asked_again(law, target)
     step.blocked = bool(law.blocked >> target & 1)
-    if law.failed >> target & 1:
+    if law.failed >> target & 1 and not (step.blocked and _waits(step, task)):
         _failed(step, task)
     if law.done >> target & 1:
         _completed(step, task)
+
+
+def _waits(step: Step, task: Task) -> bool:
+    """Whether a blocked task only waits for another that is blocked: then it did not fail itself."""
+    known = (step.board.tasks.get(key) for key in task.depends_on)
+    return any(other is not None and other.state >= 0 and step.law.blocked >> other.state & 1 for other in known)
 
 
 def _asked_again(law: BoardLaw, state: int) -> int:
@@ -371,7 +335,10 @@ def _completed(step: Step, task: Task) -> None:
 
 def _cycle(step: Step, event: CycleCompleted) -> None:
     board, law = step.board, step.law
+    if event.phase and law.cycle_phases and not any(word in event.phase.upper() for word in law.cycle_phases):
+        return  # a cycle of another kind, such as one of SPEC
     board.cycles += 1
+    step.cycled = True
     listed = 0
     for name, state in event.moved:
         task, target = find_task(step, name), law.find(state)

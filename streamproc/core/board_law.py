@@ -37,8 +37,9 @@ class BoardLaw:
     """States, ways, guards and sizes of a board. `enforced` are the codes of the detectors that policy has on."""
 
     __slots__ = (
-        "_next", "aside", "batch", "blocked", "blocked_state", "design_kinds", "done", "enforced", "escalated_state",
-        "failed", "guards", "index", "initial", "path", "progress", "stalled_state", "states", "tag", "ways",
+        "_next", "aside", "batch", "blocked", "blocked_state", "cycle_phases", "design_kinds", "done", "enforced",
+        "escalated_state", "failed", "guards", "index", "initial", "path", "progress", "stalled_state", "states", "tag",
+        "ways",
     )  # fmt: skip
 
     def __init__(self, board: Mapping[str, Any], enforced: frozenset[str]) -> None:
@@ -60,12 +61,13 @@ class BoardLaw:
         self.failed = self.bits(board.get("failed", ()))
         self.progress = self.bits(board.get("in_progress", ()))
         forced = board.get("forced", {})
-        self.blocked_state = self.find(forced.get("blocked", ""))
-        self.stalled_state = self.find(forced.get("stalled", ""))
-        self.escalated_state = self.find(forced.get("escalated", ""))
+        self.blocked_state = max(UNKNOWN, self.find(forced.get("blocked", "")))
+        self.stalled_state = max(UNKNOWN, self.find(forced.get("stalled", "")))
+        self.escalated_state = max(UNKNOWN, self.find(forced.get("escalated", "")))
         self.guards = tuple(self._guard(name, asked) for name, asked in board.get("guards", {}).items())
         self.batch: dict[str, int] = {state_name(phase): size for phase, size in board.get("batch", {}).items()}
         self.design_kinds = tuple(board.get("design_kinds", ()))
+        self.cycle_phases = tuple(state_name(name) for name in board.get("cycle_phases", ()))
         self.enforced = enforced
 
     def _guard(self, name: str, asked: Mapping[str, Any]) -> Guard:
@@ -73,13 +75,13 @@ class BoardLaw:
             name=name,
             code=GUARD_CODES.get(name, STATE_SKIP),
             sources=self.bits(asked.get("from") or self.states),
-            targets=self.bits(asked["into"]),
+            targets=self.bits(asked.get("into", ())),
             when=asked.get("when", ""),
             items=tuple(asked.get("items", ())),
             verdict=asked.get("verdict", ""),
             ticket=bool(asked.get("ticket", False)),
             override=bool(asked.get("override", False)),
-            back=self.find(asked.get("back_to") or ""),
+            back=max(UNKNOWN, self.find(asked.get("back_to") or "")),
         )
 
     def find(self, name: str) -> int:
@@ -90,10 +92,11 @@ class BoardLaw:
         return self.index.get(state_name(name), FOREIGN) if known is None else known
 
     def bits(self, names: str | Sequence[str] | Mapping[str, Any]) -> int:
-        """A set of states."""
+        """A set of states. One that is not on this board is left out: a scope may lay its own board over another's."""
         found = 0
         for name in [names] if isinstance(names, str) else names:
-            found |= 1 << self.index[state_name(name)]
+            number = self.index.get(state_name(name))
+            found |= 0 if number is None else 1 << number
         return found
 
     def name(self, state: int) -> str:

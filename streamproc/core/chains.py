@@ -17,7 +17,7 @@ def chain_through(board: Board, law: BoardLaw, key: int) -> tuple[list[int], int
     if key not in needs:
         return [], 0
     behind, before = _longest(key, needs, {}), _longest(key, needed, {})
-    return [*reversed(behind), *before[1:]], max(len(behind), len(before)) - 1
+    return list(dict.fromkeys([*reversed(behind), *before[1:]])), max(len(behind), len(before)) - 1
 
 
 def chains(board: Board, law: BoardLaw) -> list[list[int]]:
@@ -41,7 +41,6 @@ def _links(board: Board, law: BoardLaw) -> tuple[Links, Links]:
 def _longest(key: int, links: Links, known: dict[int, list[int]]) -> list[int]:
     """The longest way from a task along its links, itself first; tasks that wait for each other end it."""
     if key not in known:
-        known[key] = [key]  # while it is being followed, so that a circle ends
-        ways = [_longest(other, links, known) for other in links[key]]
-        known[key] = [key, *max((way for way in ways if key not in way), key=len, default=[])]
+        known[key] = []  # while it is being followed, so that a circle ends
+        known[key] = [key, *max((_longest(other, links, known) for other in links[key]), key=len, default=[])]
     return known[key]

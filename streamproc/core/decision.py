@@ -67,6 +67,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     unit: str | None = None
     by: str | None = None
     reason: str | None = None
+    grant: dict[str, int] | None = None
     output_hashes: list[str] | None = None
     artifact_hashes: list[str] | None = None
     failing_signatures: list[str] | None = None

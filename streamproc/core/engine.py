@@ -11,28 +11,32 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
-from streamproc.core.board import Step, settle, take_in
+from streamproc.core.board import settle, take_in
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
-from streamproc.core.decision import Decision, Evidence, Finding, Level, Trigger, hex16
+from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
 from streamproc.core.habits import NAME_SHOWN, speak_to
 from streamproc.core.ladder import admit
 from streamproc.core.names import Names
 from streamproc.core.observe import Observer
 from streamproc.core.open_turns import start_turn
+from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
+from streamproc.core.step import Step
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
 from streamproc.wire import (
+    OPERATOR_KINDS,
     BoardEvent,
     Deadline,
     Event,
-    OperatorStop,
+    HaltAcknowledged,
+    OperatorResume,
     RunFinished,
     RunStarted,
     Turn,
@@ -123,6 +127,8 @@ class Engine:
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
+        if run.probation:
+            pass_probation(run, iterated=view.iterated is not None)
         make_room(run, turn)
         return found
 
@@ -134,6 +140,8 @@ class Engine:
             if finding is None:
                 continue
             several = finding if isinstance(finding, tuple) else (finding,)
+            if run.probation:
+                several = tuple(strictly(one, limits) for one in several)
             told = [one for one in several if admit(run, one, view.index)]
             found += [self._decide(run, event, rules, one, view.cycle) for one in told]
             for one in told:
@@ -166,8 +174,10 @@ class Engine:
                 note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
                 run.pending = []
                 return self._ask_about(run, event, Kind.CLOCK)
-        elif type(event) is OperatorStop:
-            return self._stopped(run, event)
+        elif type(event) in OPERATOR_KINDS:
+            return self._ordered(run, event)
+        elif type(event) is HaltAcknowledged:
+            run.unheeded = -1
         elif isinstance(event, BoardEvent):
             return self._board(run, event)
         else:
@@ -231,23 +241,15 @@ class Engine:
         run.at_ms = heard_ms or now_ms
         return found
 
-    def _stopped(self, run: RunState, event: OperatorStop) -> list[Decision]:
-        if run.finished:
-            run.late += 1
+    def _ordered(self, run: RunState, event: Event) -> list[Decision]:
+        if type(event) is OperatorResume and run.halted >= 0:
+            limits = self.rules_of(run).budgets | run.budgets
+            resume(run, event.grant or {}, limits, self._view.heard_ms)
+        elif run.finished or type(event) is OperatorResume:  # too late, or nothing to resume
+            run.late += run.finished
+            run.noted += not run.finished
             return []
-        reason = f": {event.reason}" if event.reason else ""
-        finding = Finding(
-            code="OPERATOR001",
-            level=Level.HALT,
-            loop=0,
-            message=f"Stopped by {event.by or 'an operator'}{reason}.",
-            evidence=Evidence(kind="operator_stop", by=event.by or None, reason=event.reason or None),
-            reason="user_stop",
-            status="stopped",
-        )
-        if not admit(run, finding, run.turns):
-            return []
-        return [self._decide(run, event, self.rules_of(run), finding, None)]
+        return self._ask_about(run, event, Kind.ORDER)
 
     # Decisions.
 
@@ -263,7 +265,7 @@ class Engine:
             evidence.failing_trend = list(run.trend) or None
         budget = finding.reason == "budget_exceeded"
         return Decision(
-            id=_identity(event.run_id, run.again, finding, index, rules.policy.hash),
+            id=_identity(event.run_id, run, finding, index, rules.policy.hash),
             type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
             run_id=event.run_id,
             code=finding.code,
@@ -273,10 +275,10 @@ class Engine:
             tenant=run.tenant or None,
             user=run.user or None,
             cycle_id=hex16(cycle.id) if cycle is not None else None,
-            node=event.node or None,
+            node=event.node or event.agent or None,
             task_id=finding.task or event.task_id or None,
             halt_reason=finding.reason if halts else None,
-            terminal_status=finding.status if halts else finding.task_status or None,
+            terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
             action=action,
             suggested_actions=suggested,
             evidence=evidence,
@@ -288,10 +290,12 @@ class Engine:
         )
 
 
-def _identity(run_id: str, again: int, finding: Finding, index: int, policy_hash: str) -> str:
+def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:
     """The same log and policy give the same id: nothing of the carrier goes in. A run id that is used again
-    (`again` times so far) must not get the ids of the run before: readers would take its halt for a duplicate."""
-    text = f"{run_id}\0{again}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{index}\0{policy_hash}"
+    (`again` times so far), and a run that was resumed, must not get the ids of before: readers would take its halt
+    for a duplicate."""
+    life = f"{run.again}.{run.resumes}" if run.resumes else run.again
+    text = f"{run_id}\0{life}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{index}\0{policy_hash}"
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 

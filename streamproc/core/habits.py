@@ -148,6 +148,13 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, index:
     return before
 
 
+def says_alike(node: NodeState, text: Content) -> bool:
+    """Whether a node says almost what it said last, about the same: other words for it are no finding."""
+    before, sim = node.said, _sim(text)
+    node.said = sim
+    return before != 0 != sim and (before ^ sim).bit_count() <= _near(text)
+
+
 def _sim(text: Content) -> int:
     """A SimHash that is far from those of texts about something else, however few words differ."""
     return (text.sim ^ text.about * MIX) & HASH if text.sim else 0

@@ -8,9 +8,13 @@ began later is a new episode, and is told.
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 from streamproc.core.decision import Finding, Level
 from streamproc.core.run import EPISODES_MAX, TAG, RunState
+
+NONE: Final = -1  # no halt waits for an acknowledgement
+ESCALATED: Final = -2  # one was waited for in vain: that is told once, until the run is resumed or somebody answers
 
 
 def told(run: RunState, code: str, loop: int, level: Level, index: int) -> bool:
@@ -46,6 +50,8 @@ def _latch(run: RunState, finding: Finding, index: int) -> None:
         run.halt_code = finding.code
     if finding.level == Level.HALT:
         run.halted = index
+        if run.unheeded == NONE:
+            run.unheeded = index
 
 
 @cache

@@ -14,6 +14,7 @@ from streamproc.core.habits import (
     observe_near,
     observe_query,
     observe_tools,
+    says_alike,
 )
 from streamproc.core.ledger import count_turn, spend
 from streamproc.core.metrics import observe_metrics
@@ -35,6 +36,7 @@ from streamproc.wire import NO_ANSWER, Turn
 
 # A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
 PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
+SPENDING: Final = Kind.USAGE | Kind.SPENDING
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -89,7 +91,8 @@ class Observer:
         made = run.found == index or _changed(turn, node)
         self._observe_content(view, turn, tag, node)
         self._observe_habits(view, turn, tag, node)
-        if run.found == index or made or _untold(turn):
+        alike = turn.output is not None and says_alike(node, turn.output)
+        if made or _untold(turn) or (run.found == index and not alike):
             note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
@@ -126,7 +129,7 @@ class Observer:
         if usage is not None:
             spend(run, usage)
             observe_pace(run, usage)
-            view.kinds |= Kind.USAGE
+            view.kinds |= SPENDING if view.budgets else Kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
 

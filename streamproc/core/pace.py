@@ -14,18 +14,26 @@ TOTAL_MAX: Final = 2**62  # a stored integer can hold it
 
 def observe_pace(run: RunState, usage: Usage) -> None:
     """Take in what a turn cost: money, where anything of the run has a price; else tokens."""
-    amount, unit = usage.cost_usd_micro, MONEY
-    pace = run.pace
-    if amount is None:
-        if pace is not None and pace.unit == MONEY:
+    amount, pace = usage.cost_usd_micro, run.pace
+    if not amount or pace is None or pace.unit != MONEY:
+        pace, amount = _begun(run, usage)
+        if not amount or pace is None:
             return
-        amount, unit = usage.total_tokens or usage.input_tokens + usage.output_tokens, TOKENS
-    if not amount:
-        return
-    if pace is None or pace.unit != unit:
-        pace = run.pace = Pace(unit)
     last = pace.last
     last.append(amount)
     if len(last) > PACE_MAX:
         pace.turns += 1
-        pace.total = min(pace.total + last.pop(0), TOTAL_MAX)
+        pace.total += last.pop(0)
+        if pace.total > TOTAL_MAX:
+            pace.total = TOTAL_MAX
+
+
+def _begun(run: RunState, usage: Usage) -> tuple[Pace | None, int | None]:
+    amount, unit, pace = usage.cost_usd_micro, MONEY, run.pace
+    if amount is None:
+        if pace is not None and pace.unit == MONEY:
+            return None, None
+        amount, unit = usage.total_tokens or usage.input_tokens + usage.output_tokens, TOKENS
+    if amount and (pace is None or pace.unit != unit):
+        pace = run.pace = Pace(unit)
+    return pace, amount

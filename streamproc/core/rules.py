@@ -66,8 +66,10 @@ class Rules:
             return True
         return at_ms - memory.still_since_ms < self._live_standstills * memory.longest_still_ms
 
-    def actions(self, finding: Finding) -> tuple[str, list[str]]:
-        """What policy decides on a finding, and the alternatives, best first."""
+    def actions(self, finding: Finding) -> tuple[str | None, list[str]]:
+        """What policy decides on a finding (None: nothing is to be done), and the alternatives, best first."""
+        if finding.type == "run.resumed":
+            return None, []
         if finding.level != Level.HALT:
             own = self._actions.get(finding.code) if finding.action else None
             return own or finding.action or "warn", []

@@ -135,6 +135,7 @@ class NodeState(msgspec.Struct, array_like=True):
     suite: TestTrack | None = None
     query: Streak | None = None
     query_sim: int = 0
+    said: int = 0
     answered: bool = False
 
 
@@ -250,6 +251,9 @@ class RunState(msgspec.Struct, array_like=True):
     begun: list[OpenTurn] = []
     checked_ms: int = 0
     pace: Pace | None = None
+    unheeded: int = -1
+    resumes: int = 0
+    probation: list[int] = []
 
 
 def begin_again(run: RunState) -> None:

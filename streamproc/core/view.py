@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.board import Step
 from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.step import Step
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
 
@@ -44,8 +44,12 @@ class Kind:
     ORDER: Final = 1 << 19  # an operator's order, or a halt that was acknowledged or not
     USAGE: Final = 1 << 20  # measured spend of tokens or money
     CYCLE: Final = 1 << 21  # a turn inside a cycle that has had an iteration, under a budget
+    SPENDING: Final = 1 << 22  # measured spend of a run on which somebody declared a budget
 
     LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | FAILING | HOP | MONOLOGUE  # what progress puts an end to
+
+
+UNHEEDED: Final = int(Kind.ORDER)  # of a turn after a halt that nobody has acknowledged
 
 
 class Hop(NamedTuple):
@@ -105,7 +109,7 @@ class View:
         own, general = run.budgets, rules.budgets
         self.budgets = general | own if own and general else own or general
         self.cycle = self.iterated = None
-        self.kinds = 0
+        self.kinds = 0 if run.unheeded < 0 else UNHEEDED
         self.took_ms = 0
 
     def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int, step: Step | None = None) -> None:

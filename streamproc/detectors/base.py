@@ -109,6 +109,11 @@ def held(view: View, code: str, kind: str, wanted: str) -> Finding | None:
     return refusal(view, code, kind, message, action="ask_human")
 
 
+def ordinal(count: int) -> str:
+    """A count for a sentence: `second`, `third`, `4th`."""
+    return {1: "first", 2: "second", 3: "third"}.get(count, f"{count}th")
+
+
 def level(count: int, warn: int, halt: int) -> Level | None:
     """How far up the ladder a count has come; a threshold of 0 is off."""
     if 0 < halt <= count:

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.board import Step
 from streamproc.core.chains import chain_through, chains
 from streamproc.core.decision import Evidence, Finding
+from streamproc.core.step import Step
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_finding
-from streamproc.wire import CycleCompleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class BlockedChain:
         step = view.step
         if step is None or limits.warn <= 0:
             return None
-        if isinstance(view.event, CycleCompleted):
+        if step.cycled:
             return self._still(view, step, limits)
         if not step.blocked or step.task is None:
             return None

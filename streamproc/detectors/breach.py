@@ -30,7 +30,7 @@ def breach(
         code=detector.code,
         level=Level.HALT if over else Level.WARN,
         loop=loop,
-        message=f"{who} {word} its budget: {_amount(used, unit)} of {_amount(limit, unit)}.",
+        message=f"{who} {word} its budget: {_share(used, limit, unit)}.",
         evidence=Evidence(kind=f"{detector.name}_budget", used=used, limit=limit, unit=unit, iteration=iteration),
         reason=BUDGET_EXCEEDED,
         status="budget_exceeded",
@@ -57,5 +57,10 @@ def graver(one: Finding | None, other: Finding | None) -> Finding | None:
     return one
 
 
-def _amount(value: int, unit: str) -> str:
-    return dollars(value) if unit == "micro_usd" else f"{value} {unit}"
+def _share(used: int, limit: int, unit: str) -> str:
+    """For people: `7 of 6 turns`, and time in seconds."""
+    if unit == "micro_usd":
+        return f"{dollars(used)} of {dollars(limit)}"
+    if unit == "ms" and limit >= 1000:
+        return f"{used / 1000:.0f} of {limit / 1000:.0f} s"
+    return f"{used} of {limit} {unit}"

@@ -41,7 +41,7 @@ class CostBudget:
 
     code = "BUDGET007"
     name = "cost"
-    kinds = Kind.USAGE
+    kinds = Kind.SPENDING
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         limit = view.budgets.get("maxCostUsd")

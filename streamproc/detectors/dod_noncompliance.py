@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core.decision import Finding
 from streamproc.core.view import Kind, View
-from streamproc.detectors.base import Example, actor, moved, refusal
+from streamproc.detectors.base import Example, actor, moved, ordinal, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class DodNoncompliance:
         if step.attempts < limits.flag or step.attempts == 1:
             return refusal(view, self.code, self.name, f"{message}. It is {law.name(task.state)}.")
         who = actor(view.event) or "whoever works on it"
-        message = f"{message}, for the {step.attempts}. time: give it to somebody other than {who}, or ask."
+        message = f"{message}, for the {ordinal(step.attempts)} time: give it to somebody other than {who}, or ask."
         return refusal(view, self.code, self.name, message, action="ask_human")
 
 

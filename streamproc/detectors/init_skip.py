@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core.decision import Finding
 from streamproc.core.view import Kind, View
-from streamproc.detectors.base import Example, moved, refusal
+from streamproc.detectors.base import Example, moved, ordinal, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class InitSkip:
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
             return None
         law, task = step.law, step.task
-        module = getattr(view.event, "module", "") or "its module"
+        of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
         missing = ", ".join(step.missing)
-        message = f"{task.id} may not go on to {law.name(step.target)}: of {module}, {missing} is missing or fails"
+        message = f"{task.id} may not go on to {law.name(step.target)}: {missing}{of} missing or failing"
         if step.attempts < limits.ask or step.attempts == 1:
             return refusal(view, self.code, self.name, f"{message}. It is {law.name(task.state)}.")
-        message = f"{message}, for the {step.attempts}. time: a person should look at it."
+        message = f"{message}, for the {ordinal(step.attempts)} time: a person should look at it."
         return refusal(view, self.code, self.name, message, action="ask_human")
 
 

@@ -65,7 +65,7 @@ class RoundBudget:
             )
             return
         limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
-        reason = "hard_cap_15_rounds" if came >= HARD_CAP else "max_rounds"
+        reason = "hard_cap_15_rounds" if limit == HARD_CAP or came > HARD_CAP else "max_rounds"
         if came > limit:
             message = f"Round {came} has begun, and {limit} are allowed ({reason})."
             yield self._finding(Level.HALT, 0, message, reason, came, limit)

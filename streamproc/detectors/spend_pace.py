@@ -49,13 +49,16 @@ class SpendPace:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         pace, multiple = view.run.pace, limits.warn_multiple
-        if pace is None or not multiple or len(pace.last) < PACE_MAX:
+        if pace is None:
             return None
-        money, latest = pace.unit == MONEY, pace.last[-1]
-        usual = limits.usual_micro_usd_per_turn if money else 0
-        faster = pace.turns >= limits.turns_min and latest * pace.turns >= multiple * pace.total
-        if not faster and not (usual and latest >= multiple * usual):
+        latest, usual = pace.last[-1], limits.usual_micro_usd_per_turn
+        if latest * pace.turns < multiple * pace.total and not usual:
             return None  # the latest turn is nothing special: no need to look at all of them
+        money = pace.unit == MONEY
+        usual = usual if money else 0
+        faster = pace.turns >= max(1, limits.turns_min)
+        if not multiple or len(pace.last) < PACE_MAX or not (faster or usual):
+            return None
         present = median_low(pace.last)
         for loop, known, whose in ((0, pace.total // pace.turns if faster else 0, "before"), (1, usual, "usually")):
             if known and present >= multiple * known and not told(view.run, self.code, loop, Level.WARN, view.index):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from streamproc.core.decision import OSCILLATING, Evidence, Finding
 from streamproc.core.view import Kind, View
-from streamproc.detectors.base import Example, actor, held, level, moved, task_finding
+from streamproc.detectors.base import Example, actor, held, level, moved, ordinal, task_finding
 
 WANTED = "a root cause, or a person's approval"
 
@@ -52,7 +52,8 @@ class StateOscillation:
         return task_finding(
             view,
             self.code,
-            f"{task.id} is {here} again after {before}, for the {step.swings}. time: blocked until somebody says why.",
+            f"{task.id} is {here} again after {before}, for the {ordinal(step.swings)} time: "
+            "blocked until somebody says why.",
             Evidence(
                 kind=self.name,
                 count=step.swings,

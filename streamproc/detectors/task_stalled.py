@@ -21,7 +21,6 @@ from streamproc.core.board_state import STALL_TOLD
 from streamproc.core.decision import Evidence, Finding, Level
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, cycles, moved, task_finding
-from streamproc.wire import CycleCompleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class TaskStalled:
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...] | None:
         step = view.step
-        if step is None or not isinstance(view.event, CycleCompleted):
+        if step is None or not step.cycled:
             return None
         board, law, found = step.board, step.law, list[Finding]()
         for task in board.tasks.values():

@@ -40,12 +40,13 @@ class TurnBudget:
 
     code = "BUDGET001"
     name = "turn"
-    kinds = Kind.USAGE | Kind.CLOCK
+    kinds = Kind.SPENDING | Kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
-        timeout_ms, found = view.budgets.get("turnTimeoutMs"), []
-        if type(view.event) is Turn:
-            found.append(self._ended(view, timeout_ms))
+        timeout_ms, tokens_max = view.budgets.get("turnTimeoutMs"), view.budgets.get("maxTokens")
+        if timeout_ms is None and tokens_max is None:
+            return ()
+        found = [self._ended(view, timeout_ms, tokens_max)] if type(view.event) is Turn else []
         if timeout_ms is not None:
             for turn in view.run.begun:
                 open_ms = view.run.at_ms - turn.started_ms
@@ -54,12 +55,11 @@ class TurnBudget:
                     found.append(overdue(self, open_ms, timeout_ms, who, turn.node))
         return tuple(finding for finding in found if finding is not None)
 
-    def _ended(self, view: View, timeout_ms: int | None) -> Finding | None:
+    def _ended(self, view: View, timeout_ms: int | None, tokens_max: int | None) -> Finding | None:
         usage, who, found = view.turn.usage, f"The turn of {view.turn.node}", None
         took_ms = max(view.took_ms, usage.duration_ms if usage is not None else 0)
         if timeout_ms is not None and took_ms > timeout_ms:
             found = overdue(self, took_ms, timeout_ms, who, view.node_tag)
-        tokens_max = view.budgets.get("maxTokens")
         if usage is not None and tokens_max is not None:
             tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
             found = graver(found, breach(self, tokens, tokens_max, "tokens", who, view.node_tag + 1))

@@ -11,8 +11,9 @@ from streamproc.core.engine import Engine
 from streamproc.core.run import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
+from streamproc.fleet.authority import Authority
 from streamproc.replay.kafka import Record
-from streamproc.wire import Event, Turn
+from streamproc.wire import Event, OperatorEvent, Turn
 
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, past which no time can be written down
 HOT_MAX: Final = 20_000  # decoded states, about 10 KB each; the others are kept as at most 4 KiB of bytes
@@ -39,15 +40,19 @@ class States:
 
 
 class LogReplay:
-    """Takes records of one topic, partition after partition. `only` names the one run that is of interest."""
+    """Takes records of one topic, partition after partition. `only` names the one run that is of interest; where an
+    `authority` is given, it says which orders count, as it does in the worker."""
 
-    def __init__(self, engine: Engine, *, event_bytes_max: int, only: str | None = None) -> None:
+    def __init__(
+        self, engine: Engine, *, event_bytes_max: int, only: str | None = None, authority: Authority | None = None
+    ) -> None:
         self.turns: dict[str, int] = {}
         """Turns of each run."""
         self.refused = 0
         """Records that the worker puts into the dead-letter topic."""
         self._engine = engine
         self._event_bytes_max = event_bytes_max
+        self._authority = authority
         self._only = None if only is None else only.encode()
         self._partition = -1
         self._states = States()
@@ -79,6 +84,8 @@ class LogReplay:
             return None
         try:
             event = read_event(value)
+            if isinstance(event, OperatorEvent) and self._authority is not None:
+                self._authority.check_event(event, record.timestamp)
             return event if event.run_id.encode() == record.key else None
         except (InvalidEvent, ValueError, RecursionError):  # a parser's own limits: surrogates, nesting
             return None

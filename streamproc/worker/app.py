@@ -32,9 +32,11 @@ from streamproc.worker.limits import (
     REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
 )
+from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
 from streamproc.worker.publishing import Publisher
+from streamproc.worker.status_file import StatusFile
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
 
@@ -149,20 +151,26 @@ class Worker:
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
         engine = policy.engine()
+        self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
+        name = settings.topic("turns")
+        count = partitions[name]
+        self.orders = Orders(
+            settings, self.publisher, count, dead_letter_bytes=ready.dead_letter_bytes, version=_version()
+        )
+        self.status_file = StatusFile(settings, self.orders, self.publisher) if settings.status_file else None
         self.processor = Processor(
             engine,
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
+            orders=self.orders,
         )
-        self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
-        name = settings.topic("turns")
-        count = partitions[name]
         self.app = _app(settings, count)
         table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
         self.store = table.store
         self.lanes = Lanes(self.store, self.processor, self.publisher, self._failed)
-        self.store.retained = self.lanes.retain
+        self.store.retained = self._retain
+        self.orders.runs = self.store.runs
         self.deadlines = Deadlines(self.app, name, engine, self.store, self.lanes, self.publisher)
         self._live = ready.live
         if ready.live:
@@ -196,12 +204,17 @@ class Worker:
             asyncio.ensure_future(stop.wait()),
             asyncio.ensure_future(self._crashed()),
             asyncio.ensure_future(self._report()),
+            asyncio.ensure_future(self.orders.run()),
         ]
+        if self.status_file is not None:
+            watching.append(asyncio.ensure_future(self.status_file.run()))
         if self._live:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
         try:
             starting.add_done_callback(self._started)
-            await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {watching[0]}:
+                task.result()  # none of them ends by itself: it failed
         finally:
             await self._end([starting, *watching])
         if self._failure.done():
@@ -217,6 +230,11 @@ class Worker:
         mine = {tp for tp in consumer.assignment() if tp.topic == self._turns}
         ends = await consumer.highwaters(*mine) if mine else {}
         self.store.forget_another_log({tp.partition: end for tp, end in ends.items()})
+        self.orders.have({tp.partition for tp in mine})
+
+    def _retain(self, partitions: set[int]) -> None:
+        self.lanes.retain(partitions)
+        self.orders.keep(partitions)
 
     def _failed(self, problem: BaseException) -> None:
         if not self._failure.done():

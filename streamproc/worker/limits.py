@@ -52,6 +52,15 @@ DRAIN_TIMEOUT_S: Final = 20.0  # a clean stop waits so long for the broker's ack
 LIVES_MAX: Final = 5  # crashes within LIVES_WINDOW_S after which it is the supervisor's turn
 LIVES_WINDOW_S: Final = 300.0
 
+# Orders.
+
+ORDERS_POLL_MS: Final = 250  # between two looks at what is to be done about orders; an order itself is heard at once
+VERDICTS_MAX: Final = 1_000  # a partition: records not told yet, while another worker has the duty and may lose it
+STOPS_AT_ONCE: Final = 1_000  # runs of a killed user looked at, or stopped, without a pause: a few ms
+RESTATE_INTERVAL_S: Final = 5.0  # standing orders are given again at most so often, whatever is thrown at them
+STATUS_FILE_POLL_S: Final = 0.5  # between two looks at the status file: a person who writes STOP waits no longer
+STATUS_FILE_BYTES_MAX: Final = 65_536  # of the status file; three lines are about 200
+
 # What people read.
 
 REFUSAL_TEXT_MAX: Final = 500  # characters of a reason in a dead letter's header

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEEDED = ("turns", "control", "runs", "dead-letter")
+NEEDED = ("turns", "control", "runs", "commands", "dead-letter")
 
 
 class Ready(NamedTuple):

@@ -17,7 +17,7 @@ from streamproc.core.run import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
-from streamproc.wire import RunFinished, RunStarted
+from streamproc.wire import OperatorEvent, OperatorResume, RunFinished, RunStarted, encode
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamproc.core.engine import Engine
+    from streamproc.fleet.state import Fleet
     from streamproc.wire import Event
+    from streamproc.worker.orders import Orders
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ log = logging.getLogger(__name__)
 NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
-STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished})  # they change a run's status without a decision
+AGAIN: Final = frozenset({RunStarted, OperatorResume})  # they may take a halt back
+STATUS_EVENTS: Final = AGAIN | {RunFinished}  # they change a run's status without a decision
 
 _decode_decision: Final = msgspec.json.Decoder(Decision).decode
 
@@ -56,8 +59,17 @@ class Counts:
 class Processor:
     """Takes slices of one partition's records through the engine."""
 
-    def __init__(self, engine: Engine, *, event_bytes_max: int, dead_letter_bytes: int, version: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        event_bytes_max: int,
+        dead_letter_bytes: int,
+        version: str,
+        orders: Orders | None = None,
+    ) -> None:
         self.counts = Counts()
+        self._orders = orders
         self._engine = engine
         self._event_bytes_max = event_bytes_max
         self._dead_letter_bytes = dead_letter_bytes
@@ -71,6 +83,8 @@ class Processor:
         letters: list[Letter] = []
         changed: dict[bytes, Event] = {}  # runs whose status is to be told, once, after this slice
         hot, dirty, step = runs.hot, runs.dirty, self._engine.step
+        killing = self._orders.killing if self._orders is not None else None
+        stopped: set[bytes] = set()  # of these, runs that were told so in this slice
         for record in records:
             event = self._read(record, letters)
             if event is None:
@@ -95,8 +109,10 @@ class Processor:
             if applied is None:
                 applied = dirty[key] = []
             applied.append((event, at_ms))
-            if type(event) is RunStarted and not state.turns:
-                runs.halts.pop(key, None)  # the halt of a run that had this id before
+            if type(event) in AGAIN and (not state.turns or state.halted < 0):
+                runs.halts.pop(key, None)  # of a run that had this id before, or was resumed
+            if killing is not None and state.halted < 0 and key not in stopped:
+                stopped.update(self._kill(state, event, offset, killing, letters))
             if decisions:
                 self._decided(runs, record, decisions, letters)
             if decisions or type(event) in STATUS_EVENTS:
@@ -125,6 +141,8 @@ class Processor:
             event = read_event(value)
             if event.run_id.encode() != record.key:
                 raise InvalidEvent((_wrong_key(event, record.key),))
+            if isinstance(event, OperatorEvent) and self._orders is not None:
+                self._orders.authority.check_event(event, record.timestamp)
         except InvalidEvent as problem:
             letters.append(self._refused(record, problem.problems))
         except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
@@ -134,6 +152,17 @@ class Processor:
         else:
             return event
         return None
+
+    def _kill(
+        self, state: RunState, event: Event, offset: int, fleet: Fleet, letters: list[Letter]
+    ) -> tuple[bytes, ...]:
+        """Order a run to stop whose user or tenant is killed: as an event of the log, on which the engine decides."""
+        order = None if state.finished else fleet.killing(state.user, state.tenant)
+        if order is None or self._orders is None:
+            return ()
+        stop = self._orders.stop_of(order, event.run_id, f"{order.id}@{offset}")
+        letters.append(Letter("turns", event.run_id.encode(), encode(stop)))
+        return (event.run_id.encode(),)
 
     def _too_large(self, value: bytes) -> Problem:
         return Problem(

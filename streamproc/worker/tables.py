@@ -65,13 +65,14 @@ _heads: Final = msgspec.msgpack.Decoder(Head)
 def _head(raw: bytes | None) -> Head | None:
     """What a stored state begins with; None where there is none, or one of another version."""
     try:
-        head = _heads.decode(_state(raw)) if raw and len(raw) > FRAME.size else None
+        head = _heads.decode(state_bytes(raw)) if raw and len(raw) > FRAME.size else None
     except msgspec.DecodeError:
         return None
     return head if head is not None and head.version == STATE_VERSION else None
 
 
-def _state(raw: bytes) -> bytes:
+def state_bytes(raw: bytes) -> bytes:
+    """The encoded state in what the table keeps of a run."""
     return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
 
 
@@ -142,6 +143,14 @@ class Runs:
             self._cool = {k: v for k, v in self.hot.items() if k not in self.dirty}
             self.hot = {k: v for k, v in self.hot.items() if k in self.dirty}
         self.hot[key] = state
+
+    def known(self) -> list[bytes]:
+        """The keys of all runs that there are now."""
+        return [*self._stored, *(key for key in self.hot if key not in self._stored)]
+
+    def decoded(self, key: bytes) -> RunState | None:
+        """The state of a run, where it is decoded already."""
+        return self.hot.get(key) or self._cool.get(key)
 
     def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamproc.detectors import BY_CODE
+from streamproc.fleet.pages import PAGES
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))
@@ -28,7 +29,17 @@ def test_names_and_small_letters_are_understood(run) -> None:
 def test_without_a_code_all_are_listed(run) -> None:
     listed = run("explain").stdout.splitlines()
 
-    assert [line.split()[0] for line in listed] == sorted(BY_CODE)
+    assert [line.split()[0] for line in listed] == [*sorted(BY_CODE), "FLEET001", "FLEET002"]
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_the_codes_of_orders_have_a_page(run, code: str) -> None:
+    result = run("explain", code)
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{code} ")
+    for heading in ("Sees:", "Why:", "False alarms:", "Tuning:"):
+        assert heading in result.stdout
 
 
 def test_an_unknown_code_is_told_with_those_there_are(run) -> None:

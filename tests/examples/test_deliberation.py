@@ -85,6 +85,18 @@ def test_a_round_that_falls_is_a_fault_that_stops_nothing() -> None:
     assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 11)
 
 
+@pytest.mark.parametrize(
+    ("run_id", "alert"),
+    [
+        ("layer-3/never-converges", "HARD_CAP CRITICAL"),
+        ("layer-4/slow-model", "TIMEOUT HIGH"),
+        ("layer-5/free", "BUDGET_EXCEEDED HIGH"),
+    ],
+)
+def test_operators_are_told(run_id: str, alert: str) -> None:
+    assert any(line.startswith(f"    alert        {alert}: ") for line in chapter(NAME, run_id))
+
+
 def test_a_run_that_wants_more_than_the_hard_cap_is_told_so() -> None:
     told, agreed = scanned(NAME)["layer-3/twenty-rounds-wanted"]
     assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 0)

@@ -153,6 +153,21 @@ def test_a_state_with_a_full_board_is_small(make: Callable[[int, random.Random],
     assert worst <= STATE_BYTES_MAX
 
 
+@pytest.mark.parametrize("make", [full_turn, circling_turn])
+def test_a_state_with_open_turns_is_small(make: Callable[[int, random.Random], Turn]) -> None:
+    feed, dice, worst = Feed(), random.Random(3), 0
+    feed.event(started())
+    for n in range(1_500):
+        event: wire.Event = make(n, dice)
+        if n % 3 == 0:
+            node, task = (f"{WIDE * 60}{dice.randrange(40)}" for _ in range(2))
+            event = wire.TurnStarted(w=WIRE_VERSION, run_id=WIDE * 64, event_id=f"s{n}", node=node, task_id=task)
+        feed.event(event, START_MS + n * 1_000)
+        worst = max(worst, len(dump(feed.state)))
+    assert feed.state.begun
+    assert worst <= STATE_BYTES_MAX
+
+
 def test_ten_thousand_tasks_are_bounded() -> None:
     feed = Feed()
     for n in range(10_000):

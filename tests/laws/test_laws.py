@@ -11,14 +11,26 @@ from streamproc.core.engine import Engine
 from streamproc.core.run import RunState, dump, load
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of
-from tests.laws.traces import BOARD, BRIEF, EVENTS, LONGER, OTHERS, TURNS, boards, traces as all_traces, turns_only
+from tests.laws.traces import (
+    BOARD,
+    BRIEF,
+    CLOCKS,
+    EVENTS,
+    LONGER,
+    OTHERS,
+    TURNS,
+    boards,
+    clocks,
+    traces as all_traces,
+    turns_only,
+)
 
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
     from streamproc.core.run import Cycle
     from streamproc.wire import Event
 
-traces = all_traces | boards
+traces = all_traces | boards | clocks
 
 POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
 
@@ -40,8 +52,9 @@ class Recording(Engine):
 
 
 def starts_again(state: RunState, raw: Raw) -> bool:
-    """A run id that is used again after its run finished is another run."""
-    return state.finished and raw.get("type") == "run.started"
+    """A run id that is used again after its run finished is another run, and a run that is resumed begins anew."""
+    resumed = state.halted >= 0 and raw.get("type") == "operator.resume"
+    return resumed or (state.finished and raw.get("type") == "run.started")
 
 
 @given(traces, st.sampled_from(POLICIES))
@@ -198,4 +211,15 @@ def test_the_traces_bring_every_code_of_the_board() -> None:
     found |= {decision.code for decision in Feed().all(gate)}
     stalled = [{"type": "task.transition", "task_id": "T1", "to": "QA_REVIEW"}, *[{"type": "cycle.completed"}] * 3]
     found |= {decision.code for decision in Feed().all(stalled)}
+    found |= {decision.code for decision in Feed().all(raw for raw in BOARD if raw.get("verdict") == "REJECTED")}
     assert found >= {*(f"TASK00{n}" for n in range(1, 9)), "ERROR002", "ERROR004", "STALL005", "STALL006"}
+
+
+def test_the_traces_bring_every_code_of_time() -> None:
+    found = {decision.code for a in CLOCKS for b in CLOCKS for decision in Feed().all(_spread([a, b] * 4))}
+    assert found >= {"BUDGET001", "BUDGET005", "BUDGET006", "STALL007"}
+
+
+def _spread(raws: list[Raw]) -> list[Raw]:
+    """Ten minutes apart."""
+    return [raw | {"at": 1_767_225_600_000 + 600_000 * n} for n, raw in enumerate(raws)]

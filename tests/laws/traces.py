@@ -97,11 +97,26 @@ BOARD: Final[tuple[Raw, ...]] = (
     {"type": "cycle.completed", "completed": 1},
     {"node": "coder", "task_id": "T1", "errors": [{"message": "boom", "class": "Boom"}]},
 )  # fmt: skip
+CLOCKS: Final[tuple[Raw, ...]] = (
+    {"type": "turn.started", "node": "coder"},
+    {"type": "turn.started", "node": "coder", "task_id": "T1", "wait_s": 40},
+    {"type": "deadline", "wait_s": 700},
+    {"type": "deadline", "wait_s": 0},
+    {"type": "user.message", "wait_s": 1_300},
+    {"node": "coder", "output": "sorry to be late", "wait_s": 1_300},
+    {"node": "verifier", "output": "still here", "wait_s": 500},
+    {"node": "coder", "round": 3, "convergence": 0.9, "consensus": 0.5},
+    {"node": "coder", "round": 16, "usage": {"total_tokens": 9_000, "duration_ms": 700_000}},
+    {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000, "maxTokens": 8_000, "maxRounds": 7}},
+    {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000, "maxRounds": 50}},
+)  # fmt: skip
 ENDINGS: Final[tuple[Raw, ...]] = (
     {"type": "run.finished"},
     {"type": "operator.stop", "by": "ann"},
+    {"type": "operator.resume", "by": "ann", "grant": {"turns": 3, "iterations": 1, "cost": "0.01"}},
+    {"type": "halt.acknowledged", "by": "ann"},
 )
-EVENTS: Final = (*TURNS, *BOARD, *OTHERS, *ENDINGS)
+EVENTS: Final = (*TURNS, *BOARD, *CLOCKS, *OTHERS, *ENDINGS)
 
 
 def _unrolled(blocks: list[tuple[list[Raw], int]]) -> list[Raw]:
@@ -109,7 +124,14 @@ def _unrolled(blocks: list[tuple[list[Raw], int]]) -> list[Raw]:
 
 
 def _identified(raws: list[Raw]) -> list[Raw]:
-    return [raw | {"event_id": f"e{n}", "at": START_MS + 1_000 * n} for n, raw in enumerate(raws)]
+    """Each with an id and a time: a second after the one before, or as long as it says it waited."""
+    at_ms, found = START_MS - 1_000, []
+    for n, raw in enumerate(raws):
+        at_ms += 1_000 * raw.get("wait_s", 1)
+        found.append(
+            {name: value for name, value in raw.items() if name != "wait_s"} | {"event_id": f"e{n}", "at": at_ms}
+        )
+    return found
 
 
 def _of(alphabet: tuple[Raw, ...], blocks_max: int) -> st.SearchStrategy[list[Raw]]:
@@ -122,6 +144,9 @@ traces: Final = _of(EVENTS, 8)
 
 boards: Final = _of((*BOARD, *TURNS[-6:], *OTHERS[:2]), 10)
 """Mostly events of a board."""
+
+clocks: Final = _of((*CLOCKS, *OTHERS[:3], *TURNS[-6:]), 10)
+"""Mostly events that time passes between."""
 
 turns_only: Final = _of(TURNS, 8)
 """Turns of one run, without budgets, people and endings."""

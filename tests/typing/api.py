@@ -68,6 +68,7 @@ async def distributed() -> None:
             halts.check("r")
         assert_type(halts.halted("r"), ControlEvent | None)
         await turns.run_started(run_id="r", tier="free", budgets={"maxSteps": 55})
+        await turns.turn_started(run_id="r", node="coder", task_id="T1")
         await turns.run_finished(run_id="r", status="done")
         await turns.user_message(run_id="r")
         await turns.operator_stop(run_id="r", by="ann")

@@ -79,6 +79,8 @@ class WorkerProcess:
             "STREAMPROC_SESSION_TIMEOUT_S": str(self.settings.session_timeout_s),
             "STREAMPROC_INSTANCE": self.settings.instance,
             "STREAMPROC_EVENT_BYTES_MAX": str(self.settings.event_bytes_max),
+            "STREAMPROC_COMMAND_KEY": self.settings.command_key.get_secret_value(),
+            "STREAMPROC_STATUS_FILE": self.settings.status_file,
         }
         arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
         self._process = FORKS.Process(target=work, args=arguments, daemon=True)

@@ -11,6 +11,8 @@ from typing import Final
 
 from benchmarks.quality.labels import Trace
 from benchmarks.quality.traces import (
+    boards,
+    budgets,
     disguised,
     failures,
     hand_overs,
@@ -38,16 +40,20 @@ def _hidden(loop: Kind) -> Kind:
     return write
 
 
-LOOPS: Final[tuple[Kind, ...]] = tuple(
-    _hidden(loop)
-    for room in (
-        repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-        disguised,
-    )
-    for loop in room.KINDS
+LOOPS: Final[tuple[Kind, ...]] = (
+    *(
+        _hidden(loop)
+        for room in (
+            repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
+            disguised, boards,
+        )
+        for loop in room.KINDS
+    ),
+    *budgets.KINDS,
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
-    work.plain_steps, work.talk, *map(honest.around, honest.FRAGMENTS), honest.mixed_day, honest.long_run,
+    work.plain_steps, work.talk, budgets.within_every_limit, *map(honest.around, honest.FRAGMENTS),
+    honest.mixed_day, honest.long_run,
 )  # fmt: skip
 
 

@@ -45,6 +45,21 @@ def planner_and_verifier(script: Script) -> None:
     _edge(script, "planner", "verifier", VERIFIER_MAX)
 
 
+def a_researcher_in_other_words(script: Script) -> None:
+    """The researcher says what it said, with another word in front."""
+    script.team(5)  # none of them is a verifier
+    planner, researcher = (f"{name}-{script.dice.randrange(9)}" for name in ("planner", "researcher"))
+    answer = script.words.text(2)
+    script.say(planner, script.words.text(2))
+    script.say(researcher, answer)
+    with script.loop("LOOP005", halt=EDGE_MAX + 1, also=("LOOP001", "LOOP002")) as loop:
+        for count in range(1, EDGE_MAX + script.times(1, 8) + 1):
+            script.say(planner, script.words.text(2))
+            front = script.dice.choice(("As I said:", "Again:", "Look:", "Well:", "Please:"))
+            script.say(researcher, f"{front} {answer}")
+            loop.counted(count)
+
+
 def same_query(script: Script) -> None:
     """LOOP007: a researcher is asked what it was asked before, and has results."""
     planner, researcher = script.team(2)
@@ -80,5 +95,6 @@ def monologue(script: Script) -> None:
 
 
 KINDS = (
-    planner_and_researcher, planner_and_coder, planner_and_verifier, same_query, nearly_the_same_query, monologue,
+    planner_and_researcher, planner_and_coder, planner_and_verifier, a_researcher_in_other_words, same_query,
+    nearly_the_same_query, monologue,
 )  # fmt: skip

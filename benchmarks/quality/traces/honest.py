@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.quality.traces import (
     batches,
+    boards,
     debugging,
     look_alikes,
     polling,
@@ -25,6 +26,7 @@ FRAGMENTS: Final[tuple[Section, ...]] = (
     *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
     *look_alikes.FRAGMENTS,
+    *boards.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events
 

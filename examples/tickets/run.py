@@ -1,0 +1,80 @@
+"""A board of tickets: every signal of its rules, what is done about it, and whom it is told to.
+
+    python examples/tickets/run.py
+
+The events are recorded (`turns.jsonl`); the engine hears them one by one, as it would from a live team, and a run ends
+where it is halted. No broker, no model, no clock.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamproc import Monitor
+from streamproc.fleet.giving import new_order
+from streamproc.fleet.state import Fleet
+from streamproc.ops.triggers import notice_of, trigger_of
+
+if TYPE_CHECKING:
+    from streamproc import ControlEvent
+
+FOLDER = Path(__file__).parent
+MONDAY_MS = 1_775_466_000_000  # 2026-04-06, 09:00 UTC
+
+
+def main() -> int:
+    """Play every run, then the orders to all."""
+    monitor = Monitor(policy=FOLDER / "policy.yaml")
+    with (FOLDER / "turns.jsonl").open(encoding="utf-8") as lines:
+        for story, events in groupby(map(json.loads, lines), key=lambda event: event["labels"]["story"]):
+            print(f"\n{story}")
+            play(monitor, list(events))
+    print("\nSTOP_ALL")
+    stop_all()
+    return 0
+
+
+def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
+    """Let the runs of a story go on until they are halted, or over."""
+    halted: set[str] = set()
+    quiet = True
+    for event in events:
+        if event["run_id"] in halted:
+            continue
+        for control in monitor.feed(event):
+            quiet = False
+            tell(control)
+            if control.halts:
+                halted.add(control.run_id)
+    if quiet:
+        print("  nothing to tell")
+
+
+def tell(control: ControlEvent) -> None:
+    """What is decided, and the notification that people get of it."""
+    status = f", ends as {control.terminal_status}" if control.halts else ""
+    print(f"  {control.severity} {control.type} {control.code}{status}: {control.message}")
+    trigger = trigger_of(control)
+    if trigger is None:
+        return
+    notification = notice_of(control, trigger, trigger.urgency).notification
+    about = "/".join(part for part in (notification.agent, notification.task_id) if part)
+    print(f"       {notification.type} {about} {notification.urgency}: {notification.recommendation}")
+
+
+def stop_all() -> None:
+    """What every agent checks before it starts a task, writes, or delegates."""
+    fleet = Fleet()
+    for minute, (status, why) in enumerate([("PAUSE", "deploy"), ("STOP", "wrong branch"), ("CLEAR", "branch reset")]):
+        order = new_order(fleet, status, "fleet", "dana", why, now_ms=MONDAY_MS + minute * 60_000)
+        fleet.take(order)
+        may = "stop now" if fleet.stopped else "finish the current turn, start nothing" if fleet.paused else "go on"
+        print(f"  {fleet.status}: {order}; agents {may}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

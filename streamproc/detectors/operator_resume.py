@@ -1,0 +1,78 @@
+"""OPERATOR003 operator_resume: a person lets a halted run go on.
+
+Sees: an `operator.resume` event of a run that is halted.
+
+Why: listeners have to hear that the run may go on (`run.resumed`), and the run is half-open: its streaks begin anew
+and its budgets have grown by the grant, but one iteration is on probation. In it a warning of a detector that could
+halt halts at once, and every halt is final (`escalated`).
+
+False alarms: a run that needs to repeat itself once after a resume is halted although it would have gone on. Resume
+it again, or lower `probation_turns`.
+
+Tuning: `probation_turns` counts turns; where the run is in a cycle, probation lasts until an iteration of it is
+through, too. 0: no probation.
+
+Reference: fleet orders and people: resume a halted run with a grant, through a half-open state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
+from streamproc.core.resume import put_on_probation
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example, said
+from streamproc.wire import OperatorResume
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Turns on probation."""
+
+    probation_turns: int = 3  # most streaks warn at the second repeat: a loop that goes on shows within three turns
+
+
+class OperatorResumed:
+    """OPERATOR003."""
+
+    code = "OPERATOR003"
+    name = "operator_resume"
+    kinds = Kind.ORDER
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        event = view.event
+        if type(event) is not OperatorResume:
+            return None
+        put_on_probation(view.run, limits.probation_turns)
+        grant = event.grant or None
+        added = ", ".join(f"{name} +{more}" for name, more in (grant or {}).items())
+        reason = f": {event.reason}" if event.reason else ""
+        return Finding(
+            code=self.code,
+            level=Level.INFO,
+            loop=0,
+            message=f"Resumed by {event.by or 'an operator'}{reason}{f' ({added})' if added else ''}.",
+            evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None, grant=grant),
+            reason=USER_STOP,
+            status="",
+            type="run.resumed",
+        )
+
+
+DETECTOR = OperatorResumed()
+
+_AGAIN = said("agent", "I will try again")
+_RESUME = {"type": "operator.resume", "by": "ada", "reason": "one more try"}
+
+HEALTHY = [
+    Example("nothing was halted", [said("agent", "step 0"), _RESUME, said("agent", "step 1")]),
+    Example("nobody resumes it", [said("agent", f"step {n}") for n in range(6)]),
+]
+STUCK = [
+    Example("it is resumed", [*[_AGAIN] * 3, _RESUME, said("agent", "now I read the docs")], "info", 2),
+    Example("with a grant", [
+        {"type": "run.started", "budgets": {"maxSteps": 2}}, *(said("agent", f"step {n}") for n in range(3)),
+        _RESUME | {"grant": {"turns": 2}}, said("agent", "step 3"),
+    ], "info", 2),
+]  # fmt: skip

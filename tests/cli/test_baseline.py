@@ -1,0 +1,67 @@
+"""`streamproc baseline`: what it prints is a part of a policy, and holds runs against what it measured."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamproc.policy import load_policy
+from tests.feeding import told
+from tests.laws.traces import START_MS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def runs(workflow: str, seconds: list[int], cost: str | None = None) -> list[dict[str, Any]]:
+    usage = {} if cost is None else {"usage": {"cost_usd": cost}}
+    scope = {"workflow": workflow} if workflow else {}
+    return [
+        {"run_id": f"{workflow}-{number}", "node": "a", "at": START_MS + moment, **scope, **usage}
+        for number, took_s in enumerate(seconds)
+        for moment in (0, took_s * 1000)
+    ]
+
+
+@pytest.fixture
+def measured(run, tmp_path: Path) -> Any:
+    """The lines for runs like these."""
+
+    def measure(*raws: dict[str, Any]) -> str:
+        file = tmp_path / "runs.jsonl"
+        file.write_text("".join(json.dumps(raw) + "\n" for raw in raws))
+        result = run("baseline", file)
+        assert result.exit_code == 0
+        return result.stdout
+
+    return measure
+
+
+def test_the_p99_of_a_workflow_is_that_of_its_own_runs(measured) -> None:
+    text = measured(*runs("review", list(range(1, 201)), "0.02"), *runs('deploy "x"', [7_000]))
+    assert "BUDGET006: { p99_s: 198, p99_multiple: 3 } # of 200 runs\n" in text
+    assert "BUDGET011: { usual_micro_usd_per_turn: 20000 } # the median of 400 turns" in text
+    assert "p99_s: 7000, p99_multiple: 3 } # of 1 runs; too few for a p99, so this is the longest" in text
+    assert "BUDGET011: {} # no turn has a price" in text
+
+
+def test_what_it_prints_is_a_policy_that_bites(measured, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: mine\n" + measured(*runs("review", [100] * 120, "0.01"), *runs("", [50], "3.00")))
+    mine = load_policy(policy)
+
+    slow = [raw | {"at": START_MS + n * 20_000} for n, raw in enumerate(runs("review", [0] * 9))]
+    assert told(slow[:15], mine) == []
+    assert told([*slow, slow[-1] | {"at": START_MS + 300_000}], mine)[0][:2] == ("BUDGET006", "halt")
+    dear = runs("review", [1] * 4, "0.20")
+    assert told([raw | {"run_id": "r", "output": f"{n}"} for n, raw in enumerate(dear)], mine)[0] == (
+        "BUDGET011", "warn", 6,
+    )  # fmt: skip
+    assert mine.effective()["detectors"]["BUDGET006"] == {"p99_s": 50, "p99_multiple": 3}
+
+
+def test_runs_without_times_and_prices_say_nothing(measured) -> None:
+    text = measured({"run_id": "r", "node": "a"})
+    assert text == "detectors:\n  BUDGET006: {} # no run has times\n  BUDGET011: {} # no turn has a price\n"

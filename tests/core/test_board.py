@@ -1,0 +1,449 @@
+"""A run's board: what moves a task may make, what is remembered of it, and what becomes of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamproc.policy import load_policy
+from tests.feeding import Feed, Raw, decisions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamproc.core.decision import Decision
+
+PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
+ARTIFACTS = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
+APPROVED = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}]}
+
+
+def created(task: str, **more: Any) -> Raw:
+    return {"type": "task.created", "task_id": task, **more}
+
+
+def move(task: str, source: str, to: str, **more: Any) -> Raw:
+    return {"type": "task.transition", "task_id": task, "from": source, "to": to, **more}
+
+
+def walk(task: str, *states: str, **more: Any) -> list[Raw]:
+    """Every move carries `more`."""
+    return [move(task, source, to, **more) for source, to in pairwise(states)]
+
+
+def verdict(task: str, word: str, **more: Any) -> Raw:
+    return {"type": "task.verdict", "task_id": task, "verdict": word, **more}
+
+
+def cycle(completed: int | None = 1, **more: Any) -> Raw:
+    return {"type": "cycle.completed", "completed": completed, **more}
+
+
+def codes(raws: list[Raw]) -> list[str]:
+    return [decision.code for decision in decisions(raws)]
+
+
+def evidence(decision: Decision) -> Any:
+    assert decision.evidence is not None
+    return decision.evidence
+
+
+def state_of(raws: list[Raw], task: str = "T1") -> str:
+    """Where the board has a task after all this."""
+    feed = Feed()
+    feed.all(raws)
+    board = feed.state.board
+    assert board is not None
+    [found] = [known for known in board.tasks.values() if known.id == task]
+    return feed.engine.rules_of(feed.state).board.name(found.state)
+
+
+# Ways.
+
+
+def test_the_whole_way_is_silent() -> None:
+    assert codes([created("T1"), *walk("T1", *PATH, dod=APPROVED)]) == []
+    assert state_of(walk("T1", *PATH, dod=True)) == "DONE"
+
+
+@pytest.mark.parametrize("source", range(len(PATH) - 2))
+@pytest.mark.parametrize("further", range(2, len(PATH)))
+def test_every_skip_is_refused_and_the_task_stays(source: int, further: int) -> None:
+    if source + further >= len(PATH):
+        further = len(PATH) - 1 - source
+    raws = [move("T1", PATH[source], PATH[source + further], dod=True)]
+    [refused] = decisions(raws)
+    assert (refused.code, refused.type, refused.severity) == ("TASK004", "transition.blocked", "warn")
+    shown = evidence(refused)
+    assert (shown.from_state, shown.to_state, shown.last_valid) == (PATH[source], PATH[source + further], PATH[source])
+    assert state_of(raws) == PATH[source]
+
+
+@pytest.mark.parametrize("source", PATH[3:8])
+def test_every_check_may_send_a_task_back(source: str) -> None:
+    assert codes(walk("T1", source, "REWORK", "IMPLEMENTING", "QA_REVIEW")) == []
+
+
+def test_what_follows_a_skip_is_judged_from_the_last_valid_state() -> None:
+    skip = walk("T1", "READY", "LOCKED", "VALIDATION")
+    assert codes([*skip, move("T1", "VALIDATION", "DOCUMENTATION")]) == ["TASK004", "TASK004"]
+    assert codes([*skip, move("T1", "LOCKED", "IMPLEMENTING")]) == ["TASK004"]
+
+
+def test_the_same_skip_is_told_once() -> None:
+    skip = move("T1", "LOCKED", "VALIDATION")
+    assert codes([skip, skip | {"reason": "again"}, skip | {"reason": "and again"}]) == ["TASK004"]
+    back = walk("T1", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "REWORK", "IMPLEMENTING")
+    assert codes([skip, *back, skip]) == ["TASK004", "TASK004"]
+
+
+def test_a_created_task_starts_at_the_first_state_unless_it_says_otherwise() -> None:
+    to_locked, to_qa = move("T1", "", "LOCKED"), move("T1", "", "QA_REVIEW")
+    assert codes([created("T1"), to_locked]) == []
+    assert codes([created("T1"), to_qa]) == ["TASK004"]
+    assert codes([created("T1", status="IMPLEMENTING"), to_qa]) == []
+
+
+def test_a_task_that_was_never_created_is_known_from_its_first_move() -> None:
+    assert codes([move("T1", "", "CI_REVIEW"), move("T1", "", "COMMIT")]) == []
+    assert codes([created("T1"), move("T1", "IMPLEMENTING", "QA_REVIEW")]) == []  # the claim is believed once
+    assert codes([move("T1", "READY", "VALIDATION")]) == ["TASK004"]
+
+
+def test_a_board_joined_late_takes_the_guards_before_as_passed() -> None:
+    assert codes(walk("T1", "CI_REVIEW", "COMMIT", "DONE")) == []
+
+
+def test_states_of_another_board_are_not_judged() -> None:
+    assert codes([*walk("T1", "Backlog", "Doing", "Shipped"), *walk("T2", "todo", "in_progress", "done")]) == []
+    assert codes([move("T1", "READY", "SOMEWHERE")]) == ["TASK004"]
+
+
+@pytest.mark.parametrize("spelling", ["qa_review", "QA-Review", "qa review", " QA_REVIEW "])
+def test_states_are_compared_without_case_and_spaces(spelling: str) -> None:
+    assert codes([move("T1", "implementing", spelling), move("T1", spelling, "REWORK")]) == []
+
+
+def test_a_task_put_aside_goes_back_to_where_it_was() -> None:
+    assert codes(walk("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "STALLED", "CI_REVIEW")) == []
+    assert codes(walk("T1", "LOCKED", "BLOCKED", "CI_REVIEW")) == ["TASK004"]
+
+
+def test_evidence_that_says_that_it_failed_is_not_enough() -> None:
+    [refused] = decisions([move("T1", "CI_REVIEW", "COMMIT", evidence={"ci": {"passed": False}}, agent="ci-bot")])
+    assert (refused.code, evidence(refused).guard, evidence(refused).agent) == ("TASK004", "ci", "ci-bot")
+    assert codes([move("T1", "CI_REVIEW", "REWORK", evidence={"ci": {"passed": False}})]) == []
+
+
+# Guards.
+
+
+@pytest.mark.parametrize(
+    ("dod", "missing"),
+    [
+        ({}, ["dod report"]),
+        ({"dod": False}, ["dod report that passes"]),
+        ({"dod": {"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}}, ["docs"]),
+        ({"dod": {"verdict": "APPROVED", "items": {"docs": "missing", "tests": True}}}, ["docs"]),
+        ({"dod_report": {"verdict": "PENDING", "items": {"docs": True}}}, ["dod verdict PENDING"]),
+        ({"evidence": {"definition_of_done": {"verdict": "REJECTED"}}}, ["dod verdict REJECTED"]),
+        ({"dod": {"verdict": "changes requested later"}}, ["dod verdict CHANGES REQUESTED LATER"]),
+    ],
+)
+def test_past_the_review_a_report_must_pass(dod: Raw, missing: list[str]) -> None:
+    raws = [move("T1", "QA_REVIEW", "VALIDATION", **dod)]
+    [refused] = decisions(raws)
+    assert (refused.code, evidence(refused).missing, evidence(refused).guard) == ("TASK005", missing, "dod")
+    assert evidence(refused).last_valid == state_of(raws) == "REWORK"
+
+
+@pytest.mark.parametrize(
+    "dod",
+    [True, "approved", "docs/reviews/dod/T1-dod.yaml", APPROVED, {"verdict": "pass", "items": ["tests", "docs"]},
+     {"tests": True, "docs": True}, [{"name": "tests", "status": "passed"}], {"allPassed": True}],
+)  # fmt: skip
+def test_a_report_may_be_told_in_many_ways(dod: Any) -> None:
+    assert codes([move("T1", "QA_REVIEW", "VALIDATION", dod=dod)]) == []
+
+
+def test_the_second_attempt_flags_the_agent_and_a_third_is_silent() -> None:
+    attempt = move("T1", "QA_REVIEW", "VALIDATION", agent="coder-2")
+    again = [attempt, *walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt]
+    first, second = decisions(again)
+    assert (first.action, second.action) == ("warn", "ask_human")
+    assert (evidence(second).attempts, evidence(second).agent) == (2, "coder-2")
+    assert "coder-2" in second.message
+    assert codes([*again, *walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt])[2:] == []
+
+
+def test_going_on_as_if_nothing_had_been_refused_is_another_attempt() -> None:
+    on = walk("T1", *PATH[3:])
+    assert codes(on) == ["TASK005", "TASK005"]
+    assert codes([*walk("T1", *PATH[3:6]), *walk("T1", *PATH[5:], dod=True)]) == ["TASK005", "TASK005"]
+    assert state_of([*walk("T1", *PATH[3:6]), *walk("T1", *PATH[5:], dod=True)]) == "DONE"
+
+
+def test_a_report_holds_for_one_round_of_work() -> None:
+    first = [move("T1", "IMPLEMENTING", "QA_REVIEW", dod=APPROVED), *walk("T1", "QA_REVIEW", "VALIDATION")]
+    assert codes(first) == []
+    assert codes([*first, *walk("T1", "VALIDATION", "REWORK", *PATH[2:5])]) == ["TASK005"]
+
+
+def test_a_module_is_initialised_once() -> None:
+    task = created("T1", module="billing")
+    assert codes([task, move("T1", "LOCKED", "IMPLEMENTING")]) == ["TASK006"]
+    done = [task, move("T1", "LOCKED", "IMPLEMENTING", init={"allPassed": True})]
+    assert codes(done) == []
+    assert codes([*done, created("T2", module="billing"), move("T2", "LOCKED", "IMPLEMENTING")]) == []
+    assert codes([*done, created("T2", module="other"), move("T2", "LOCKED", "IMPLEMENTING")]) == ["TASK006"]
+
+
+def test_the_second_attempt_without_initialisation_asks_a_person() -> None:
+    raws = [created("T1", module="m"), move("T1", "LOCKED", "IMPLEMENTING"), move("T1", "REWORK", "IMPLEMENTING")]
+    assert [decision.action for decision in decisions(raws)] == ["warn", "ask_human"]
+    assert codes([*raws, move("T1", "REWORK", "IMPLEMENTING", init=True)]) == ["TASK006", "TASK006"]
+
+
+def test_work_on_an_interface_needs_its_design() -> None:
+    tasks = [created("D1", agent="UIDesigner"), created("T1", ui_touching="yes", depends_on=["D1"])]
+    begin = move("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/x/{name}.md" for name in ARTIFACTS])
+    [refused] = decisions([*tasks, begin])
+    assert (refused.code, evidence(refused).missing) == ("TASK007", ["design ticket"])
+    done = [*tasks, move("D1", "COMMIT", "DONE")]
+    assert codes([*done, begin]) == []
+    [refused] = decisions([*done, begin | {"artifacts": ARTIFACTS[2:]}])
+    assert evidence(refused).missing == ARTIFACTS[:2]
+
+
+def test_the_gate_opens_for_a_named_person_only() -> None:
+    begin = move("T1", "LOCKED", "IMPLEMENTING", ui_touching=True)
+    assert codes([begin | {"override": True}]) == ["TASK007"]
+    assert codes([begin | {"approvals": {"by": "ann", "granted": False}}]) == ["TASK007"]
+    for approval in ({"approved_by": "ann"}, {"approvals": [{"by": "ann"}]}, {"override": {"approved_by": "ann"}}):
+        assert codes([begin | approval]) == []
+
+
+def test_a_design_done_long_ago_is_remembered() -> None:
+    others = [raw for n in range(60) for raw in (created(f"X{n}"), *walk(f"X{n}", "COMMIT", "DONE"))]
+    tasks = [created("D1", kind="design"), created("T1", ui=True, depends_on=["D1"]), move("D1", "COMMIT", "DONE")]
+    assert codes([*tasks, *others, move("T1", "LOCKED", "IMPLEMENTING", artifacts=ARTIFACTS)]) == []
+
+
+# What becomes of a task.
+
+ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
+
+
+def test_a_task_that_swings_is_blocked_until_somebody_says_why() -> None:
+    swings = walk("T1", "IMPLEMENTING", *ROUND * 3)
+    [told] = decisions(swings)
+    assert (told.code, told.severity, told.terminal_status, told.task_id) == ("TASK001", "warn", "blocked", "T1")
+    assert state_of(swings) == "BLOCKED"
+    on = [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "QA_REVIEW", "REWORK")]
+    assert [(one.code, one.type) for one in decisions([*swings, *on])][1:] == [("TASK001", "transition.blocked")]
+    why = move("T1", "BLOCKED", "IMPLEMENTING", root_cause="the fixture was shared")
+    assert state_of([*swings, why]) == "IMPLEMENTING"
+    assert codes([*swings, why, *walk("T1", "IMPLEMENTING", *ROUND * 2)]) == ["TASK001"]
+
+
+def test_two_reworks_are_honest() -> None:
+    rest = walk("T1", *PATH[2:], dod=APPROVED)
+    assert codes([*walk("T1", "LOCKED", "IMPLEMENTING", *ROUND * 2), *rest]) == []
+
+
+def test_three_rejections_escalate_with_their_reports() -> None:
+    rejections = [verdict("T1", "REJECTED", validator=f"qa-{n}", reason=f"criterion {n}") for n in range(3)]
+    [told] = decisions([*rejections, verdict("T1", "REJECTED")])
+    assert (told.code, told.type, told.terminal_status) == ("TASK008", "task.escalated", "escalated")
+    shown = evidence(told)
+    assert [(one.validator, one.reason) for one in shown.rejections] == [
+        (f"qa-{n}", f"criterion {n}") for n in range(3)
+    ]
+    assert shown.options == ["force-approve", "cancel", "reassign"]
+
+
+@pytest.mark.parametrize(("to", "more", "state"), [
+    ("IMPLEMENTING", {}, "ESCALATED"), ("CANCELLED", {}, "CANCELLED"), ("COMMIT", {"approved_by": "ann"}, "COMMIT"),
+    ("IMPLEMENTING", {"root_cause": "x"}, "ESCALATED"), ("READY", {"approvals": [{"by": "ann"}]}, "READY"),
+])  # fmt: skip
+def test_an_escalated_task_waits_for_a_person(to: str, more: Raw, state: str) -> None:
+    escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
+    assert state_of([*escalated, move("T1", "ESCALATED", to, **more)]) == state
+    refused = ["TASK008"] if state == "ESCALATED" else []
+    assert codes([*escalated, move("T1", "ESCALATED", to, **more)]) == ["TASK008", *refused]
+
+
+def test_a_verdict_and_its_transition_are_one_failure() -> None:
+    failed = [verdict("T1", "REJECTED", failure_class="perf"), move("T1", "QA_REVIEW", "REWORK", failure_class="perf")]
+    again = walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW")
+    assert "ERROR002" not in codes([*failed, *again, *failed])
+    assert "ERROR002" in codes([*failed, *again, *failed, *again, *failed])
+
+
+def test_progress_and_another_class_start_the_retries_again() -> None:
+    def fails(n: int, kind: str = "ImportError") -> Raw:
+        return {"node": "coder", "task_id": "T1", "errors": [{"message": f"no module m{n}", "class": kind}]}
+
+    assert codes([fails(0), fails(1), fails(2)]) == ["ERROR002"]
+    assert codes([fails(0), fails(1), fails(2, "KeyError"), fails(3)]) == []
+    before, after = ({"node": "qa", "tests": {"failed": ids, "passed": 9, "total": 11}} for ids in (["a", "b"], ["a"]))
+    assert codes([before, fails(0), fails(1), after, fails(2)]) == []
+    assert codes([before, after, fails(0), fails(1), fails(2)]) == ["ERROR002"]
+
+
+def test_retryable_errors_are_no_failures_of_a_task() -> None:
+    busy = [
+        {"node": "n", "task_id": "T1", "errors": [{"message": f"HTTP 503 {n}", "class": "Busy", "retryable": True}]}
+        for n in range(4)
+    ]
+    assert "ERROR002" not in codes(busy)
+
+
+def test_tasks_that_fail_one_after_the_other_are_told_once() -> None:
+    fails = [verdict(f"T{n}", "REJECTED") for n in range(5)]
+    [told] = decisions(fails)
+    assert (told.code, told.type, evidence(told).tasks) == ("ERROR004", "notification", ["T0", "T1", "T2"])
+    assert codes([*fails[:2], verdict("T9", "APPROVED"), *fails[2:4]]) == []
+    assert codes([*fails[:2], move("T9", "COMMIT", "DONE"), *fails[2:4]]) == []
+
+
+def test_a_task_that_waits_for_a_blocked_one_did_not_fail() -> None:
+    tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["A"])]
+    assert codes([*tasks, *(move(name, "LOCKED", "BLOCKED") for name in "ABC")]) == []
+
+
+# Chains, batches, cycles.
+
+
+@pytest.mark.parametrize("order", ["ABC", "ACB", "BAC", "BCA", "CAB", "CBA"])
+def test_a_chain_is_told_at_its_third_task_with_its_root(order: str) -> None:
+    tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["B"])]
+    found = decisions([*tasks, *(move(name, "LOCKED", "BLOCKED") for name in order)])
+    [told] = [one for one in found if one.code == "TASK002"]
+    assert (told.task_id, evidence(told).chain, evidence(told).priority) == ("A", ["A", "B", "C"], "P0")
+
+
+def test_tasks_that_wait_for_each_other_end_the_chain() -> None:
+    ring = [created(f"T{n}", depends_on=[f"T{(n + 1) % 3}"]) for n in range(3)]
+    found = codes([*ring, *(move(f"T{n}", "LOCKED", "BLOCKED") for n in range(3)), *[cycle()] * 3])
+    assert found.count("TASK002") >= 1
+
+
+def test_a_chain_that_stays_blocked_goes_to_a_person_once() -> None:
+    tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["B"])]
+    blocked = [*tasks, *(move(name, "LOCKED", "BLOCKED") for name in "ABC")]
+    told = [one for one in decisions([*blocked, *[cycle()] * 6]) if one.code == "TASK002"]
+    assert [(one.type, one.action) for one in told] == [("loop.warning", "warn"), ("notification", "ask_human")]
+    freed = [*blocked, cycle(), move("A", "BLOCKED", "LOCKED"), *[cycle()] * 3]
+    assert codes(freed).count("TASK002") == 1
+
+
+@pytest.mark.parametrize(("size", "phase", "refused"), [
+    (3, "", False), (4, "", True), (4, "BUILD", True), (5, "SPEC", False), (5, "spec", False), (6, "SPEC", True),
+])  # fmt: skip
+def test_batches_have_a_size_for_each_phase(size: int, phase: str, refused: bool) -> None:
+    batch = {"type": "task.delegated", "agent": "a", "tasks": [f"T{n}" for n in range(size)], "phase": phase}
+    assert codes([batch]) == (["TASK003"] if refused else [])
+
+
+def test_the_phase_of_a_batch_is_that_of_its_tasks() -> None:
+    tasks = [created(f"T{n}", phase="SPEC") for n in range(5)]
+    batch = {"type": "task.delegated", "agent": "a", "tasks": [f"T{n}" for n in range(5)]}
+    assert codes([*tasks, batch]) == []
+    assert codes([*tasks[:4], created("T4", phase="BUILD"), batch]) == ["TASK003"]
+    assert codes([{"type": "task.delegated", "agent": "a", "batch_size": 7}]) == ["TASK003"]
+
+
+@pytest.mark.parametrize("change", [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "IMPLEMENTING", "BLOCKED")])
+def test_any_change_of_state_is_a_sign_of_life(change: Raw) -> None:
+    work = move("T1", "LOCKED", "IMPLEMENTING")
+    assert codes([work, cycle(), cycle(), change, cycle(), cycle()]) == []
+    assert codes([work, cycle(), cycle(), cycle()]) == ["STALL005"]
+    assert codes([work, *[cycle(transitions=[{"task_id": "T1", "to": "IMPLEMENTING"}])] * 5]) == []
+
+
+def test_every_stalled_task_is_told_once() -> None:
+    work = [move(f"T{n}", "LOCKED", "IMPLEMENTING") for n in range(3)]
+    found = decisions([*work, *[cycle()] * 6])
+    assert [(one.code, one.task_id, one.terminal_status) for one in found] == [
+        ("STALL005", f"T{n}", "stalled") for n in range(3)
+    ]
+    assert len({one.id for one in found}) == 3
+
+
+def test_a_cycle_without_a_result_halts_once_until_there_is_one() -> None:
+    work = move("T1", "LOCKED", "IMPLEMENTING")
+    [halt] = decisions([work, cycle(0), cycle(0)])
+    assert (halt.code, halt.severity, halt.halt_reason, halt.terminal_status) == (
+        "STALL006", "halt", "stalled", "stalled",
+    )  # fmt: skip
+    assert codes([work, cycle(0), cycle(1), cycle(0)]).count("STALL006") == 2
+
+
+@pytest.mark.parametrize(
+    ("raws", "told"),
+    [
+        ([cycle(None)], False),
+        ([cycle(0)], True),
+        ([created("T1"), cycle(None)], True),
+        ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(None)], False),
+        ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(0)], False),  # the board saw one
+        ([*walk("T1", "COMMIT", "DONE"), cycle(None), cycle(0)], False),  # nothing is left to do
+        ([created("T1"), cycle(None, transitions=[{"task": "T9", "to": "DONE"}])], False),
+        ([created("T1"), cycle(0, phase="SPEC")], False),
+        ([created("T1"), cycle(0, phase="BUILD→VALIDATE")], True),
+    ],
+)
+def test_what_a_cycle_brought_is_counted_by_whoever_knows(raws: list[Raw], told: bool) -> None:
+    assert ("STALL006" in codes(raws)) == told
+
+
+# The run around it.
+
+
+def test_a_run_without_tasks_has_no_board() -> None:
+    feed = Feed()
+    feed.all([{"node": "a", "output": f"text {n}", "errors": ["boom"]} for n in range(5)])
+    assert feed.state.board is None
+
+
+def test_a_finished_run_takes_no_more_moves() -> None:
+    feed = Feed()
+    feed.all([move("T1", "READY", "LOCKED"), {"type": "run.finished"}])
+    assert feed.raw(move("T1", "LOCKED", "DONE")) == []
+    assert feed.state.late == 1
+
+
+def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
+    file = tmp_path / "board.yaml"
+    file.write_text("board: {path: [TODO, DOING, DONE], done: DONE}\n")
+    other = load_policy(file)
+    feed = Feed()
+    feed.all([created("T1"), move("T1", "READY", "LOCKED")])
+    feed.engine = other.engine()
+    assert feed.raw(move("T1", "TODO", "DOING")) == []
+    [told] = feed.raw(move("T1", "DOING", "TODO"))
+    assert told.code == "TASK004"
+
+
+def test_rules_that_are_off_let_tasks_pass(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("detectors: {TASK004: false, TASK005: false}\n")
+    lax = load_policy(file)
+    assert decisions([move("T1", "READY", "CI_REVIEW"), *walk("T2", *PATH)], lax) == []
+
+
+def test_a_policy_may_halt_the_run_for_one_task(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("detectors: {TASK008: {halt: 3}, STALL005: {halt: 2}}\nactions: {TASK008: kill}\n")
+    strict = load_policy(file)
+    [halt] = decisions([verdict("T1", "no")] * 3, strict)
+    assert (halt.severity, halt.type, halt.action, halt.terminal_status) == (
+        "halt",
+        "task.escalated",
+        "kill",
+        "escalated",
+    )
+    assert halt.halt_reason == "stalled"

@@ -1,0 +1,216 @@
+"""A halted run that a person lets go on: fresh streaks, a grant, and one iteration on probation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamproc.core.decision import Decision
+from streamproc.core.run import dump, load
+from streamproc.policy import load_policy
+from tests.feeding import Feed, Raw, short
+
+STUCK: list[Raw] = [{"node": "coder", "output": "I will try again."}] * 3
+STOP: Raw = {"type": "operator.stop", "by": "ada"}
+RESUME: Raw = {"type": "operator.resume", "by": "ada", "reason": "one more try"}
+NOON_MS = 1_769_860_800_000
+
+
+def resumed(**grant: Any) -> Raw:
+    return RESUME | {"grant": grant}
+
+
+def steps(first: int, last: int, **fields: Any) -> list[Raw]:
+    return [{"node": "coder", "output": f"step {n}"} | fields for n in range(first, last)]
+
+
+def status(feed: Feed) -> str:
+    return feed.engine.status(feed.state, "r").status
+
+
+def test_a_resumed_run_is_running_and_that_is_told() -> None:
+    feed = Feed()
+    feed.all(STUCK)
+    assert status(feed) == "halted"
+
+    [told] = feed.raw(resumed(turns=10))
+
+    assert (told.type, told.code, told.severity, told.action) == ("run.resumed", "OPERATOR003", "info", None)
+    assert (told.halt_reason, told.terminal_status) == (None, None)
+    assert told.message == "Resumed by ada: one more try (maxSteps +10)."
+    assert told.evidence is not None
+    assert told.evidence.grant == {"maxSteps": 10}
+    assert status(feed) == "running"
+    assert feed.engine.status(feed.state, "r").severity == "info"
+
+
+def test_where_nothing_is_halted_there_is_nothing_to_resume() -> None:
+    feed = Feed()
+    assert feed.all([*steps(0, 2), RESUME, *STUCK[:2]])[0].severity == "warn"  # and no probation
+    assert feed.state.noted == 1
+
+
+def test_a_run_that_ended_because_it_was_halted_can_be_resumed() -> None:
+    feed = Feed()
+    feed.all([*STUCK, {"type": "run.finished"}])
+    assert [one.type for one in feed.raw(RESUME)] == ["run.resumed"]
+    feed.all(steps(0, 4))
+    assert (status(feed), feed.state.turns, feed.state.late) == ("running", 7, 0)
+
+
+def halt_of(found: list[Decision]) -> Decision:
+    [halt] = [one for one in found if one.severity == "halt"]
+    return halt
+
+
+def test_the_same_loop_on_probation_is_halted_at_its_warning_and_that_is_final() -> None:
+    feed = Feed()
+    first = halt_of(feed.all(STUCK))
+    feed.raw(RESUME)
+
+    halt = halt_of(feed.all(STUCK[:2]))
+
+    assert short(halt) == ("LOOP001", "halt", 4)
+    assert (halt.terminal_status, halt.action, halt.halt_reason) == ("escalated", "ask_human", first.halt_reason)
+    assert halt.message.endswith("a person has to look at it.")
+    assert halt.type == "loop.halted"
+    assert feed.state.probation == []
+
+
+def test_after_probation_a_loop_is_warned_of_first() -> None:
+    feed = Feed()
+    feed.all([*STUCK, RESUME, *steps(0, 3)])
+    assert feed.state.probation == []
+    assert [short(one) for one in feed.all(STUCK)] == [("LOOP001", "warn", 7), ("LOOP001", "halt", 8)]
+
+
+def test_what_never_halts_does_not_halt_on_probation_either() -> None:
+    feed = Feed()
+    busy = {"node": "coder", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]}
+    feed.all([*STUCK, RESUME])
+    feed.state.probation = [1_000, 0]
+    assert {(one.code, one.severity) for one in feed.all([busy] * 12)} == {("INFRA001", "warn")}
+
+
+def test_in_a_cycle_probation_lasts_until_an_iteration_is_through() -> None:
+    graph = {"edges": [["plan", "code"], {"from": "code", "to": "plan", "anchor": True}, ["code", "end"]]}
+    rounds = [
+        {"node": node, "from": source, "output": f"{node} {n}"}
+        for n in range(3)
+        for source, node in (("code", "plan"), ("plan", "code"))
+    ]
+    feed = Feed()
+    feed.all([{"type": "run.started", "graph": graph}, *rounds, STOP, RESUME])
+    long = [{"node": "code", "from": "code", "output": f"a long turn {n}"} for n in range(5)]
+    feed.all(long)
+    assert feed.state.probation
+    feed.raw({"node": "plan", "from": "code", "output": "another plan"})
+    assert feed.state.probation == []
+
+
+def test_probation_is_not_for_ever() -> None:
+    feed = Feed()
+    graph = {"edges": [["plan", "code"], ["code", "plan"], ["code", "end"]]}
+    feed.all([{"type": "run.started", "graph": graph}, *steps(0, 2), STOP, RESUME, *steps(2, 30)])
+    assert feed.state.probation == []
+
+
+@pytest.mark.parametrize(
+    ("budgets", "turn", "more"),
+    [
+        ({"maxSteps": 4}, {}, {"turns": 3}),
+        ({"maxCostUsd": "4"}, {"usage": {"cost_usd": "1"}}, {"cost": "3"}),
+        ({"maxTurnsPerNode": 4}, {}, {"maxTurnsPerNode": 3}),
+    ],
+)
+def test_a_grant_is_what_the_run_gets_more(budgets: Raw, turn: Raw, more: Raw) -> None:
+    feed = Feed()
+    begin = {"type": "run.started", "budgets": budgets}
+    first = halt_of(feed.all([begin, *steps(0, 8, **turn)]))
+    assert first.trigger is not None
+    spent = feed.state.turns
+
+    feed.raw(resumed(**more))
+    found = feed.all(steps(8, 16, **turn))
+
+    again = halt_of(found)
+    assert again.trigger is not None
+    assert again.trigger.turn == spent + 3  # the three that were granted are taken
+    assert again.code == first.code
+    assert again.id != first.id
+
+
+def test_a_budget_without_a_grant_is_still_used_up() -> None:
+    feed = Feed()
+    feed.all([{"type": "run.started", "budgets": {"maxSteps": 2}}, *steps(0, 3), RESUME])
+    halt = halt_of(feed.all(steps(3, 4)))
+    assert (halt.code, halt.terminal_status) == ("BUDGET004", "escalated")
+
+
+def test_a_grant_does_not_limit_what_was_unlimited_and_no_ceiling_is_passed() -> None:
+    feed = Feed()
+    feed.all([{"type": "run.started", "budgets": {"maxRounds": 10}}, *steps(0, 2), STOP, resumed(turns=1, rounds=90)])
+    assert feed.state.budgets["maxRounds"] == 15
+    assert "maxSteps" not in feed.state.budgets
+
+
+def test_the_time_in_which_a_run_was_halted_is_not_its_own() -> None:
+    feed = Feed()
+    hour_ms = 3_600_000
+    feed.raw({"type": "run.started", "budgets": {"maxRuntimeMs": 2 * hour_ms}, "at": NOON_MS})
+    feed.all([steps(0, 1)[0] | {"at": NOON_MS + hour_ms}, STOP | {"at": NOON_MS + hour_ms}])
+    found = feed.all([RESUME | {"at": NOON_MS + 50 * hour_ms}, steps(1, 2)[0] | {"at": NOON_MS + 50 * hour_ms + 1}])
+    assert [one.type for one in found] == ["run.resumed"]
+
+
+def test_a_run_can_be_stopped_and_resumed_again_and_again_under_ids_of_their_own() -> None:
+    feed = Feed()
+    found = [*feed.all(steps(0, 1)), *[one for _ in range(5) for one in feed.all([STOP, RESUME])]]
+    assert len({one.id for one in found}) == len(found) == 10
+
+
+def test_a_resume_survives_a_restart() -> None:
+    feed = Feed()
+    for raw in [*STUCK, RESUME, *STUCK[:1]]:
+        feed.raw(raw)
+        feed.state = load(dump(feed.state))
+    assert halt_of(feed.all(STUCK[:1])).terminal_status == "escalated"
+
+
+# Halts that nobody heeds.
+
+
+def escalations(raws: list[Raw]) -> list[Decision]:
+    return [one for one in Feed().all(raws) if one.code == "OPERATOR002"]
+
+
+KNOWN: Raw = {"type": "halt.acknowledged", "by": "ada"}
+
+
+def test_a_run_that_goes_on_after_its_halt_is_escalated_once() -> None:
+    [told] = escalations([*steps(0, 3), STOP, *steps(3, 500)])
+    assert (told.type, told.severity, told.terminal_status) == ("notification", "warn", "escalated")
+    assert told.action == "ask_human"
+    assert short(told).at == 103
+
+
+def test_a_halt_that_was_acknowledged_is_not_escalated_and_a_later_one_is() -> None:
+    acknowledged = [*steps(0, 3), STOP, KNOWN, *steps(3, 300)]
+    assert escalations(acknowledged) == []
+    assert len(escalations([*acknowledged, *STUCK, *steps(303, 420)])) == 1
+
+
+def test_a_second_halt_does_not_put_the_escalation_off() -> None:
+    loops = [{"node": "coder", "output": f"loop {n // 4}"} for n in range(200)]
+    [told] = escalations([*steps(0, 6), STOP, *loops])
+    assert short(told).at == 106
+
+
+def test_a_resumed_run_is_not_escalated_for_its_old_halt() -> None:
+    assert escalations([*steps(0, 3), STOP, RESUME, *steps(3, 300)]) == []
+
+
+def test_where_a_turn_is_a_whole_session_ten_are_enough() -> None:
+    found = Feed(load_policy("tickets")).all([*steps(0, 3), STOP, *steps(3, 20)])
+    assert [short(one) for one in found] == [("OPERATOR001", "halt", 2), ("OPERATOR002", "warn", 13)]

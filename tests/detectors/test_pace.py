@@ -1,0 +1,92 @@
+"""BUDGET011, spend that runs away, and BUDGET007 where a price is missing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from streamproc.core.run import dump, load
+from streamproc.policy import Policy, load_policy
+from streamproc.policy_file import Layer
+from tests.feeding import STANDARD, Feed, Raw, decisions, told
+
+
+def costs(*amounts: str | float) -> list[Raw]:
+    return [{"node": "a", "output": f"{n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
+
+
+def tokens(*amounts: int, **scope: str) -> list[Raw]:
+    usage = [{"total_tokens": amount} for amount in amounts]
+    return [{"node": "a", "output": f"unpriced {n}", "usage": one, **scope} for n, one in enumerate(usage)]
+
+
+def with_limits(**limits: int) -> Policy:
+    return Policy([*STANDARD.layers, Layer(name="mine", detectors={"BUDGET011": dict(limits)})])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_honest_spend_is_not_called_an_anomaly(seed: int) -> None:
+    """Contexts that grow and are compacted, long documents, cached prompts: costs that differ by a hundred."""
+    dice = random.Random(seed)
+    context, amounts = 2_000, []
+    for _ in range(400):
+        context = 4_000 if context > 150_000 else context + dice.randrange(200, 4_000)
+        amounts.append(round(context * dice.choice([0.1, 1.0, 1.0]) * 3e-6 + dice.expovariate(50), 6))
+    assert told(costs(*amounts)) == []
+
+
+def test_dear_turns_are_told_when_they_are_the_most_of_seven() -> None:
+    cheap = ["0.01"] * 30
+    assert told(costs(*cheap, *["0.50"] * 3, "0.01", *["0.50"] * 2)) == [("BUDGET011", "warn", 34)]
+    assert told(costs(*cheap, *["0.50"] * 3, *["0.01"] * 10)) == []
+
+
+def test_a_run_that_begins_is_not_held_against_itself() -> None:
+    assert told(costs(*["0.01"] * 12, *["3.00"] * 40)) == []
+
+
+def test_a_workflow_s_usual_cost_needs_no_history() -> None:
+    [warning] = decisions(costs(*["0.10"] * 9), with_limits(usual_micro_usd_per_turn=10_000))
+    assert (warning.code, warning.type, warning.severity) == ("BUDGET011", "budget.level", "warn")
+    assert warning.evidence is not None
+    assert (warning.evidence.used, warning.evidence.limit, warning.evidence.unit) == (100_000, 10_000, "micro_usd")
+    assert told(costs(*["0.09"] * 50), with_limits(usual_micro_usd_per_turn=10_000)) == []
+
+
+def test_it_can_be_turned_off() -> None:
+    assert told(costs(*["0.01"] * 30, *["5.00"] * 9), with_limits(warn_multiple=0)) == []
+
+
+def test_a_price_that_is_missing_now_and_then_changes_nothing() -> None:
+    mixed = [raw for pair in zip(costs(*["0.01"] * 60), tokens(*[90_000] * 60), strict=True) for raw in pair]
+    assert told(mixed) == []
+
+
+def test_the_pace_survives_a_restart_at_every_turn() -> None:
+    feed, found = Feed(), []
+    for raw in costs(*["0.01"] * 30, *["0.50"] * 7):
+        found += feed.raw(raw)
+        feed.state = load(dump(feed.state))
+    assert [decision.code for decision in found] == ["BUDGET011"]
+
+
+def test_tokens_without_a_price_are_told_where_cost_is_limited_and_once() -> None:
+    free = {"type": "run.started", "tier": "free"}
+    [warning] = decisions([free, *tokens(900, 900, 900, model="new-model")])
+    assert (warning.code, warning.severity, warning.type) == ("BUDGET007", "warn", "budget.level")
+    assert "new-model" in warning.message
+    assert warning.evidence is not None
+    assert warning.evidence.kind == "unpriced_usage"
+    assert told(tokens(900, 900)) == [], "where nothing is limited there is nothing to miss"
+
+
+def test_what_has_a_price_is_limited_all_the_same() -> None:
+    free = {"type": "run.started", "tier": "free"}
+    found = told([free, *tokens(900), *costs("0.60")])
+    assert [(code, severity) for code, severity, _ in found] == [("BUDGET007", "warn"), ("BUDGET007", "halt")]
+
+
+def test_policy_may_leave_missing_prices_alone() -> None:
+    mine = Policy([*load_policy("deliberation").layers, Layer(name="m", detectors={"BUDGET007": {"warn_unpriced": 0}})])
+    assert told(tokens(900, 900), mine) == []

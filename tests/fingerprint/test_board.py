@@ -1,0 +1,149 @@
+"""Events of the board: which names are taken for their fields, and what is left of evidence on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamproc import wire
+from streamproc.errors import InvalidEvent
+from streamproc.events import parse_raw
+from streamproc.fingerprint import fingerprint
+from streamproc.fingerprint.board import approver, proof
+from streamproc.wire import Proof
+
+
+def event(kind: str, **fields: Any) -> Any:
+    made = fingerprint(parse_raw({"type": kind, "run_id": "r", **fields}))
+    assert wire.decode(wire.encode(made)) == made
+    return made
+
+
+@pytest.mark.parametrize("name", ["depends_on", "dependsOn", "dependencies", "Depends On", "blocked-by", "deps"])
+@pytest.mark.parametrize("value", [["T0"], "T0", [{"task_id": "T0"}], [{"id": "T0", "title": "x"}], {"ticket": "T0"}])
+def test_dependencies_have_many_names(name: str, value: Any) -> None:
+    assert event("task.created", task_id="T1", **{name: value}).depends_on == ("T0",)
+
+
+@pytest.mark.parametrize("name", ["task_id", "taskId", "task", "ticket", "Ticket ID", "id"])
+def test_a_task_has_many_names(name: str) -> None:
+    assert event("task.verdict", **{name: "T1"}, verdict="no").task_id == "T1"
+    assert event("task.transition", **{name: 17}, to="DONE").task_id == "17"
+
+
+@pytest.mark.parametrize("value", [True, "yes", "Yes", "true", 1])
+def test_ui_touching_may_be_said_in_words(value: Any) -> None:
+    assert event("task.created", task_id="T", **{"UI Touching": value}).ui_touching is True
+    assert event("task.created", task_id="T", ui="no").ui_touching is False
+    assert event("task.created", task_id="T").ui_touching is None
+
+
+@pytest.mark.parametrize(("word", "meant"), [
+    ("APPROVED", "APPROVED"), ("approve", "APPROVED"), ("Pass", "APPROVED"), (True, "APPROVED"), ("LGTM", "APPROVED"),
+    ("REJECTED", "REJECTED"), ("rejected", "REJECTED"), ("changes requested", "REJECTED"), (False, "REJECTED"),
+    ("later", "LATER"),
+])  # fmt: skip
+def test_verdicts_have_many_words(word: Any, meant: str) -> None:
+    assert event("task.verdict", task_id="T", approved=word).verdict == meant
+
+
+@pytest.mark.parametrize(("fields", "tasks", "count"), [
+    ({"tasks": ["a", "b"]}, ("a", "b"), 2), ({"batch": [{"id": "a"}, {"id": 7}]}, ("a", "7"), 2),
+    ({"task_id": "a"}, ("a",), 1), ({"batch_size": 4}, (), 4), ({"tasks": ["a", "a"]}, ("a", "a"), 1),
+    ({"tasks": ["a"], "count": 9}, ("a",), 9), ({}, (), 0),
+])  # fmt: skip
+def test_a_batch_is_counted(fields: dict[str, Any], tasks: tuple[str, ...], count: int) -> None:
+    made = event("task.delegated", agent="x", maxTokenBudget=900, **fields)
+    assert (made.tasks, made.count, made.max_token_budget) == (tasks, count, 900)
+
+
+def test_a_batch_of_thousands_is_cut_and_counted() -> None:
+    made = event("task.delegated", tasks=[f"T{n}" for n in range(5_000)])
+    assert (len(made.tasks), made.count) == (256, 5_000)
+
+
+@pytest.mark.parametrize(("value", "count"), [(0, 0), (3, 3), ([], 0), (["T1", {"id": "T2"}], 2), (None, None)])
+def test_what_was_completed_is_a_number(value: Any, count: int | None) -> None:
+    assert event("cycle.completed", tasks_completed=value).completed == count
+
+
+def test_the_moves_of_a_cycle_are_those_that_can_be_read() -> None:
+    moves = [
+        {"task_id": "T1", "from": "A", "to": "B"},
+        {"id": 2, "status": "DONE"},
+        {"to": "B"},
+        "T3",
+        None,
+        {"id": "T4"},
+    ]
+    assert event("cycle.completed", transitions=moves).moved == (("T1", "B"), ("2", "DONE"))
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (True, Proof(True)),
+    (False, Proof(False)),
+    ("passed", Proof(True)),
+    ("missing", Proof(False, verdict="MISSING")),
+    ("docs/dod.yaml", Proof(True, items=("docs/dod.yaml",))),
+    (["mockup", "spec"], Proof(True, items=("mockup", "spec"))),
+    ([], Proof(False)),
+    ([{"name": "tests", "status": True}, {"name": "docs", "status": False}], Proof(False, ("docs",), ("tests",))),
+    ({"verdict": "approved", "items": {"a": True}}, Proof(True, items=("a",), verdict="APPROVED")),
+    ({"verdict": "PENDING"}, Proof(False, verdict="PENDING")),
+    ({"allPassed": False, "items": {"a": True}}, Proof(False, items=("a",))),
+    ({"allPassed": True, "missing": ["b"]}, Proof(False, ("b",))),
+    ({"path": "docs/x.yaml", "reviewer": "ann"}, Proof(False)),
+    ({"lint": "ok", "ci": "failed"}, Proof(False, ("ci",), ("lint",))),
+    ({"status": "DONE", "ticket": "D1", "artifacts": ["mockup"]}, Proof(True, items=("mockup",))),
+])  # fmt: skip
+def test_evidence_becomes_passed_or_not(value: Any, expected: Proof) -> None:
+    assert proof(value) == expected
+
+
+@pytest.mark.parametrize(("value", "who"), [
+    ("ann", "ann"), ({"by": "ann"}, "ann"), ([{"reason": "x"}, {"approved_by": "bob"}], "bob"), (True, "recorded"),
+    ({"override": True}, ""), ({"override": {"by": "ann"}}, "ann"), ({"by": "ann", "granted": False}, ""), (None, ""),
+    (False, ""), ([], ""), (5, ""), ({"by": {"name": "ann"}}, "ann"),
+])  # fmt: skip
+def test_an_approval_names_somebody(value: Any, who: str) -> None:
+    assert approver(value) == who
+
+
+def test_evidence_beside_the_fields_counts_and_its_texts_stay_at_home() -> None:
+    made = event(
+        "task.transition", task_id="T", to="X", dodReport={"verdict": "ok", "notes": "the password is hunter2"},
+        evidence={"init_checklist": True}, reason="password=hunter2 was wrong", surprise=1,
+    )  # fmt: skip
+    assert set(made.evidence) == {"dod", "init"}
+    assert b"hunter2" not in wire.encode(made)
+
+
+def test_reports_are_cut() -> None:
+    n = 500
+    made = event(
+        "task.transition", task_id="T", to="X", evidence={f"g{k}": {f"i{j}": True for j in range(n)} for k in range(n)}
+    )
+    assert len(made.evidence) == 16
+    assert all(len(one.items) == 24 for one in made.evidence.values())
+    rejected = event("task.verdict", task_id="T", verdict="no", report={"why": "x" * n})
+    assert len(rejected.reason) == 100
+
+
+def test_the_fields_own_name_wins() -> None:
+    assert event("task.transition", task_id="T", status="OPEN", to="DONE").to == "DONE"
+    assert event("task.transition", task_id="T", to="DONE", state="OPEN").to == "DONE"
+
+
+@pytest.mark.parametrize(("fields", "field"), [
+    ({"task_id": "x" * 129}, "task_id"), ({"task_id": "T", "to": ["DONE"]}, "to"),
+    ({"task_id": "T", "to": "DONE", "evidence": "none"}, "evidence"), ({"task_id": "T", "ui": "maybe"}, "ui_touching"),
+])  # fmt: skip
+def test_what_cannot_be_used_is_named(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        event("task.transition", **fields)
+    assert [problem.field for problem in caught.value.problems] == [field]
+
+
+def test_an_event_without_a_task_is_no_error() -> None:
+    assert event("task.transition", to="DONE").task_id == ""
