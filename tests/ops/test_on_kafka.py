@@ -48,6 +48,10 @@ class Process:
         assert self._process.poll() is None or text in logged, logged
         return logged.count(text) >= times
 
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self._process.wait(60)
+
     def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
         """Make it end; its exit code."""
         if self._process.poll() is None:
@@ -126,6 +130,26 @@ async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, 
     assert (by_run["stuck"]["workflow"], by_run["stuck"]["tenant"]) == ("bugfix", "acme")
     assert by_run["honest"]["notification"]["type"] == "STOP"
     assert "by: ann" in by_run["honest"]["notification"]["evidence"]
+
+
+async def test_an_order_to_the_fleet_reaches_people_once(settings: Settings, start: Start, receiver: Receiver) -> None:
+    workers = [start("worker"), start("worker")]
+    notifier = start("notify", "--to", receiver.json_url)
+    await until(lambda: notifier.said("partitions="), 60)
+    await until(lambda: all(worker.said("ready partitions=") for worker in workers), 90)
+
+    assert start("stop-all", "--by", "ann", "--why", "runaway").wait() == 0
+    await until(lambda: len(receiver.notices()) == 1, 60, "the stop")
+    assert start("clear", "--by", "ann").wait() == 0
+    assert start("pause-all", "--by", "bob", "--why", "deploy").wait() == 0
+    await until(lambda: len(receiver.notices()) >= 2, 60, "the pause")
+
+    assert notifier.end() == 0
+    stop, pause = (told["notification"] for told in receiver.notices())
+    assert (stop["type"], stop["urgency"]) == ("STOP", "CRITICAL")
+    assert "by: ann" in stop["evidence"]
+    assert "runaway" in stop["evidence"]
+    assert (pause["type"], pause["urgency"]) == ("PAUSE", "MEDIUM")
 
 
 async def test_what_a_killed_notifier_had_not_delivered_is_delivered_by_the_next(
