@@ -248,6 +248,20 @@ def test_a_task_that_swings_is_blocked_until_somebody_says_why() -> None:
     assert codes([*swings, why, *walk("T1", "IMPLEMENTING", *ROUND * 2)]) == ["TASK001"]
 
 
+def test_a_task_swings_on_any_board() -> None:
+    swings = walk("T1", "Doing", *("Review", "Doing") * 3)
+    [told] = decisions(swings)
+    assert (told.code, evidence(told).to_state, evidence(told).from_state) == ("TASK001", "DOING", "Review")
+    assert codes([move("T1", "", "Doing")] * 9) == []  # it is said again, and nothing swings
+    why = move("T1", "BLOCKED", "Doing", root_cause="too large")
+    assert codes([*swings, why, *walk("T1", "Doing", "Review", "Doing")]) == ["TASK001"]
+
+
+def test_a_retry_that_fails_in_its_place_counts() -> None:
+    again = move("T1", "IMPLEMENTING", "IMPLEMENTING", failure_class="timeout")
+    assert codes([again] * 3) == ["ERROR002"]
+
+
 def test_two_reworks_are_honest() -> None:
     rest = walk("T1", *PATH[2:], dod=APPROVED)
     assert codes([*walk("T1", "LOCKED", "IMPLEMENTING", *ROUND * 2), *rest]) == []
