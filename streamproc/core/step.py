@@ -51,7 +51,7 @@ def board_of(run: RunState, law: BoardLaw) -> Board:
         board.law = law.tag
         for task in board.tasks.values():
             task.state = task.back = task.wanted = task.skipped = UNKNOWN
-            task.foreign = 0
+            task.foreign = task.phase = 0
             task.entered, task.items, task.tries = {}, {}, {}
             task.flags &= PASSED - 1
     return board

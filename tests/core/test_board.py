@@ -450,6 +450,17 @@ def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
     assert told.code == "TASK004"
 
 
+def test_other_sizes_and_guards_number_them_anew(tmp_path: Path) -> None:
+    file = tmp_path / "board.yaml"
+    file.write_text("board: {batch: {default: 1, ALPHA: 9, OMEGA: 2}, guards: {dod: false}}\n")
+    feed = Feed(load_policy(file))
+    feed.all([created("T1", phase="OMEGA"), move("T1", "READY", "LOCKED")])
+    feed.engine = load_policy().engine()
+    batch = {"type": "task.delegated", "agent": "a", "tasks": ["T1", "T2", "T3"]}
+    assert feed.raw(batch) == []
+    assert [one.code for one in feed.raw(batch | {"tasks": ["T1"] * 3 + ["T2", "T3", "T4"]})] == ["TASK003"]
+
+
 def test_rules_that_are_off_let_tasks_pass(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("detectors: {TASK004: false, TASK005: false}\n")
