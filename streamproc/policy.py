@@ -19,10 +19,12 @@ from streamproc.core.board_law import BoardLaw
 from streamproc.core.charges import SESSION_BUDGETS, AccountRules
 from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
+from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.policy_board import laid_over
 from streamproc.policy_file import STANDARD, Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
+from streamproc.policy_prices import price_of
 
 DEFAULT: Final = STANDARD
 _OF_ACCOUNTS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
@@ -60,6 +62,7 @@ class Policy:
         detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
         actions: dict[str, str] = {}
+        prices: dict[str, Price] = {}
         on_stall = "switch_to_interactive"
         lower: list[str] = []
         board: dict[str, Any] = {}
@@ -69,6 +72,7 @@ class Policy:
                 detectors[code] = own | setting if isinstance(setting, dict) else own if setting else None
             budgets |= _values(overlay)
             actions |= overlay.actions
+            prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
             board = laid_over(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
@@ -79,6 +83,7 @@ class Policy:
             "on_stall": on_stall,
             "lower_is_better": lower,
             "board": board,
+            "prices": prices,
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
@@ -103,6 +108,7 @@ class Policy:
             lower_is_better=frozenset(found["lower_is_better"]),
             live_repeats_min=repeats.live_repeats_min,
             live_standstills=repeats.live_standstills,
+            prices=found["prices"],
             accounts=self._accounts(found),
             task_percents=list((limits["BUDGET008"] or {}).values()),
             board=BoardLaw(found["board"], frozenset(code for code, own in limits.items() if own is not None)),

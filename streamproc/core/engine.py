@@ -24,6 +24,7 @@ from streamproc.core.names import Names
 from streamproc.core.observe import Observer
 from streamproc.core.open_turns import start_turn
 from streamproc.core.resume import pass_probation, resume, strictly
+from streamproc.core.prices import priced
 from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
@@ -143,7 +144,10 @@ class Engine:
         if run.probation:
             pass_probation(run, iterated=view.iterated is not None)
         if (run.session or rules.accounts_needed) and (turn.usage is not None or not run.charged):
-            self._charge(run, turn.run_id, turn.usage)
+            usage = turn.usage
+            if usage is not None and rules.prices:
+                usage = priced(usage, turn.model, rules.prices)
+            self._charge(run, turn.run_id, usage)
         make_room(run, turn)
         return found
 

@@ -21,6 +21,7 @@ from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
 from streamproc.core.open_turns import end_turn
 from streamproc.core.pace import observe_pace
+from streamproc.core.prices import priced
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
@@ -32,7 +33,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
 from streamproc.core.view import GAP_MS, Hop, Kind, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
-from streamproc.wire import NO_ANSWER, Turn
+from streamproc.wire import NO_ANSWER, Turn, Usage
 
 # A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
 PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
@@ -59,7 +60,7 @@ class Observer:
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
         if usage is not None or run.begun:
-            self._observe_measures(view, turn, tag)
+            usage = self._observe_measures(view, rules, turn, tag)
         if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
             self._observe_round(view, turn)
         if run.pending:
@@ -124,14 +125,17 @@ class Observer:
         if run.failures > 1 or run.retries > 1:
             view.kinds |= Kind.FAILING
 
-    def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
+    def _observe_measures(self, view: View, rules: Rules, turn: Turn, tag: int) -> Usage | None:
         run, usage = view.run, turn.usage
         if usage is not None:
+            if rules.prices:
+                usage = priced(usage, turn.model, rules.prices)
             spend(run, usage)
             observe_pace(run, usage)
             view.kinds |= SPENDING if view.budgets else Kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
+        return usage
 
     def _observe_round(self, view: View, turn: Turn) -> None:
         run = view.run
@@ -143,7 +147,8 @@ class Observer:
         run, index, output = view.run, view.index, turn.output
         alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
         if run.monologue is not None or (output is not None and alone):
-            view.monologue = observe_monologue(run, tag, output if alone else None, index)
+            topic = self._tag(TASK + turn.task_id) if turn.task_id else 0
+            view.monologue = observe_monologue(run, tag, output if alone else None, topic, index)
             if view.monologue is not None:
                 view.kinds |= Kind.MONOLOGUE
         if turn.query is not None:

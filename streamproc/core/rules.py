@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from streamproc.core.board_law import NO_BOARD, BoardLaw
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
+from streamproc.core.prices import Price
 from streamproc.core.run import CallMemory
 from streamproc.core.view import View
 
@@ -40,6 +42,7 @@ class Rules:
         accounts: AccountRules = NO_ACCOUNTS,
         task_percents: Sequence[int] = (),
         board: BoardLaw = NO_BOARD,
+        prices: Mapping[str, Price] = MappingProxyType({}),
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -48,6 +51,7 @@ class Rules:
         self.accounts_needed = accounts.needed
         self.lower_is_better = lower_is_better
         self.board = board
+        self.prices = dict(prices)
         self._detectors = tuple(detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Those that may have something to say when nothing happens (`core.deadlines`)."""

@@ -213,6 +213,14 @@ def test_a_turn_of_unknown_price_is_counted_and_shown() -> None:
     assert "2 turns of unknown price" in halt.message
 
 
+def test_a_price_that_policy_knows_counts_for_the_accounts_too() -> None:
+    policy = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}, "prices": {"m1": {"input": "2", "output": "10"}}}
+    raw = {"run_id": "a", "node": "n", "tenant": "acme", "model": "m1", "usage": {"input_tokens": 600_000}}
+    [halt] = told([raw], policy)
+    assert halt.evidence is not None
+    assert (halt.evidence.used, halt.evidence.unpriced) == (1_200_000, None)
+
+
 def test_runs_under_no_such_limit_owe_nothing() -> None:
     raws = [started("a", tenant="acme", user="u"), spent("a", 10**9)]
     assert owed(raws, {"name": "none"}) == []
