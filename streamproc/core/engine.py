@@ -23,8 +23,8 @@ from streamproc.core.ladder import admit
 from streamproc.core.names import Names
 from streamproc.core.observe import Observer
 from streamproc.core.open_turns import start_turn
-from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.prices import priced
+from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again

@@ -214,7 +214,10 @@ def test_a_turn_of_unknown_price_is_counted_and_shown() -> None:
 
 
 def test_a_price_that_policy_knows_counts_for_the_accounts_too() -> None:
-    policy = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}, "prices": {"m1": {"input": "2", "output": "10"}}}
+    policy = {
+        "budgets": {"maxTenantCostUsdPerDay": "1.00"},
+        "prices": {"m1": {"input_per_million_usd": "2", "output_per_million_usd": "10"}},
+    }
     raw = {"run_id": "a", "node": "n", "tenant": "acme", "model": "m1", "usage": {"input_tokens": 600_000}}
     [halt] = told([raw], policy)
     assert halt.evidence is not None
