@@ -151,6 +151,8 @@ def _judged(run: RunState, step: Step, task: Task, event: TaskVerdict) -> None:
     if event.verdict == "APPROVED":
         step.board.failed = []
         task.failure = []
+        if event.approved_by:
+            _release(task)
     elif event.verdict == "REJECTED":
         task.rejected += 1
         step.rejected = task.rejected
@@ -273,8 +275,7 @@ def _leave(step: Step, task: Task, event: TaskTransition) -> None:
     cause = (event.evidence or {}).get("root_cause")
     escalated = bool(task.flags & HELD_APPROVAL)
     if event.approved_by or (not escalated and cause is not None and cause.passed):
-        task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
-        task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+        _release(task)
         if event.approved_by or target < 0 or _leads(law, task, task.state, target):
             _enter(step, task, target)
         else:
@@ -286,6 +287,12 @@ def _leave(step: Step, task: Task, event: TaskTransition) -> None:
         step.refused = "TASK008" if escalated else "ERROR002" if task.flags & HELD_ERROR else "TASK001"
         step.attempts = 2 if task.flags & HELD_TOLD else 1
         task.flags |= HELD_TOLD
+
+
+def _release(task: Task) -> None:
+    """Somebody took it in hand: what counted against the task counts no more."""
+    task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
+    task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
 
 
 def _enter(step: Step, task: Task, target: int) -> None:

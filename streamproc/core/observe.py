@@ -166,7 +166,9 @@ class Observer:
         run, index, cycle = view.run, view.index, view.cycle
         # Stamps of turns outside cycles are negative, so that none equals an iteration of a cycle found later.
         stamp = cycle.iterations if cycle is not None else -2 - index
-        worked = -1 if cycle is not None else node.call_news
+        # In a cycle the others work, too; but what is told beside new work of its own may be a harness that tells it
+        # with every turn, as it is.
+        worked = -1 if cycle is not None and node.call_news != index else node.call_news
         if turn.progress:
             view.flat = observe_metrics(
                 run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
@@ -179,8 +181,6 @@ class Observer:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= Kind.ARTIFACT
-            if node.call_news == index:
-                worked = index  # a harness tells of the artifact as it is, beside work that goes on
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)

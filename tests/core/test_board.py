@@ -289,6 +289,13 @@ def test_an_escalated_task_waits_for_a_person(to: str, more: Raw, state: str) ->
     assert codes([*escalated, move("T1", "ESCALATED", to, **more)]) == ["TASK008", *refused]
 
 
+def test_a_verdict_in_a_persons_name_lets_a_task_go_on() -> None:
+    escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
+    on = move("T1", "ESCALATED", "QA_REVIEW")
+    assert codes([*escalated, verdict("T1", "APPROVED"), on]) == ["TASK008", "TASK008"]
+    assert codes([*escalated, verdict("T1", "APPROVED", approvals=[{"by": "ann"}]), on]) == ["TASK008"]
+
+
 def test_a_verdict_and_its_transition_are_one_failure() -> None:
     failed = [verdict("T1", "REJECTED", failure_class="perf"), move("T1", "QA_REVIEW", "REWORK", failure_class="perf")]
     again = walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW")
