@@ -27,6 +27,7 @@ NO_ANSWER: Final = 0
 ANSWERED: Final = 1
 FAILED: Final = 2
 FAILED_RETRYABLE: Final = 3
+FAILED_RUN: Final = 4
 
 
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -42,7 +43,8 @@ class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A tool call: `key` hashes name and canonical arguments, `exact` and `norm` its answer; `outcome` is
-    NO_ANSWER, ANSWERED, FAILED or FAILED_RETRYABLE (a 429, a 5xx, a time-out)."""
+    NO_ANSWER, ANSWERED, FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result
+    beside it: a command that ran, and exited with 1)."""
 
     name: str
     key: Hash

@@ -63,11 +63,11 @@ def explanation(tally: Tally, traces: int, policy: str, machine: list[str]) -> l
     """What was measured, on what."""
     real = tally.real
     return [
-        *(f"{line}  " for line in machine),
+        *machine,
         f"Policy `{policy}`. Made up from seeds: {traces} runs with {len(tally.outcomes)} planted episodes, and "
-        f"{tally.honest_turns} turns of honest work around and beside them.  ",
+        f"{tally.honest_turns} turns of honest work around and beside them.",
         f"Real: {real.solved_runs} runs that were solved ({real.solved_turns} turns), in which any halt is a false "
-        f"one, and {real.other_runs} others.{_saved(real)}  ",
+        f"one, and {real.other_runs} others.{_saved(real)}",
         "Delay is counted in turns from the moment at which the catalogue's threshold is met.",
     ]
 

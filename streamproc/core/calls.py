@@ -8,7 +8,7 @@ from typing import Final
 from streamproc.core.run import CALLS_MAX, HASH, OCCURRENCES_MAX, TAG, CallMemory, NodeState, RunState
 from streamproc.core.view import Kind, View
 from streamproc.core.window import MIX, STEPS, TALK, know, note_news, note_poll, push
-from streamproc.wire import FAILED, FAILED_RETRYABLE, Call
+from streamproc.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
 
 STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
 
@@ -101,7 +101,7 @@ def observe_calls(view: View, actor: int, still_poll: StillPoll) -> None:
         tag ^= (pair & TAG) * MIX >> 16  # mixed, or two siblings that swap their answers would look the same
         if know(run, pair):
             new = True
-            if call.outcome != FAILED:
+            if call.outcome not in (FAILED, FAILED_RUN):
                 run.worked = index
         elif memory.live and still_poll(memory, run.at_ms):
             polled = True

@@ -7,7 +7,7 @@ from typing import Final
 
 from streamproc.core.run import HASH, TAG, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import MIX
-from streamproc.wire import ANSWERED, FAILED, FAILED_RETRYABLE, Call, Content, Turn
+from streamproc.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, Call, Content, Turn
 
 TOOLS_MAX: Final = 6  # tools remembered in a run
 TOOL_CALLS: Final = 6  # of one tool, looked over by ERROR005
@@ -30,21 +30,25 @@ NAME_SHOWN: Final = 16  # characters of node names kept for messages
 def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], int]) -> tuple[list[Tool], bool]:
     """Take in how tools answered: these tools, and whether there is something to look at. Siblings in one turn count
     once for a tool."""
-    failed = retried = answered = False
+    failed = ran = retried = answered = False
     noticed: dict[int, Tool] = {}
     for call in turn.calls:
         outcome = call.outcome
         if outcome == FAILED_RETRYABLE:
             retried = True
             continue
-        failed = failed or outcome == FAILED
-        answered = answered or outcome != FAILED
+        if outcome == FAILED:
+            failed = True
+        elif outcome == FAILED_RUN:
+            failed = ran = True
+        else:
+            answered = True
         name = tag(call.name)
         if name not in noticed:
             noticed[name] = _observe_tool(run, name, call, index)
     if failed and not answered:
         run.failures += 1
-        if run.measured == index:
+        if run.measured == index or (ran and run.found == index):
             run.footing = run.failures  # a command fails in another way than ever before: it is being worked on
         if run.failures == 1:
             run.failing_since = index
@@ -62,7 +66,7 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
         if len(run.tools) >= TOOLS_MAX:
             del run.tools[next(iter(run.tools))]
     run.tools[name] = tool
-    failed = call.outcome == FAILED
+    failed = call.outcome in (FAILED, FAILED_RUN)
     if failed or tool.failures:
         _note_failure(tool, call.norm & TAG or 1 if failed else 0, index)
     key, answer = call.key & TAG, call.exact & TAG
@@ -126,13 +130,15 @@ def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
     return streak if node.answered else None
 
 
-def observe_monologue(run: RunState, node_tag: int, text: Content | None, index: int) -> Monologue | None:
-    """Count turns of one node that are nothing but (almost) the same text; any other turn (None) ends it."""
+def observe_monologue(run: RunState, node_tag: int, text: Content | None, topic: int, index: int) -> Monologue | None:
+    """Count turns of one node that are nothing but (almost) the same text about a topic; any other turn (None) ends
+    it."""
     before = run.monologue
     if text is None:
         run.monologue = None
         return None
-    value, sim, near = text.norm & TAG, _sim(text), _near(text)
+    value, sim, near = (text.norm ^ topic) & TAG, _sim(text), _near(text)
+    sim = (sim ^ topic * MIX) & HASH if sim else 0
     if before is not None and text.size > max(SHORT, before.size + GROWTH):
         near = -1  # a draft that grows
     alike = (

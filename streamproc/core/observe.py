@@ -143,7 +143,8 @@ class Observer:
         run, index, output = view.run, view.index, turn.output
         alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
         if run.monologue is not None or (output is not None and alone):
-            view.monologue = observe_monologue(run, tag, output if alone else None, index)
+            topic = self._tag(TASK + turn.task_id) if turn.task_id else 0
+            view.monologue = observe_monologue(run, tag, output if alone else None, topic, index)
             if view.monologue is not None:
                 view.kinds |= Kind.MONOLOGUE
         if turn.query is not None:

@@ -1,7 +1,8 @@
 """ERROR003 error_streak: one call after the other fails, whatever the error.
 
 Sees: consecutive call turns in which every call failed. Retryable infrastructure errors are not counted, and do not
-end the streak. To halt, so many must have failed since a command last failed in another way than ever before.
+end the streak. To halt, so many must have failed since a command last failed in another way than ever before, or any
+command that reports a result beside its error reported one that was new.
 
 Why: eight failures in a row, each with another message, is an agent that has lost its footing.
 
@@ -80,6 +81,11 @@ _SUITE = [
 ]
 STUCK = [
     Example("a suite that fails in another way each time is only warned of", _SUITE, "warn", 3),
+    Example("several suites that exit 1 with new output", [
+        {"node": "agent", "tool_calls": [
+            {"name": "test", "args": {"only": "x" * n}, "error": "exit 1", "result": f"test {'x' * n} fails"}
+        ]} for n in range(20)
+    ], "warn", 3),
     Example("eight other errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(8)
     ], "halt", 7),

@@ -63,6 +63,9 @@ _FILES = ("main", "test", "setup", "views", "models", "urls")
 
 HEALTHY = [
     Example("one file after the other", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
+    Example("the same words about each task", [
+        said("reviewer", "Looks good to me.", task_id=f"T{n}") for n in range(8)
+    ]),
     Example("counted", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
     Example("counted, in longer sentences", [
         said("agent", f"I have migrated table number {n} of the old schema to the new one.") for n in range(12)

@@ -63,6 +63,9 @@ def _number(match: re.Match[str]) -> str:
     text = match.group()
     if text.isalpha():
         return text  # a long word that happens to have the letters a to f only
+    start = match.start()
+    if start > 1 and match.string[start - 1] == "." and match.string[start - 2].isdecimal() and text.isdecimal():
+        return text  # the digits of a figure, such as a loss, written as precisely as it is known
     return "<…>"
 
 

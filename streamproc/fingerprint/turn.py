@@ -32,6 +32,7 @@ from streamproc.wire import (
     ANSWERED,
     FAILED,
     FAILED_RETRYABLE,
+    FAILED_RUN,
     NO_ANSWER,
     WIRE_VERSION,
     Call,
@@ -68,6 +69,7 @@ _TROUBLE: Final = re.compile(
     r"(?:(?:429|500|502|503|504|529)\b(?!\W{0,3}(?:\d|of\b))|rate.?limit|too many requests|service unavailable"
     r"|bad gateway|gateway time-?out|overloaded_error)"
 )  # how an answer begins that is nothing but such trouble, of a tool that has no field for errors
+_EXIT: Final = re.compile(r"(?i)\W*(?:[a-z]+ )?(?:exit(?:ed)?|return(?:ed)?)(?: with| status| code)*\W{0,3}(\d+)\W*")
 TROUBLE_MAX: Final = 200  # characters of such an answer
 _ERROR_HEAD: Final = 400  # characters of an error in which its kind is looked for
 
@@ -207,15 +209,25 @@ def looks_retryable(text: str) -> bool:
 _NO_ERROR: Final[tuple[object, ...]] = (None, False, "", [], {})  # how logs say that nothing failed; 0 equals False
 
 
+def _ran(error: str, shown: str) -> bool:
+    """Whether a command ran, exited with an error, and told of what it did. Many harnesses repeat the error as the
+    result; a command that was not found (127) or may not be run (126) did not run."""
+    code = _EXIT.match(error)
+    if code is None:
+        return bool(shown) and error not in shown and shown not in error
+    return code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown))
+
+
 def _call(call: ToolCall) -> Call:
     key = h64(f"{call.name}\0{canonical(call.args)}")
     if call.error not in _NO_ERROR:
         text = canonical(call.result if call.error is True else call.error)
-        retryable = call.retryable or looks_retryable(text)
-        if call.result is not None and call.error is not True:
-            text = f"{text}\0{canonical(call.result)}"  # the exit code may be the same, and the output another
-        answer = content(text)
-        return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE if retryable else FAILED, answer.sim)
+        outcome = FAILED_RETRYABLE if call.retryable or looks_retryable(text) else FAILED
+        shown = "" if call.result is None or call.error is True else canonical(call.result)
+        if outcome == FAILED and _ran(text, shown):
+            outcome = FAILED_RUN
+        answer = content(f"{text}\0{shown}" if shown else text)  # the exit code may be the same, and the output another
+        return Call(call.name, key, answer.exact, answer.norm, outcome, answer.sim)
     if call.result is None:
         return Call(call.name, key, 0, 0, NO_ANSWER)
     answer = content(text := canonical(call.result))

@@ -92,6 +92,15 @@ def a_form_filled_in(script: Script) -> None:
         script.say(clerk, f"{form} Case {1000 + number}{what}: closed. {form[:60]}")
 
 
+def a_loss_that_moves(script: Script) -> None:
+    """A model is looked at while it learns, or does not; figures are written as precisely as they are known."""
+    command = {"command": "python evaluate.py"}
+    loss = 2.0
+    for _ in range(script.times(5, 20)):
+        loss += script.dice.random() / 5 - 0.12
+        script.call("bash", command, f"loss {loss}")
+
+
 def short_reports(script: Script) -> None:
     """A worker whose calls nobody reports says one sentence about each of many things."""
     (worker,) = script.team(1)
@@ -155,7 +164,7 @@ def exit_code_one(script: Script) -> None:
     """Dozens of test runs, of one command or of several, that all exit with 1; what they say differs each time."""
     commands = ["pytest -x", "mypy .", "pytest tests/unit"][: script.times(1, 3)]
     for _ in range(script.times(8, 40)):
-        command = {"command": script.dice.choice(commands)}
+        command = {"command": script.dice.choice((*commands, f"pytest -k {script.words.noun()}"))}
         report = script.words.report(script.words.test_ids(script.times(1, 4)), 30)
         made = {"name": "bash", "args": command}
         answer = {"error": "exit code 1", "result": report} if script.chance(0.7) else {"error": f"Exit 1\n{report}"}
@@ -228,5 +237,5 @@ FRAGMENTS = (
     a_reader_who_says_go_on, tasks_handed_out, trouble_told_as_answers, stepping_through_a_loop,
     the_same_test_fails_in_another_way, exit_code_one, unanswered_clicks, batches_in_parallel,
     the_same_prompt_for_each_file, a_heartbeat, a_page_that_is_asked_for_again, a_report_on_each_of_many,
-    a_plan_revised, short_reports,
+    a_plan_revised, a_loss_that_moves, short_reports,
 )  # fmt: skip
