@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from streamproc.raw import Mistake, Name, Object, RawEvent, ScopeName, Text, Whole, sendable
+from streamproc.raw import Mistake, Name, Object, RawEvent, ScopeName, Whole, sendable
 
 TASKS_SENT_MAX: Final = 256  # ids of one batch; `count` tells of the rest
 
@@ -86,8 +86,33 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _reports(value: Any) -> Any:
+    """Evidence as reports by name, also where it came as a list of names or of reports."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        return value
+    found: dict[str, Any] = {}
+    for item in value:
+        named = {plain(name): part for name, part in item.items()} if isinstance(item, Mapping) else {}
+        name = (
+            item if isinstance(item, str) else next((named[key] for key in ("guard", "name", "id") if key in named), "")
+        )
+        if isinstance(name, str) and name:
+            found[name] = item if named else True
+    return found
+
+
+def _class(value: Any) -> str:
+    """The class of the first error."""
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    named = {plain(name): part for name, part in first.items()} if isinstance(first, Mapping) else {}
+    return next((str(named[key]) for key in ("class", "errorclass", "type", "kind") if named.get(key)), "")
+
+
 def _moves(value: Any) -> Any:
-    return value if isinstance(value, list) else []
+    """A list of moves; of a number only none says anything."""
+    return value if isinstance(value, (list, tuple)) else [None] if value else []
 
 
 def _few(value: list[str]) -> list[str]:
@@ -103,6 +128,9 @@ State = Annotated[Loose, AfterValidator(_state)]
 Ids = Annotated[
     list[ScopeName], BeforeValidator(_ids, json_schema_input_type=list[str | int | dict[str, Any]]),
 ]  # fmt: skip
+Reports = Annotated[
+    Object, BeforeValidator(_reports, json_schema_input_type=dict[str, Any] | list[str | dict[str, Any]] | str)
+]
 YesNo = Annotated[bool, BeforeValidator(_yes_or_no, json_schema_input_type=bool | str)]
 Verdict = Annotated[str, BeforeValidator(_verdict, json_schema_input_type=bool | str), Field(max_length=32)]
 
@@ -112,7 +140,7 @@ class BoardEvent(RawEvent):
 
     spellings: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     task_id: Loose = Field("", description="an event of no task is counted, and nothing else")
-    evidence: Object | None = Field(None, description="of the guards: {guard: report}; a report's texts stay at home")
+    evidence: Reports | None = Field(None, description="of the guards: {guard: report}; a report's texts stay at home")
     approvals: Any = Field(None, description="who approved an exception: a name, {by, reason}, or a list of them")
 
     @model_validator(mode="before")
@@ -121,8 +149,8 @@ class BoardEvent(RawEvent):
         return _respelt(data, cls.spellings) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
-    def _approvals_are_json(self) -> BoardEvent:
-        sendable({"approvals": self.approvals})
+    def _is_json(self) -> BoardEvent:
+        sendable({"approvals": self.approvals, "reason": getattr(self, "reason", None)})
         return self
 
 
@@ -142,9 +170,11 @@ def _respelt(data: Mapping[Any, Any], spellings: Mapping[str, tuple[str, ...]]) 
             found.setdefault("approvals", {plain(name): value} if key == "override" else value)
         elif key in GUARDS:
             evidence[str(name)] = value
+        elif key in ("error", "errors") and (kind := _class(value)):
+            found.setdefault("failure_class", kind)
         else:
             found[name] = value
-    told = found.get("evidence")
+    told = _reports(found.get("evidence"))
     if evidence and (told is None or isinstance(told, Mapping)):
         found["evidence"] = evidence | dict(told or {})
     return found
@@ -192,10 +222,18 @@ class RawTaskDelegated(BoardEvent):
     }
 
     type: Literal["task.delegated"] = "task.delegated"
-    tasks: Ids = Field([], description="ids of the tasks in the batch")
+    tasks: Ids = Field([], description="ids of the tasks in the batch; a number is how many")
     count: Whole | None = Field(None, description="how many, where it is not the length of `tasks`")
     phase: Loose = Field("", description="such as SPEC or BUILD")
     max_token_budget: Whole | None = Field(None, description="tokens that may be spent on them")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_is_a_count(cls, data: Any) -> Any:
+        found = _respelt(data, cls.spellings) if isinstance(data, Mapping) else data
+        if isinstance(found, dict) and isinstance(found.get("tasks"), int):
+            found.setdefault("count", found.pop("tasks"))
+        return found
 
 
 class RawTaskTransition(BoardEvent):
@@ -216,7 +254,7 @@ class RawTaskTransition(BoardEvent):
     failure_class: Loose = Field("", description="where the task failed: what kind of failure it was")
     module: Loose = ""
     ui_touching: YesNo | None = None
-    reason: Text = Field("", description="a redacted excerpt crosses the wire")
+    reason: Any = Field("", description="a text, or anything; a redacted excerpt crosses the wire")
 
 
 class RawTaskVerdict(BoardEvent):
@@ -235,24 +273,27 @@ class RawTaskVerdict(BoardEvent):
     reason: Any = Field("", description="the report: a text, or anything; a redacted excerpt crosses the wire")
     failure_class: Loose = ""
 
-    @model_validator(mode="after")
-    def _reason_is_json(self) -> RawTaskVerdict:
-        sendable({"reason": self.reason})
-        return self
-
 
 def _completed(value: Any) -> Any:
     """How many tasks were completed: a number, or the length of a list of them."""
     if isinstance(value, bool):
         raise Mistake("expected how many tasks were completed, or a list of them")
-    return len(value) if isinstance(value, (list, tuple)) else value
+    return len(value) if isinstance(value, (list, tuple, Mapping)) else value
 
 
 class RawCycleCompleted(BoardEvent):
     """A cycle of the board is over, from BUILD to VALIDATE."""
 
     spellings: ClassVar = {
-        "completed": ("taskscompleted", "completedtasks", "completedcount", "done", "tasksdone"),
+        "completed": (
+            "taskscompleted",
+            "completedtasks",
+            "completedcount",
+            "done",
+            "tasksdone",
+            "completedtransitions",
+            "transitionedtocompleted",
+        ),
         "cycle": ("cycleid", "number", "n", "iteration"),
         "transitions": ("moves", "changes"),
         "phase": ("stage",),
@@ -267,6 +308,12 @@ class RawCycleCompleted(BoardEvent):
         [], description="[{task_id, from, to}]: what moved in it, where that was not told as it happened"
     )
     phase: Loose = ""
+
+    @property
+    def counted(self) -> int | None:
+        """How many were completed: none, where it is said that nothing moved."""
+        still = "transitions" in self.model_fields_set and not self.transitions
+        return 0 if self.completed is None and still else self.completed
 
     def moves(self) -> Iterable[tuple[str, str]]:
         """(task, state) of the transitions that can be read."""

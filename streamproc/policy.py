@@ -15,10 +15,12 @@ from streamproc.budgets import budget_value, find_budget
 from streamproc.core.board_law import BoardLaw
 from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
+from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.policy_board import laid_over
 from streamproc.policy_file import STANDARD, Layer, Overlay, preset_names, read_policy_file, read_preset
+from streamproc.policy_prices import price_of
 
 DEFAULT: Final = STANDARD
 
@@ -54,6 +56,7 @@ class Policy:
         detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
         actions: dict[str, str] = {}
+        prices: dict[str, Price] = {}
         on_stall = "switch_to_interactive"
         lower: list[str] = []
         board: dict[str, Any] = {}
@@ -65,6 +68,7 @@ class Policy:
                 budget = find_budget(name)
                 budgets[budget.name] = budget_value(budget, value)
             actions |= overlay.actions
+            prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
             board = laid_over(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
@@ -75,6 +79,7 @@ class Policy:
             "on_stall": on_stall,
             "lower_is_better": lower,
             "board": board,
+            "prices": prices,
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
@@ -95,6 +100,7 @@ class Policy:
             lower_is_better=frozenset(found["lower_is_better"]),
             live_repeats_min=repeats.live_repeats_min,
             live_standstills=repeats.live_standstills,
+            prices=found["prices"],
             board=BoardLaw(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
         )
 

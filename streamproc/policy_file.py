@@ -16,6 +16,7 @@ from streamproc.controls import Action
 from streamproc.detectors import BY_CODE
 from streamproc.errors import InvalidPolicy, Problem
 from streamproc.policy_board import BoardSetting, GuardSetting, complaints, laid_over
+from streamproc.policy_prices import PRICE_REMEDY, price_problems
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
 LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; beyond it somebody has mistaken the unit
@@ -36,6 +37,7 @@ class Overlay(BaseModel):
     on_stall: str | None = None
     lower_is_better: list[str] | None = None
     board: BoardSetting | None = None
+    prices: dict[str, dict[str, Any]] = {}
 
 
 class Layer(Overlay):
@@ -178,6 +180,7 @@ def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
             found.append((("presets", index), f"no preset {name!r}", f"there are: {', '.join(known)}"))
     for path, overlay in layer.overlays():
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
+        found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
         found += [((*path, "board", *rest), what, remedy) for rest, what, remedy in _check_board(overlay, layer)]
     return [Problem(_dotted(path), what, remedy, _at(path, lines, place)) for path, what, remedy in found]
 

@@ -22,7 +22,8 @@ LAYERS = (
     {"fingerprint"},
     {"core"},
     {"detectors"},
-    {"policy", "policy_board", "policy_file"},  # they know which detectors there are; the engine is handed its rules
+    # They know which detectors there are; the engine is handed its rules.
+    {"policy", "policy_board", "policy_file", "policy_prices"},
     {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples", "fleet"},
     {"web", "cli", "demo", "schemas", "__main__"},
 )

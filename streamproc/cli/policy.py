@@ -64,6 +64,7 @@ def _load(source: str | None) -> Policy:
 def _writable(policy: Policy, workflow: str, tenant: str, tier: str) -> dict[str, Any]:
     """What is in force, in the words of a policy file: budgets of money in USD, detectors that are off as false."""
     from streamproc.budgets import USD_MICRO, find_budget
+    from streamproc.policy_prices import written
 
     found = policy.effective(workflow, tenant, tier)
     found["detectors"] = {code: False if limits is None else limits for code, limits in found["detectors"].items()}
@@ -71,4 +72,5 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str) -> dict[str
         name: value / USD_MICRO if find_budget(name).unit == "micro_usd" else value
         for name, value in found["budgets"].items()
     }
+    found["prices"] = {model: written(price) for model, price in found["prices"].items()}
     return found

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.core.board_law import FOREIGN, STATE_SKIP, UNKNOWN, BoardLaw
+from streamproc.core.board_law import FOREIGN, STATE_SKIP, UNKNOWN, BoardLaw, state_name
 from streamproc.core.board_state import (
     ASSUMED,
     DEPENDENCIES_MAX,
     DESIGN,
     DESIGNED,
+    ENTERED_MAX,
     FAILED_MAX,
     HELD_APPROVAL,
     HELD_CAUSE,
@@ -118,7 +119,7 @@ def _created(step: Step, task: Task, event: TaskCreated) -> None:
         task.phase = _phase(law, event.phase)
     if task.state == UNKNOWN:
         if event.state:
-            _believe(law, task, law.find(event.state))
+            _believe(step, task, law.find(event.state), event.state)
             step.blocked = task.state >= 0 and bool(law.blocked >> task.state & 1)
         else:
             task.state = law.initial
@@ -150,6 +151,8 @@ def _judged(run: RunState, step: Step, task: Task, event: TaskVerdict) -> None:
     if event.verdict == "APPROVED":
         step.board.failed = []
         task.failure = []
+        if event.approved_by:
+            _release(task)
     elif event.verdict == "REJECTED":
         task.rejected += 1
         step.rejected = task.rejected
@@ -189,12 +192,14 @@ def _failure(run: RunState, step: Step, task: Task, kind: str, teller: int) -> N
 def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None:
     law = step.law
     claimed, target = law.find(event.from_), law.find(event.to)
-    if claimed != UNKNOWN and (task.state < 0 or task.flags & ASSUMED):
-        _believe(law, task, claimed)
+    if claimed != UNKNOWN and (task.state == UNKNOWN or task.flags & ASSUMED):
+        _believe(step, task, claimed, event.from_)
     task.flags &= ~ASSUMED
     source = step.source = task.state
     step.target = target
-    if target == UNKNOWN or (target == source and target >= 0):
+    step.to = state_name(event.to)
+    if target == UNKNOWN or (target == source and (target >= 0 or _foreign(step, event.to) == task.foreign)):
+        _failure(run, step, task, event.failure_class, MOVE)
         return
     if not law.judged(source):
         _enter(step, task, target)
@@ -206,12 +211,15 @@ def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None
         _failure(run, step, task, event.failure_class, MOVE)
 
 
-def _believe(law: BoardLaw, task: Task, state: int) -> None:
+def _believe(step: Step, task: Task, state: int, name: str) -> None:
     """What is told first of a task is believed: also that it has what the ways into its state ask for."""
     task.state = state
-    if state >= 0:
+    if state == FOREIGN:
+        task.foreign = _foreign(step, name)
+        task.entered = {task.foreign: 1}
+    elif state >= 0:
         task.entered = {state: 1}
-        _trust(law, task)
+        _trust(step.law, task)
 
 
 def _trust(law: BoardLaw, task: Task) -> None:
@@ -267,9 +275,8 @@ def _leave(step: Step, task: Task, event: TaskTransition) -> None:
     cause = (event.evidence or {}).get("root_cause")
     escalated = bool(task.flags & HELD_APPROVAL)
     if event.approved_by or (not escalated and cause is not None and cause.passed):
-        task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
-        task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
-        if event.approved_by or _leads(law, task, task.state, target):
+        _release(task)
+        if event.approved_by or target < 0 or _leads(law, task, task.state, target):
             _enter(step, task, target)
         else:
             step.refused = STATE_SKIP
@@ -282,13 +289,22 @@ def _leave(step: Step, task: Task, event: TaskTransition) -> None:
         task.flags |= HELD_TOLD
 
 
+def _release(task: Task) -> None:
+    """Somebody took it in hand: what counted against the task counts no more."""
+    task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
+    task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+
+
 def _enter(step: Step, task: Task, target: int) -> None:
     """The task is in another state now."""
     board, law, source = step.board, step.law, task.state
     task.since, task.skipped, task.wanted = board.cycles, UNKNOWN, UNKNOWN
     task.flags &= ~STALL_TOLD
     task.state = target if target >= 0 else FOREIGN
+    task.foreign = 0
     if target < 0:
+        task.foreign = _foreign(step, step.to)
+        _count(step, task, task.foreign)
         return
     if source < 0:
         _trust(law, task)
@@ -296,14 +312,25 @@ def _enter(step: Step, task: Task, target: int) -> None:
         task.back = source
     if source >= 0 and not task.entered:
         task.entered[source] = 1
-    task.entered[target] = task.entered.get(target, 0) + 1
-    step.swings = task.entered[target] - 1
+    _count(step, task, target)
     task.flags &= ~_asked_again(law, target)
     step.blocked = bool(law.blocked >> target & 1)
     if law.failed >> target & 1 and not (step.blocked and _waits(step, task)):
         _failed(step, task)
     if law.done >> target & 1:
         _completed(step, task)
+
+
+def _foreign(step: Step, name: str) -> int:
+    """A number for a state that this board does not have: a task may swing all the same."""
+    return -3 - (step.tag(state_name(name)) & 0xFFFF)
+
+
+def _count(step: Step, task: Task, state: int) -> None:
+    task.entered[state] = task.entered.get(state, 0) + 1
+    step.swings = task.entered[state] - 1
+    if len(task.entered) > ENTERED_MAX:
+        del task.entered[next(iter(task.entered))]
 
 
 def _waits(step: Step, task: Task) -> bool:

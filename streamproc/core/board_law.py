@@ -45,7 +45,9 @@ class BoardLaw:
     def __init__(self, board: Mapping[str, Any], enforced: frozenset[str]) -> None:
         self.states = states_of(board)
         self.index = {name: number for number, name in enumerate(self.states)}
-        self.tag = xxhash.xxh3_64_intdigest("\0".join(self.states).encode("utf-8", "surrogatepass")) & TAG
+        guards, batch = board.get("guards", {}), board.get("batch", {})
+        numbered = (*self.states, "", *guards, *(str(asked.get("items")) for asked in guards.values()), "", *batch)
+        self.tag = xxhash.xxh3_64_intdigest("\0".join(numbered).encode("utf-8", "surrogatepass")) & TAG
         self.path = [self.index[state_name(name)] for name in board.get("path", ())]
         self.initial = self.find(board["initial"]) if board.get("initial") else self.path[0] if self.path else UNKNOWN
         self._next = [0] * len(self.states)

@@ -10,6 +10,7 @@ TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and t
 BOARD_BYTES: Final = 1_024  # of all tasks together, encoded: a quarter of what a run may take
 DEPENDENCIES_MAX: Final = 6  # of one task: a chain needs one each, and a design ticket is among the first
 MODULES_MAX: Final = 8  # modules whose initialisation is known to have passed
+ENTERED_MAX: Final = 16  # states of which is counted how often a task came into them
 REJECTIONS_MAX: Final = 3  # reports kept of one task; the third escalates it
 FAILED_MAX: Final = 8  # tasks that failed in a row
 
@@ -29,9 +30,9 @@ PASSED: Final = 1_024  # and the bits above: which guards it has passed, in thei
 
 class Task(msgspec.Struct, array_like=True):
     """A task. `since` is how many cycles were over when its state last changed; `back` the state before it was put
-    aside; `wanted` the state into which a guard refused it; `entered` counts how often it came into a state, `tries`
-    how often a guard refused it, `items` which items of a guard are there; `failure` is
-    [class, times, turn, teller]."""
+    aside; `foreign` the tag of a state that the board does not have; `wanted` the state into which a guard refused it;
+    `entered` counts how often it came into a state, `tries` how often a guard refused it, `items` which items of a
+    guard are there; `failure` is [class, times, turn, teller]."""
 
     id: str
     state: int = -1
@@ -41,6 +42,7 @@ class Task(msgspec.Struct, array_like=True):
     module: int = 0
     phase: int = 0
     rejected: int = 0
+    foreign: int = 0
     wanted: int = -1
     skipped: int = -1
     depends_on: list[int] = []

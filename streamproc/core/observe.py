@@ -21,6 +21,7 @@ from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
 from streamproc.core.open_turns import end_turn
 from streamproc.core.pace import observe_pace
+from streamproc.core.prices import priced
 from streamproc.core.progress import (
     observe_artifact,
     observe_errors,
@@ -32,7 +33,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
 from streamproc.core.view import GAP_MS, Hop, Kind, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
-from streamproc.wire import NO_ANSWER, Turn
+from streamproc.wire import NO_ANSWER, Turn, Usage
 
 # A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
 PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
@@ -59,7 +60,7 @@ class Observer:
         usage = turn.usage
         view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
         if usage is not None or run.begun:
-            self._observe_measures(view, turn, tag)
+            usage = self._observe_measures(view, rules, turn, tag)
         if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
             self._observe_round(view, turn)
         if run.pending:
@@ -124,14 +125,17 @@ class Observer:
         if run.failures > 1 or run.retries > 1:
             view.kinds |= Kind.FAILING
 
-    def _observe_measures(self, view: View, turn: Turn, tag: int) -> None:
+    def _observe_measures(self, view: View, rules: Rules, turn: Turn, tag: int) -> Usage | None:
         run, usage = view.run, turn.usage
         if usage is not None:
+            if rules.prices:
+                usage = priced(usage, turn.model, rules.prices)
             spend(run, usage)
             observe_pace(run, usage)
             view.kinds |= SPENDING if view.budgets else Kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
+        return usage
 
     def _observe_round(self, view: View, turn: Turn) -> None:
         run = view.run
@@ -162,7 +166,9 @@ class Observer:
         run, index, cycle = view.run, view.index, view.cycle
         # Stamps of turns outside cycles are negative, so that none equals an iteration of a cycle found later.
         stamp = cycle.iterations if cycle is not None else -2 - index
-        worked = -1 if cycle is not None else node.call_news
+        # In a cycle the others work, too; but what is told beside new work of its own may be a harness that tells it
+        # with every turn, as it is.
+        worked = -1 if cycle is not None and node.call_news != index else node.call_news
         if turn.progress:
             view.flat = observe_metrics(
                 run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
@@ -175,8 +181,6 @@ class Observer:
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= Kind.ARTIFACT
-            if node.call_news == index:
-                worked = index  # a harness tells of the artifact as it is, beside work that goes on
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)

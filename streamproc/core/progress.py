@@ -46,16 +46,18 @@ def observe_artifact(
     run: RunState, node: NodeState, node_tag: int, turn: Turn, index: int, stamp: int, since: int
 ) -> Period | None:
     """Take in what a turn left behind: its artifact, or the page it wrote. Pages are no edits done and undone."""
-    left = turn.artifact or turn.docs
+    artifact, docs = turn.artifact, turn.docs
+    left = artifact or docs
     if left is None:
         return None
-    before, value = node.artifact, left.norm & TAG
-    same = before is not None and before.value == value  # told again as it is: nothing was done or undone
-    node.artifact = extend(before, value, index, stamp, since)
+    value = left.norm ^ docs.norm >> 1 if artifact is not None and docs is not None else left.norm
+    before = node.artifact
+    same = before is not None and before.value == value & TAG  # told again as it is: nothing was done or undone
+    node.artifact = extend(before, value & TAG, index, stamp, since)
     remember(run.artifacts, left.norm)
-    if same or turn.artifact is None:
+    if same or artifact is None:
         return None
-    period = push(run, LEFT, value ^ node_tag, index)
+    period = push(run, LEFT, (artifact.norm ^ node_tag) & TAG, index)
     # Two ways that are tried in turn and measured anew each time are an experiment.
     return period if period is None or run.measured < period.turns[0] else None
 

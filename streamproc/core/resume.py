@@ -42,6 +42,8 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], h
     run.episodes = {}
     run.begun = []
     run.pending = []
+    if run.board is not None:
+        run.board.zero, run.board.failed = 0, []
     run.resumes += 1
     speak_to(run, run.turns)
     note_progress(run, run.turns)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from streamproc.core.board_law import NO_BOARD, BoardLaw
 from streamproc.core.decision import Finding, Level, PolicyRef
+from streamproc.core.prices import Price
 from streamproc.core.run import CallMemory
 from streamproc.core.view import View
 
@@ -37,11 +39,13 @@ class Rules:
         live_repeats_min: int,
         live_standstills: int,
         board: BoardLaw = NO_BOARD,
+        prices: Mapping[str, Price] = MappingProxyType({}),
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
         self.lower_is_better = lower_is_better
         self.board = board
+        self.prices = dict(prices)
         self._detectors = tuple(detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Those that may have something to say when nothing happens (`core.deadlines`)."""

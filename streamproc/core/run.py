@@ -111,7 +111,8 @@ class Tool(msgspec.Struct, array_like=True):
 
 
 class Monologue(msgspec.Struct, array_like=True):
-    """Turns of one node that are nothing but almost the same text, of this size."""
+    """Turns of one node that are nothing but almost the same text, of this size; by how many characters it has
+    grown (-1: it once shrank)."""
 
     node: int
     value: int
@@ -119,6 +120,7 @@ class Monologue(msgspec.Struct, array_like=True):
     count: int
     first: int
     size: int = 0
+    grown: int = 0
 
 
 class NodeState(msgspec.Struct, array_like=True):

@@ -17,7 +17,7 @@ class Step:
 
     __slots__ = (
         "attempts", "batch", "blocked", "board", "completed", "cycled", "failed", "failures", "guard", "law",
-        "missing", "phase", "refused", "rejected", "source", "swings", "tag", "target", "task",
+        "missing", "phase", "refused", "rejected", "source", "swings", "tag", "target", "task", "to",
     )  # fmt: skip
 
     def __init__(self, board: Board, law: BoardLaw, tag: Tag) -> None:
@@ -26,7 +26,7 @@ class Step:
         self.tag = tag
         self.task: Task | None = None
         self.source = self.target = UNKNOWN
-        self.refused = self.guard = self.phase = ""
+        self.refused = self.guard = self.phase = self.to = ""
         self.missing: tuple[str, ...] = ()
         self.attempts = self.swings = self.rejected = self.failures = self.failed = self.batch = 0
         self.blocked = self.cycled = False
@@ -51,6 +51,7 @@ def board_of(run: RunState, law: BoardLaw) -> Board:
         board.law = law.tag
         for task in board.tasks.values():
             task.state = task.back = task.wanted = task.skipped = UNKNOWN
+            task.foreign = task.phase = 0
             task.entered, task.items, task.tries = {}, {}, {}
             task.flags &= PASSED - 1
     return board

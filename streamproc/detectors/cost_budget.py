@@ -13,7 +13,8 @@ is a warning, once, since the limit cannot see those turns.
 False alarms: none if prices are right. A run without a tier and without a declared limit is counted and shown, not
 limited.
 
-Tuning: declare `maxCostUsd` or a `tier` on `run.started`; change tiers in the policy under `tiers`.
+Tuning: declare `maxCostUsd` or a `tier` on `run.started`; change tiers in the policy under `tiers`. Name the
+`prices` of models in the policy where publishers send tokens and no cost.
 
 Reference: deliberation requirement, layer 5: cost-based kill switch.
 """

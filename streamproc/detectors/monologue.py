@@ -40,7 +40,7 @@ class MonologueDetector:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         talk = view.monologue
-        if talk is None:
+        if talk is None or talk.grown >= 2 * (talk.count - 1):  # a word a turn, and never one less: it is being written
             return None
         reached = level(talk.count, limits.warn, limits.halt)
         if reached is None:
@@ -72,6 +72,10 @@ HEALTHY = [
     ]),
     Example("a story in chapters", [said("writer", f"Chapter {name}") for name in ("one", "two", "three", "four")]),
     Example("a draft that grows", [said("writer", f"{PLAN} {OTHER} " * (n + 3)) for n in range(8)]),
+    Example("a list that grows by a word", [said("writer", " ".join(PLAN.split()[: 5 + n])) for n in range(20)]),
+    Example("a checklist", [
+        said("agent", "[x] " * n + "[ ] " * (9 - n) + "of the steps for the new search of the shop") for n in range(9)
+    ]),
     Example("a form, filled in for one after the other", [
         said("clerk", f"{PLAN} Case {4700 + n} is closed. {OTHER}") for n in range(8)
     ]),

@@ -82,6 +82,10 @@ HEALTHY = [
         turn for n in range(5)
         for turn in (said("coder", f"patch {n}"), tested("verifier", ["t1"], errors=[f"expected {'x' * n}, found y"]))
     ]),
+    Example("a harness that tells of the tests with every turn, while two agents work", [
+        tested("ab"[n % 2], ["t1"], tool_calls=[{"name": "read", "args": {"f": n}, "result": f"text {n}"}])
+        for n in range(8)
+    ]),
     Example("a lone agent that tries other edits", [
         call("edit", {"line": 1}, "ok"), tested("agent", ["t1"]), call("edit", {"line": 2}, "ok"),
         tested("agent", ["t1"]), call("edit", {"line": 3}, "ok"), tested("agent", ["t1"]),

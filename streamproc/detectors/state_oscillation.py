@@ -48,7 +48,8 @@ class StateOscillation:
         if found is None:
             return held(view, self.code, self.name, WANTED)
         law, task = step.law, step.task
-        here, before = law.name(step.target), law.name(step.source)
+        here = law.name(step.target) or step.to
+        before = law.name(step.source) or getattr(view.event, "from_", "") or "another state"
         return task_finding(
             view,
             self.code,

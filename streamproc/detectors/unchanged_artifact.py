@@ -86,6 +86,9 @@ HEALTHY = [
     Example("a harness that tells of the patch with every turn, while two agents read", [
         call("read", {"f": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)
     ]),
+    Example("the patch stays, and its page is written", [
+        {"node": "writer", "artifact": "+a", "docs": f"# Guide {'x' * n}"} for n in range(5)
+    ]),
     Example("a clean tree after each commit", [_patched(" ")] * 5),
 ]  # fmt: skip
 STUCK = [

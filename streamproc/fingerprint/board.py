@@ -82,7 +82,7 @@ def board_event(raw: BoardEvent, shared: dict[str, Any]) -> Event:
         )
     assert isinstance(raw, RawCycleCompleted)
     return CycleCompleted(
-        **shared, cycle=raw.cycle, completed=raw.completed, moved=tuple(raw.moves())[:256], phase=raw.phase
+        **shared, cycle=raw.cycle, completed=raw.counted, moved=tuple(raw.moves())[:256], phase=raw.phase
     )
 
 
@@ -131,8 +131,18 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
     for name, value in list(evidence.items())[:PROOFS_MAX]:
         made = proof(value)
         if made is not None:
-            found[GUARDS.get(plain(name), str(name).strip()[:ITEM_CHARS_MAX])] = made
+            found[_guard(str(name))] = made
     return found or None
+
+
+def _guard(name: str) -> str:
+    """The guard that evidence belongs to: by a spelling of its name, or by a file such as ``dod/T1-dod.yaml``."""
+    if found := GUARDS.get(plain(name)):
+        return found
+    if "/" in name or "." in name:
+        words = name.rpartition("/")[2].partition(".")[0].replace("_", "-").split("-")
+        return next((GUARDS[word] for word in reversed(words) if word in GUARDS), name.strip()[:ITEM_CHARS_MAX])
+    return name.strip()[:ITEM_CHARS_MAX]
 
 
 def proof(value: Any) -> Proof | None:

@@ -18,7 +18,7 @@ FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
 END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pairs of 24 000 would take 5 ms
 
 _WORD: Final = re.compile(r"\w+")
-_SUBJECT: Final = re.compile(r"\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
+_SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
 _LANE: Final = 16  # bits a counter: room for 65 535 features
 _SPREAD: Final = tuple(
     sum(1 << (_LANE * bit) for bit in range(8) if byte >> bit & 1) for byte in range(256)
@@ -51,8 +51,9 @@ def short_simhash(text: str) -> int:
 
 
 def subjects(text: str) -> int:
-    """32 bits of what a text is about: words with a digit or a sign within, and names. Who counts gets somewhere, and
-    "views.py is fine" is said of many files in almost the same words. 0 where there are none, or in pages."""
+    """32 bits of what a text is about: words with a digit or a sign within, names, and what is ticked off. Who
+    counts gets somewhere, and "views.py is fine" is said of many files in almost the same words. 0 where there are
+    none, or in pages."""
     if len(text) >= PAGE_MIN:
         return 0
     about = " ".join(_SUBJECT.findall(text))

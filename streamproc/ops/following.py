@@ -119,7 +119,9 @@ class Follower:
             async with asyncio.timeout(LAST_WORDS_S):
                 while self.notifier.waiting:
                     await asyncio.sleep(0.05)
-        await self._commit(consumer)
+        with contextlib.suppress(TimeoutError):  # the broker may be away: then it is read, and told, again
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._commit(consumer)
 
     async def _greet(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
         """Take note of partitions that are new to us. One that nobody has read yet begins at a place that is

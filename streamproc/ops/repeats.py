@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from streamproc.ops.notification import Urgency
 
 IDS_MAX: Final = 20_000  # control events: some minutes of a fleet in which everything goes wrong
-RUNS_MAX: Final = 20_000  # with their codes, for the same reason
+RUNS_MAX: Final = 20_000  # with their codes and tasks, for the same reason
+TASKS_MAX: Final = 200  # of one run, with their codes
 
 
 class _Series(NamedTuple):
@@ -26,7 +27,7 @@ class Repeats:
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._ids: dict[str, None] = {}
-        self._series: dict[str, dict[str, _Series]] = {}
+        self._series: dict[str, dict[tuple[str, str], _Series]] = {}
         self.same = 0
         """Control events that came again."""
         self.held_back = 0
@@ -45,12 +46,16 @@ class Repeats:
         self._series[subject] = codes  # now the newest
         if len(self._series) > RUNS_MAX:
             del self._series[next(iter(self._series))]
-        known = codes.get(control.code)
+        key = (control.code, control.task_id or "")
+        known = codes.get(key)
         if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:
-            codes[control.code] = known._replace(held_back=known.held_back + 1)
+            codes[key] = known._replace(held_back=known.held_back + 1)
             self.held_back += 1
             return None
-        codes[control.code] = _Series(now_s, urgency, 0)
+        codes.pop(key, None)
+        codes[key] = _Series(now_s, urgency, 0)
+        if len(codes) > TASKS_MAX:
+            del codes[next(iter(codes))]
         return known.held_back if known is not None else 0
 
     def begin_again(self, run_id: str) -> None:

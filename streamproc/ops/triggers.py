@@ -11,6 +11,8 @@ from streamproc.ops.notification import Notice, Notification, NotificationType, 
 EVIDENCE_MAX: Final = 1_000  # characters; phones and chat windows show fewer
 TASK_TOKENS_PERCENT: Final = 80  # ticket rules: "token budget exceeds 80 % for any task"
 SESSION_PERCENT: Final = 70  # ticket rules: "session budget exceeds 70 %"
+URGENT_PERCENT: Final = 90  # ticket rules: "URGENT: wrap up, deliver partial results if needed"
+WRAP_UP_PERCENT: Final = 95  # ticket rules: "at 95 %, all agents must wrap up current tasks"
 
 
 class Trigger(NamedTuple):
@@ -40,14 +42,14 @@ def share_percent(evidence: Evidence | None) -> float | None:
     return 100 * evidence.used / evidence.limit
 
 
-def _spent(code: str, percent: int) -> Callable[[ControlEvent], bool]:
-    """Past this share; where a budget does not say how much is spent, the level itself is news enough."""
+def _spent(code: str, percent: float, unknown: bool = True) -> Callable[[ControlEvent], bool]:
+    """Past this share; `unknown` is for a level that does not say how much is spent."""
 
     def when(control: ControlEvent) -> bool:
         if control.code != code:
             return False
         share = share_percent(control.evidence)
-        return share is None or share > percent
+        return unknown if share is None else share > percent
 
     return when
 
@@ -95,10 +97,14 @@ TRIGGERS: Final[tuple[Trigger, ...]] = (
             "somebody was told before, and nothing happened", _escalated),
     Trigger("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task is ended by its tokens (BUDGET008)",
             "it ends with what it has", _halts("BUDGET008")),
+    Trigger("task_tokens_urgent", "BUDGET_WARNING", HIGH, f"a task has used {URGENT_PERCENT} % of its tokens",
+            "it wraps up: soon it is ended", _spent("BUDGET008", URGENT_PERCENT - 0.01, unknown=False)),
     Trigger("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
             "there is time to add some", _spent("BUDGET008", TASK_TOKENS_PERCENT)),
     Trigger("session_spent", "BUDGET_EXCEEDED", CRITICAL, "a session has spent its budget (BUDGET009)",
             "all of its runs stop", _halts("BUDGET009")),
+    Trigger("session_urgent", "BUDGET_WARNING", HIGH, f"a session has spent {WRAP_UP_PERCENT} %",
+            "all of its agents wrap up", _spent("BUDGET009", WRAP_UP_PERCENT - 0.01, unknown=False)),
     Trigger("session", "BUDGET_WARNING", MEDIUM, f"a session has spent more than {SESSION_PERCENT} %",
             "soon nothing more can be delegated", _spent("BUDGET009", SESSION_PERCENT)),
     Trigger("cost", "BUDGET_EXCEEDED", HIGH, "a run, user or tenant has spent its money (BUDGET007, BUDGET010)",
@@ -169,7 +175,10 @@ def notice_of(control: ControlEvent, trigger: Trigger, urgency: Urgency, repeats
 
 
 def subject_of(control: ControlEvent) -> str:
-    """What a series of notifications is about: an order to many runs is one thing, else it is the run."""
+    """What a series of notifications is about: an order to many runs, or a budget that many share; else the run."""
+    account: str | None = getattr(control.evidence, "account", None)
+    if account:
+        return account
     if control.type == "fleet.state" and control.trigger is not None and control.trigger.event_id:
         return control.trigger.event_id
     return control.run_id
@@ -219,6 +228,8 @@ _ALWAYS: Final[dict[str, str]] = {
     "order_refused": "check who gave it, and its key",
     "failures": "look at what the failed tasks have in common before more are started",
     "session": "start nothing new that can wait, or raise the session's budget",
+    "session_urgent": "let what runs come to an end, and start nothing new",
+    "task_tokens_urgent": "take its partial result, or raise max_token_budget now",
     "task_tokens": "let it come to an end, or raise max_token_budget",
 }
 

@@ -27,6 +27,8 @@ from streamproc.worker import limits
 from streamproc.worker.publishing import Letter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamproc.core.engine import Engine
     from streamproc.worker.lanes import Lanes
     from streamproc.worker.publishing import Publisher
@@ -42,6 +44,8 @@ class Deadlines:
         self, app: Any, turns_topic: str, engine: Engine, store: RunStore, lanes: Lanes, publisher: Publisher
     ) -> None:
         self.appended = 0
+        self.paused: Callable[[], bool] = lambda: False
+        """Whether people have ordered the fleet to stand still: then silence is obedience. (The worker sets this.)"""
         self._app = app
         self._topic = turns_topic
         self._engine = engine
@@ -79,7 +83,7 @@ class Deadlines:
         """The partitions in which everything was stepped that was there at the last look."""
         consumer = self._app.consumer
         kept = self._store.partitions.keys()
-        if not kept or self._app.rebalancing or self._app.in_recovery or not consumer.flow_active:
+        if not kept or self.paused() or self._app.rebalancing or self._app.in_recovery or not consumer.flow_active:
             self._caught_up_s.clear()
             self._ends.clear()
             return []

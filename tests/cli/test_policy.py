@@ -85,3 +85,14 @@ def test_a_scope_is_shown_with_its_own_layers(run, tmp_path: Path) -> None:
 
     assert "maxCostUsd" not in run("policy", "show", path).stdout
     assert "maxCostUsd: 2.5" in run("policy", "show", path, "--workflow", "nightly").stdout
+
+
+def test_prices_are_shown_as_they_are_written(run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("prices:\n  small: { input_per_million_usd: '0.80', output_per_million_usd: 4 }\n")
+    shown = tmp_path / "shown.yaml"
+
+    shown.write_text(run("policy", "show", path).stdout)
+
+    assert load_policy(shown).effective()["prices"] == load_policy(path).effective()["prices"]
+    assert load_policy(shown).effective()["prices"]["small"].cached == 800_000

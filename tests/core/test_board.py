@@ -248,6 +248,20 @@ def test_a_task_that_swings_is_blocked_until_somebody_says_why() -> None:
     assert codes([*swings, why, *walk("T1", "IMPLEMENTING", *ROUND * 2)]) == ["TASK001"]
 
 
+def test_a_task_swings_on_any_board() -> None:
+    swings = walk("T1", "Doing", *("Review", "Doing") * 3)
+    [told] = decisions(swings)
+    assert (told.code, evidence(told).to_state, evidence(told).from_state) == ("TASK001", "DOING", "Review")
+    assert codes([move("T1", "", "Doing")] * 9) == []  # it is said again, and nothing swings
+    why = move("T1", "BLOCKED", "Doing", root_cause="too large")
+    assert codes([*swings, why, *walk("T1", "Doing", "Review", "Doing")]) == ["TASK001"]
+
+
+def test_a_retry_that_fails_in_its_place_counts() -> None:
+    again = move("T1", "IMPLEMENTING", "IMPLEMENTING", failure_class="timeout")
+    assert codes([again] * 3) == ["ERROR002"]
+
+
 def test_two_reworks_are_honest() -> None:
     rest = walk("T1", *PATH[2:], dod=APPROVED)
     assert codes([*walk("T1", "LOCKED", "IMPLEMENTING", *ROUND * 2), *rest]) == []
@@ -273,6 +287,13 @@ def test_an_escalated_task_waits_for_a_person(to: str, more: Raw, state: str) ->
     assert state_of([*escalated, move("T1", "ESCALATED", to, **more)]) == state
     refused = ["TASK008"] if state == "ESCALATED" else []
     assert codes([*escalated, move("T1", "ESCALATED", to, **more)]) == ["TASK008", *refused]
+
+
+def test_a_verdict_in_a_persons_name_lets_a_task_go_on() -> None:
+    escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
+    on = move("T1", "ESCALATED", "QA_REVIEW")
+    assert codes([*escalated, verdict("T1", "APPROVED"), on]) == ["TASK008", "TASK008"]
+    assert codes([*escalated, verdict("T1", "APPROVED", approvals=[{"by": "ann"}]), on]) == ["TASK008"]
 
 
 def test_a_verdict_and_its_transition_are_one_failure() -> None:
@@ -416,6 +437,14 @@ def test_a_finished_run_takes_no_more_moves() -> None:
     assert feed.state.late == 1
 
 
+def test_a_resumed_run_may_have_an_empty_cycle_again_and_is_halted_again() -> None:
+    work = move("T1", "LOCKED", "IMPLEMENTING")
+    found = decisions([work, cycle(0), {"type": "operator.resume", "by": "ann"}, cycle(0)])
+    halts = [one for one in found if one.severity == "halt"]
+    assert [one.code for one in halts] == ["STALL006", "STALL006"]
+    assert len({one.id for one in halts}) == 2
+
+
 def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
     file = tmp_path / "board.yaml"
     file.write_text("board: {path: [TODO, DOING, DONE], done: DONE}\n")
@@ -426,6 +455,17 @@ def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
     assert feed.raw(move("T1", "TODO", "DOING")) == []
     [told] = feed.raw(move("T1", "DOING", "TODO"))
     assert told.code == "TASK004"
+
+
+def test_other_sizes_and_guards_number_them_anew(tmp_path: Path) -> None:
+    file = tmp_path / "board.yaml"
+    file.write_text("board: {batch: {default: 1, ALPHA: 9, OMEGA: 2}, guards: {dod: false}}\n")
+    feed = Feed(load_policy(file))
+    feed.all([created("T1", phase="OMEGA"), move("T1", "READY", "LOCKED")])
+    feed.engine = load_policy().engine()
+    batch = {"type": "task.delegated", "agent": "a", "tasks": ["T1", "T2", "T3"]}
+    assert feed.raw(batch) == []
+    assert [one.code for one in feed.raw(batch | {"tasks": ["T1"] * 3 + ["T2", "T3", "T4"]})] == ["TASK003"]
 
 
 def test_rules_that_are_off_let_tasks_pass(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc.core.run import dump, load
+from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
 from streamproc.policy_file import Layer
 from tests.feeding import STANDARD, Feed, Raw, decisions, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def costs(*amounts: str | float) -> list[Raw]:
@@ -90,3 +95,52 @@ def test_what_has_a_price_is_limited_all_the_same() -> None:
 def test_policy_may_leave_missing_prices_alone() -> None:
     mine = Policy([*load_policy("deliberation").layers, Layer(name="m", detectors={"BUDGET007": {"warn_unpriced": 0}})])
     assert told(tokens(900, 900), mine) == []
+
+
+PRICES = {"small": {"input_per_million_usd": "1", "output_per_million_usd": 5, "cached_per_million_usd": "0.1"}}
+
+
+def priced(**more: object) -> Policy:
+    return Policy([*STANDARD.layers, Layer.model_validate({"name": "mine", "prices": PRICES, **more})])
+
+
+@pytest.mark.parametrize(
+    ("usage", "micro_usd"),
+    [
+        ({"input_tokens": 1_000, "output_tokens": 100}, 1_500),
+        ({"input_tokens": 1_000, "cached_tokens": 900, "output_tokens": 100}, 690),
+        ({"input_tokens": 100, "cached_tokens": 9_000}, 1_000),
+        ({"total_tokens": 1_000}, 5_000),
+        ({"input_tokens": 1}, 1),
+        ({"input_tokens": 1_000, "cost_usd": "0.25"}, 250_000),
+        ({"duration_ms": 5}, 0),
+    ],
+)
+def test_a_turn_of_a_known_model_has_a_price(usage: dict[str, object], micro_usd: int) -> None:
+    feed = Feed(priced())
+    feed.raw({"node": "a", "model": "small", "usage": usage})
+    assert (feed.state.ledger.cost_usd_micro, feed.state.ledger.unpriced) == (micro_usd, 0)
+
+
+def test_prices_limit_the_cost_of_a_run_and_other_models_are_told() -> None:
+    free = {"type": "run.started", "tier": "free"}
+    dear = {"node": "a", "usage": {"output_tokens": 200_000}}
+    assert told([free, dear | {"model": "small"}], priced()) == [("BUDGET007", "halt", 0)]
+    assert told([free, dear | {"model": "large"}], priced()) == [("BUDGET007", "warn", 0)]
+
+
+def test_the_prices_of_a_workflow_go_before_those_of_all() -> None:
+    own = {"small": {"input_per_million_usd": 0, "output_per_million_usd": 0}}
+    mine = priced(workflows={"free": {"prices": own}})
+    assert mine.effective()["prices"]["small"].output == 5_000_000
+    assert mine.effective("free")["prices"]["small"].output == 0
+
+
+def test_mistakes_in_prices_are_told_with_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("prices:\n  small:\n    input_per_million_usd: cheap\n    per_token: 1\n")
+    with pytest.raises(InvalidPolicy) as refusal:
+        load_policy(file)
+    assert [(problem.field, problem.place.rpartition(":")[2]) for problem in refusal.value.problems] == [
+        ("prices.small", "2"), ("prices.small.input_per_million_usd", "3"), ("prices.small.per_token", "4"),
+    ]  # fmt: skip

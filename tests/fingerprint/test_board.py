@@ -51,7 +51,7 @@ def test_verdicts_have_many_words(word: Any, meant: str) -> None:
 @pytest.mark.parametrize(("fields", "tasks", "count"), [
     ({"tasks": ["a", "b"]}, ("a", "b"), 2), ({"batch": [{"id": "a"}, {"id": 7}]}, ("a", "7"), 2),
     ({"task_id": "a"}, ("a",), 1), ({"batch_size": 4}, (), 4), ({"tasks": ["a", "a"]}, ("a", "a"), 1),
-    ({"tasks": ["a"], "count": 9}, ("a",), 9), ({}, (), 0),
+    ({"tasks": ["a"], "count": 9}, ("a",), 9), ({}, (), 0), ({"tasks": 4}, (), 4),
 ])  # fmt: skip
 def test_a_batch_is_counted(fields: dict[str, Any], tasks: tuple[str, ...], count: int) -> None:
     made = event("task.delegated", agent="x", maxTokenBudget=900, **fields)
@@ -119,6 +119,31 @@ def test_evidence_beside_the_fields_counts_and_its_texts_stay_at_home() -> None:
     assert b"hunter2" not in wire.encode(made)
 
 
+@pytest.mark.parametrize("evidence", [
+    ["docs/reviews/dod/T1-dod.yaml"], "dod_report", [{"guard": "dod", "verdict": "APPROVED"}], {"dod": "approved"},
+    [{"name": "definition of done", "passed": True}],
+])  # fmt: skip
+def test_evidence_may_be_a_list(evidence: Any) -> None:
+    made = event("task.transition", task_id="T", to="X", evidence=evidence)
+    assert {name: one.passed for name, one in made.evidence.items()} == {"dod": True}
+
+
+@pytest.mark.parametrize(
+    "error", [{"class": "Timeout"}, [{"message": "slow", "class": "Timeout"}], {"type": "Timeout"}]
+)
+def test_the_class_of_a_failure_may_stand_in_its_error(error: Any) -> None:
+    assert event("task.transition", task_id="T", to="FAILED", error=error).failure_class == "Timeout"
+    assert event("task.verdict", task_id="T", verdict="no", errors=error).failure_class == "Timeout"
+
+
+@pytest.mark.parametrize(("fields", "count"), [
+    ({"transitions": []}, 0), ({"transitions": 0}, 0), ({"transitions": 4}, None), ({"transitions": ["T1"]}, None),
+    ({"transitions": [], "completed": 2}, 2), ({}, None), ({"completed": {"T1": "DONE"}}, 1),
+])  # fmt: skip
+def test_a_cycle_in_which_nothing_moved_completed_nothing(fields: dict[str, Any], count: int | None) -> None:
+    assert event("cycle.completed", **fields).completed == count
+
+
 def test_reports_are_cut() -> None:
     n = 500
     made = event(
@@ -137,7 +162,7 @@ def test_the_fields_own_name_wins() -> None:
 
 @pytest.mark.parametrize(("fields", "field"), [
     ({"task_id": "x" * 129}, "task_id"), ({"task_id": "T", "to": ["DONE"]}, "to"),
-    ({"task_id": "T", "to": "DONE", "evidence": "none"}, "evidence"), ({"task_id": "T", "ui": "maybe"}, "ui_touching"),
+    ({"task_id": "T", "to": "DONE", "evidence": 5}, "evidence"), ({"task_id": "T", "ui": "maybe"}, "ui_touching"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_named(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidEvent) as caught:

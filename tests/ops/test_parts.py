@@ -41,12 +41,12 @@ def test_of_a_series_the_first_is_told_and_the_next_window_says_how_many_there_w
     assert memory.held_back == 3
 
 
-def test_another_code_or_another_run_is_another_series() -> None:
+def test_another_code_run_or_task_is_another_series() -> None:
     memory = Repeats(600)
 
-    told = [control(1), control(2, code="STALL001"), control(3, run_id="r2")]
+    told = [control(1), control(2, code="STALL001"), control(3, run_id="r2"), control(4, task_id="T-8")]
 
-    assert [memory.admit(one, Urgency.HIGH, 0) for one in told] == [0, 0, 0]
+    assert [memory.admit(one, Urgency.HIGH, 0) for one in told] == [0, 0, 0, 0]
 
 
 def test_what_gets_more_urgent_is_told_at_once() -> None:

@@ -31,6 +31,8 @@ def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
         (control(code="STALL005", terminal_status="stalled"), "STALL", "HIGH"),
         (control(code="STALL008", halt_reason="oscillating"), "LOOP_DETECTED", "HIGH"),
         (budget("BUDGET008", 81), "BUDGET_WARNING", "MEDIUM"),
+        (budget("BUDGET008", 90), "BUDGET_WARNING", "HIGH"),
+        (budget("BUDGET009", 95), "BUDGET_WARNING", "HIGH"),
         (budget("BUDGET008", 101, severity="halt"), "BUDGET_EXCEEDED", "HIGH"),
         (budget("BUDGET009", 71), "BUDGET_WARNING", "MEDIUM"),
         (budget("BUDGET009", 101, severity="halt"), "BUDGET_EXCEEDED", "CRITICAL"),

@@ -14,16 +14,20 @@ from streamproc import (
     Halted,
     HaltListener,
     InvalidEvent,
+    InvalidGraph,
     InvalidPolicy,
     Monitor,
     StreamprocError,
     TurnPublisher,
+    UnsafeCycle,
+    check_graph,
     load_policy,
 )
 from streamproc.client import Guard
 from streamproc.controls import Evidence, RunStatus, Trigger, read_control
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
+from streamproc.core.graph import CycleShape
 from streamproc.core.run import RunState
 from streamproc.errors import Problem
 from streamproc.events import RawEvent, parse_line, parse_raw
@@ -102,6 +106,21 @@ def what_is_raised() -> None:
     except Halted as halt:
         assert_type(halt.run_id, str)
         assert_type(halt.control, ControlEvent | None)
+
+
+def graphs(compiled: object) -> None:
+    cycles = check_graph({"edges": [["a", "b"], ["b", "end"]]})
+    assert_type(cycles, list[CycleShape])
+    assert_type(cycles[0].nodes, tuple[str, ...])
+    check_graph(compiled)  # NetworkX, LangGraph: known by what it has
+    try:
+        check_graph({})
+    except UnsafeCycle as refusal:
+        assert_type(refusal.cycles, tuple[tuple[str, ...], ...])
+    except InvalidGraph as refusal_of_graph:
+        assert_type(refusal_of_graph, InvalidGraph)
+    TurnPublisher("localhost:9092", on_unsafe="publish")
+    TurnPublisher("localhost:9092", on_unsafe="ignore")  # type: ignore[arg-type]
 
 
 def one_pure_function(policy: Policy, state: RunState, event: Event) -> None:

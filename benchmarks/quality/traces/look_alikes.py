@@ -101,6 +101,37 @@ def a_loss_that_moves(script: Script) -> None:
         script.call("bash", command, f"loss {loss}")
 
 
+def a_text_that_is_streamed(script: Script) -> None:
+    """Each turn has all that was written so far, a few words more than the one before."""
+    (writer,) = script.team(1)
+    words = script.words.text(4).split()
+    said = script.times(3, 8)
+    while said < len(words):
+        script.say(writer, " ".join(words[:said]))
+        said += script.times(1, 3)
+
+
+def a_checklist(script: Script) -> None:
+    """One thing after the other is ticked off, in a list that stays as it is."""
+    (node,) = script.team(1)
+    things = [script.words.sentence() for _ in range(script.times(5, 9))]
+    for done in range(len(things) + 1):
+        marks = ["[x]" if number < done else "[ ]" for number in range(len(things))]
+        script.say(node, "\n".join(f"{mark} {thing}" for mark, thing in zip(marks, things, strict=True)))
+
+
+def a_team_whose_harness_tells_all(script: Script) -> None:
+    """Two agents take turns; the harness tells of tests, coverage and the patch with every turn, as they are."""
+    nodes = script.team(2)
+    failed = script.words.test_ids(3)
+    for left in (3, 2, 1):
+        patch, coverage = script.words.patch(), 90 - left
+        for number in range(script.times(4, 8)):
+            report = {"failed": failed[:left], "passed": 9 - left, "total": 9}
+            more = {"tests": report, "progress": {"coverage": coverage}, "artifact": patch}
+            script.call("read_file", {"path": script.words.path()}, script.words.code(), node=nodes[number % 2], **more)
+
+
 def short_reports(script: Script) -> None:
     """A worker whose calls nobody reports says one sentence about each of many things."""
     (worker,) = script.team(1)
@@ -237,5 +268,6 @@ FRAGMENTS = (
     a_reader_who_says_go_on, tasks_handed_out, trouble_told_as_answers, stepping_through_a_loop,
     the_same_test_fails_in_another_way, exit_code_one, unanswered_clicks, batches_in_parallel,
     the_same_prompt_for_each_file, a_heartbeat, a_page_that_is_asked_for_again, a_report_on_each_of_many,
-    a_plan_revised, a_loss_that_moves, short_reports,
+    a_plan_revised, a_loss_that_moves, a_text_that_is_streamed, a_checklist, a_team_whose_harness_tells_all,
+    short_reports,
 )  # fmt: skip
