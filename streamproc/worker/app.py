@@ -38,7 +38,7 @@ from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
 from streamproc.worker.publishing import Publisher
-from streamproc.worker.status_file import StatusFile
+from streamproc.worker.status_file import status_file_of
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
 
@@ -161,7 +161,7 @@ class Worker:
         self.orders = Orders(
             settings, self.publisher, count, dead_letter_bytes=ready.dead_letter_bytes, version=_version()
         )
-        self.status_file = StatusFile(settings, self.orders, self.publisher) if settings.status_file else None
+        self.status_file = status_file_of(settings, self.orders, self.publisher) if settings.status_file else None
         self.processor = Processor(
             engine,
             event_bytes_max=settings.event_bytes_max,
@@ -221,7 +221,7 @@ class Worker:
             asyncio.ensure_future(self.orders.run()),
         ]
         if self.status_file is not None:
-            watching.append(asyncio.ensure_future(self.status_file.run()))
+            watching.append(asyncio.ensure_future(self.status_file.run(self.orders.caught_up, self.orders.changed)))
         if self._live:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
         try:
