@@ -74,8 +74,12 @@ def put_on_probation(run: RunState, turns: int) -> None:
 
 
 def strictly(finding: Finding, limits: Any) -> Finding:
-    """A finding on probation: a warning of a detector that could halt is a halt, and a halt is final."""
-    if finding.level == Level.WARN and finding.reason != BUDGET_EXCEEDED and _can_halt(limits):
+    """A finding on probation: a warning of a detector that could halt is a halt, and a halt is final.
+
+    But a run that is slow, or waits for somebody, has not begun its loop again.
+    """
+    grave = finding.reason != BUDGET_EXCEEDED and finding.evidence.kind != "silence"
+    if finding.level == Level.WARN and grave and _can_halt(limits):
         finding = msgspec.structs.replace(finding, level=Level.HALT, type="")
     if finding.level != Level.HALT or finding.reason == "user_stop":
         return finding

@@ -172,6 +172,7 @@ class Worker:
         self.store.retained = self._retain
         self.orders.runs = self.store.runs
         self.deadlines = Deadlines(self.app, name, engine, self.store, self.lanes, self.publisher)
+        self.deadlines.paused = lambda: self.orders.fleet.status != "CLEAR"
         self._live = ready.live
         if ready.live:
             self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0

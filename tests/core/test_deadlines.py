@@ -147,6 +147,21 @@ def test_a_multiple_of_the_usual_runtime_is_a_clock_too() -> None:
     assert alarm.until(15) == [("BUDGET006", "halt", 1)]
 
 
+def test_a_resumed_run_that_is_silent_has_not_begun_its_loop_again() -> None:
+    alarm = Alarm()
+    alarm.all([said(0), at(1, type="operator.stop", by="ann"), at(2, type="operator.resume", by="ann"), said(3)])
+    assert alarm.state.probation
+    assert alarm.until(10_000) == [("STALL007", "warn", 1)]
+
+
+def test_the_time_that_a_run_was_halted_is_not_its_own() -> None:
+    alarm = Alarm()
+    alarm.all([PLENTY | at(0), said(5), at(10, type="operator.stop"), at(200, type="operator.resume"), said(201)])
+    assert alarm.state.halted < 0
+    assert alarm.until(211) == [("STALL007", "warn", 1)]
+    assert alarm.until(300) == [("BUDGET006", "halt", 1)]
+
+
 def test_without_deadlines_it_is_seen_at_the_next_event() -> None:
     for late in (said(13, "planner"), started(13, "planner"), at(13, type="user.message"), at(13, type="run.finished")):
         assert told([PLENTY | at(0), started(2), late])[:1] == [("BUDGET001", "halt", 0)]

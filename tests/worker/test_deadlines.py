@@ -11,6 +11,7 @@ import pytest
 from streamproc import topics as kafka_topics, wire
 from streamproc.core.run import RunState
 from streamproc.fingerprint import read_event
+from streamproc.fleet.giving import give
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
 from tests.waiting import until
@@ -210,3 +211,22 @@ async def test_an_imported_log_gets_no_deadlines(brokers, topic_prefix, start_wo
     marker_s = time.monotonic()
     await until(lambda: time.monotonic() - marker_s > 2 * TIMEOUT_MS / 1000)
     assert await deadlines(topics) == []
+
+
+async def test_a_paused_fleet_is_not_silent(settings, topics, start_worker) -> None:
+    worker = start_worker(settings, before=SOON)
+    await worker.ready()
+    await give(settings, "PAUSE", "fleet", "ann", "a release")
+
+    async def paused() -> bool:
+        return any(control["type"] == "fleet.state" for control in await topics.controls())
+
+    await until(paused, 30, "the worker to hear of the pause")
+    await topics.send(begun("hangs"))
+    await topics.done()
+    sent_s = time.monotonic()
+    await until(lambda: time.monotonic() - sent_s > 2 * TIMEOUT_MS / 1000)
+    assert await deadlines(topics) == []
+
+    await give(settings, "CLEAR", "fleet", "ann", "done")
+    await halted(topics, ["hangs"])
