@@ -53,11 +53,11 @@ class Monitor:
             self._halts.pop(oldest, None)
             self.evicted += 1
         decisions = self._engine.step(state, fingerprint(raw), raw.at)
-        if state.halted < 0:
-            self._halts.pop(raw.run_id, None)
-        for decision in decisions:
-            if decision.severity == "halt":
-                self._halts.setdefault(raw.run_id, decision)
+        halts = [decision for decision in decisions if decision.severity == "halt"]
+        if state.halted < 0 or (halts and raw.type == "run.started"):
+            self._halts.pop(raw.run_id, None)  # of a run that had this id before, or was resumed
+        for halt in halts[:1]:
+            self._halts.setdefault(raw.run_id, halt)
         return [public(decision) for decision in decisions]
 
     def status(self, run_id: str) -> RunStatus | None:
