@@ -95,7 +95,8 @@ class Finding(msgspec.Struct, kw_only=True):
     """One detector's verdict on one turn. `loop` tells one loop from another; `onset` is the turn index at which
     it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
     not follow from level, reason and policy. A finding about a task names it; `task_status` is what becomes of the
-    task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found."""
+    task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found. `node` is set where
+    it is not that of the event."""
 
     code: str
     level: Level
@@ -108,6 +109,7 @@ class Finding(msgspec.Struct, kw_only=True):
     type: str = ""
     action: str = ""
     task: str = ""
+    node: str = ""
     task_status: str = ""
     remembered: bool = False
 
