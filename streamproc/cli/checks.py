@@ -94,6 +94,21 @@ def policy(settings: Settings) -> Iterator[Finding]:
     yield Finding("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
 
 
+def orders(settings: Settings) -> Finding:
+    """Which orders of people count here."""
+    from streamproc.fleet.authority import authority_of
+
+    authority = authority_of(settings)
+    if not authority.can_sign:
+        remedy = (
+            "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel where Kafka's access control guards them"
+        )
+        return Finding("warn", "no order counts here: orders must be signed, and there is no key", remedy)
+    if authority.required:
+        return Finding("ok", f"orders count that are signed by {' or '.join(authority.issuers)}")
+    return Finding("ok", "orders count that Kafka lets through")
+
+
 async def services(settings: Settings) -> AsyncIterator[Finding]:
     """Whether Kafka and Redis answer, and the topics are as they should be."""
     quiet_kafka()

@@ -25,7 +25,13 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
     from streamproc.settings import load_settings
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
-    found = [checks.python_version(), *checks.packages(), checks.demo_broker(), *checks.policy(settings)]
+    found = [
+        checks.python_version(),
+        *checks.packages(),
+        checks.demo_broker(),
+        *checks.policy(settings),
+        checks.orders(settings),
+    ]
     for finding in found:
         _show(finding)
 

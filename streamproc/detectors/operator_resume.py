@@ -47,12 +47,13 @@ class OperatorResumed:
         put_on_probation(view.run, limits.probation_turns)
         grant = event.grant or None
         added = ", ".join(f"{name} +{more}" for name, more in (grant or {}).items())
-        reason = f": {event.reason}" if event.reason else ""
+        by, why = " ".join(event.by.split()), " ".join(event.reason.split())
+        reason = f": {why}" if why else ""
         return Finding(
             code=self.code,
             level=Level.INFO,
             loop=0,
-            message=f"Resumed by {event.by or 'an operator'}{reason}{f' ({added})' if added else ''}.",
+            message=f"Resumed by {by or 'an operator'}{reason}{f' ({added})' if added else ''}.",
             evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None, grant=grant),
             reason=USER_STOP,
             status="",

@@ -38,12 +38,13 @@ class OperatorStopped:
         event = view.event
         if type(event) is not OperatorStop:
             return None
-        reason = f": {event.reason}" if event.reason else ""
+        by, why = " ".join(event.by.split()), " ".join(event.reason.split())
+        reason = f": {why}" if why else ""
         return Finding(
             code=self.code,
             level=Level.HALT,
             loop=0,
-            message=f"Stopped by {event.by or 'an operator'}{reason}.",
+            message=f"Stopped by {by or 'an operator'}{reason}.",
             evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None),
             reason=USER_STOP,
             status="stopped",

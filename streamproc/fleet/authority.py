@@ -44,6 +44,11 @@ class Authority:
         return f"Authority(issuers={sorted(self._keys)}, required={self.required})"
 
     @property
+    def issuers(self) -> list[str]:
+        """Whose signatures are known here."""
+        return list(self._keys)
+
+    @property
     def can_sign(self) -> bool:
         """Whether orders of this process count."""
         return bool(self._keys) or not self.required

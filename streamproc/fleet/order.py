@@ -49,8 +49,8 @@ class Order(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         whom = "the fleet" if self.part == FLEET else f"{self.part} {self.name}"
         what = {"STOP": "stopped", "PAUSE": "paused", "CLEAR": "cleared"}[self.status]
-        why = f": {self.why}" if self.why else ""
-        return f"{whom} is {what} by {self.by or 'somebody'}{why}"
+        by, why = " ".join(self.by.split()), " ".join(self.why.split())
+        return f"{' '.join(whom.split())} is {what} by {by or 'somebody'}{': ' if why else ''}{why}"
 
 
 _decoder: Final = msgspec.json.Decoder(Order)

@@ -31,6 +31,10 @@ from streamproc.worker.limits import STATUS_FILE_BYTES_MAX, STATUS_FILE_POLL_S
 from streamproc.worker.publishing import control_letter
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from streamproc.core.decision import Decision
+    from streamproc.fleet.state import Fleet
     from streamproc.settings import Settings
     from streamproc.worker.orders import Orders
     from streamproc.worker.publishing import Publisher
@@ -75,41 +79,46 @@ def render(order: Order | None, now_ms: int) -> str:
 
 
 class StatusFile:
-    """Keeps a file and the standing order equal."""
+    """Keeps a file and the standing order equal. `send` gives an order, `tell` tells people what went wrong."""
 
-    def __init__(self, settings: Settings, orders: Orders, publisher: Publisher) -> None:
-        self._path = Path(settings.status_file)
-        self._settings = settings
-        self._orders = orders
-        self._publisher = publisher
+    def __init__(
+        self,
+        path: Path,
+        fleet: Fleet,
+        send: Callable[[Order], Awaitable[object]],
+        tell: Callable[[Decision], Awaitable[object]],
+    ) -> None:
+        self._path = path
+        self._fleet = fleet
+        self._send = send
+        self._tell = tell
         self._seen: str | None = None  # what was in the file when it was looked at last
         self._written = ""  # the id of the order that the file shows
         self._first = True
-        orders.authority.must_sign()
-        if not self._path.parent.is_dir():
-            raise InvalidSettings(f"STREAMPROC_STATUS_FILE: there is no directory {self._path.parent}: make it")
+        if not path.parent.is_dir():
+            raise InvalidSettings(f"STREAMPROC_STATUS_FILE: there is no directory {path.parent}: make it")
 
-    async def run(self) -> None:
-        """For ever: look at the file, and at the orders."""
-        told = ""
-        await self._orders.caught_up.wait()
+    async def run(self, caught_up: asyncio.Event, changed: asyncio.Event) -> None:
+        """For ever: look at the file, and at the orders once all are known (`caught_up`)."""
+        problem_told = ""
+        await caught_up.wait()
         while True:
             try:
                 await self.sync()
-                told = ""
+                problem_told = ""
             except (OSError, KafkaError, Unavailable) as problem:
-                if str(problem) != told:
-                    told = str(problem)
-                    log.error("the status file and the orders cannot be made equal: %s", told)
+                if str(problem) != problem_told:
+                    problem_told = str(problem)
+                    log.error("the status file and the orders cannot be made equal: %s", problem_told)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STATUS_FILE_POLL_S):
-                    await self._orders.changed.wait()
-            self._orders.changed.clear()
+                    await changed.wait()
+            changed.clear()
 
     async def sync(self) -> None:
         """Take in what a person has written, else write what was ordered."""
         text = await asyncio.to_thread(self._read)
-        standing = self._orders.fleet.order
+        standing = self._fleet.order
         if text is not None and text != self._seen:
             entry = await self._entry(text)
             if entry is not None and self._is_order(entry, standing):
@@ -125,12 +134,16 @@ class StatusFile:
             self._written = standing.id if standing is not None else ""
 
     def _is_order(self, entry: Entry, standing: Order | None) -> bool:
-        """Whether a person wants something else than what stands. At the start the later one of the two is right."""
-        if entry.status == self._orders.fleet.status:
+        """Whether a person wants something else than what stands. At the start the later one of the two is right.
+
+        A CLEAR without a time is no order then: whoever lays an old file out again must not lift a stop by it.
+        """
+        if entry.status == self._fleet.status:
             return False
         if not self._first or standing is None:
             return True
-        return (entry.at_ms or int(self._path.stat().st_mtime * 1000)) > standing.at
+        touched_ms = 0 if entry.status == "CLEAR" else int(self._path.stat().st_mtime * 1000)
+        return (entry.at_ms or touched_ms) > standing.at
 
     async def _entry(self, text: str) -> Entry | None:
         try:
@@ -138,15 +151,14 @@ class StatusFile:
         except InvalidEvent as problem:
             [what] = problem.problems
             log.error("%s cannot be read, so nothing changes: %s", self._path, what)
-            decision = telling.refused(what, str(self._path), _now_ms())
-            await self._publisher.tell(0, [control_letter(telling.ALL.encode(), decision)])
+            await self._tell(telling.refused(what, str(self._path), _now_ms()))
             return None
 
     async def _give(self, entry: Entry) -> None:
         by = f"{self._owner()} (file {self._path.name})"
-        order = new_order(self._orders.fleet, entry.status, FLEET, by, entry.why)
+        order = new_order(self._fleet, entry.status, FLEET, by, entry.why)
         log.warning("a person has written %s into %s", entry.status, self._path)
-        await send(self._settings, order, ISSUER)
+        await self._send(order)
 
     def _owner(self) -> str:
         try:
@@ -175,3 +187,13 @@ class StatusFile:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def status_file_of(settings: Settings, orders: Orders, publisher: Publisher) -> StatusFile:
+    """The status file that the settings name. Raises `InvalidSettings` where its orders would not count."""
+    orders.authority.must_sign()
+
+    async def tell(decision: Decision) -> None:
+        await publisher.tell(0, [control_letter(telling.ALL.encode(), decision)])
+
+    return StatusFile(Path(settings.status_file), orders.fleet, lambda order: send(settings, order, ISSUER), tell)

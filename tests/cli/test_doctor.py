@@ -50,6 +50,22 @@ def test_a_policy_with_mistakes_is_a_failure(run, nowhere: str, tmp_path: Path) 
     assert any(line.startswith("fail policy") and "LOOP999" in line for line in result.stdout.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"STREAMPROC_BROKERS": "localhost:1"}, "ok   orders count that Kafka lets through"),
+        ({"STREAMPROC_COMMAND_AUTH": "signed"}, "warn no order counts here"),
+        ({"STREAMPROC_COMMAND_KEY": "ops:0123456789abcdef"}, "ok   orders count that are signed by ops"),
+    ],
+)
+def test_it_is_told_which_orders_count(run, monkeypatch: pytest.MonkeyPatch, nowhere, settings, line) -> None:
+    monkeypatch.setenv("STREAMPROC_BROKERS", nowhere)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+    assert any(found.startswith(line) for found in run("doctor").stdout.splitlines())
+
+
 def test_missing_topics_are_a_failure_and_applied_ones_are_not(run, brokers: str, topic_prefix: str) -> None:
     options = ("--brokers", brokers, "--topic-prefix", topic_prefix)
 

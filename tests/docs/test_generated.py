@@ -58,6 +58,8 @@ def test_what_is_made_is_put_between_its_marks() -> None:
         events.RawRunStarted,
         events.RawRunFinished,
         events.RawOperatorStop,
+        events.RawOperatorResume,
+        events.RawHaltAcknowledged,
         events.ToolCall,
         events.TestReport,
         events.ErrorReport,

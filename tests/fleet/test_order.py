@@ -53,6 +53,11 @@ def test_what_is_no_order_is_refused_with_its_field_and_a_remedy(value: bytes, k
     assert problem.remedy
 
 
+def test_an_order_is_told_in_one_line() -> None:
+    assert str(an_order(by="ada\n", why="two\nlines")) == "the fleet is stopped by ada: two lines"
+    assert str(an_order(by="")) == "the fleet is stopped by somebody"
+
+
 def test_what_an_allowed_issuer_has_signed_counts() -> None:
     OPS.check(OPS.sign(an_order()), NOON_MS)
     OPS.check(OPS.sign(an_order(), "file"), NOON_MS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streamproc.core.decision import Decision, Trigger, encode_decision
+from streamproc.fleet.giving import new_order
+from streamproc.fleet.state import Fleet
+from streamproc.fleet.telling import told
 from streamproc.replay.diff import Carried, compare, read_carried
 from streamproc.replay.kafka import Extent
 from streamproc.replay.window import Window
@@ -50,6 +53,14 @@ def test_what_is_only_carried_is_extra_within_the_log_and_beyond_outside_of_it()
     assert [one.id for one in found.extra] == ["a"]
     assert {one.id for one in found.beyond} == {"b", "c", "d"}
     assert not found.agrees
+
+
+def test_an_order_to_the_fleet_is_not_of_this_log() -> None:
+    order = new_order(Fleet(), "STOP", "fleet", "ada", "enough")
+    told_of_it = read_carried(encode_decision(told(order)))
+    assert told_of_it is not None
+
+    assert diff([decision("a")], [carried("a"), told_of_it]) == diff([decision("a")], [carried("a")])
 
 
 def test_a_repeat_with_the_same_id_is_counted_and_harmless() -> None:

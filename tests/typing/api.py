@@ -5,7 +5,7 @@ Every `type: ignore` here is a promise, too: were the line right, mypy would cal
 
 from __future__ import annotations
 
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from streamproc import (
     BlockingHaltListener,
@@ -32,6 +32,7 @@ from streamproc.core.run import RunState
 from streamproc.errors import Problem
 from streamproc.events import RawEvent, parse_line, parse_raw
 from streamproc.fingerprint import fingerprint, read_event
+from streamproc.fleet.order import Order
 from streamproc.policy import Policy
 from streamproc.wire import Event, decode, encode
 
@@ -70,12 +71,17 @@ async def distributed() -> None:
             sent = await turns.turn(run_id="r", node="coder", output="...", usage={"cost_usd": "0.01"}, at=None)
             assert_type(sent, str)
             halts.check("r")
+            assert_type(await guard.ready(), None)
         assert_type(halts.halted("r"), ControlEvent | None)
+        assert_type(halts.fleet.status, Literal["STOP", "PAUSE", "CLEAR"])
+        assert_type(halts.fleet.order, Order | None)
         await turns.run_started(run_id="r", tier="free", budgets={"maxSteps": 55})
         await turns.turn_started(run_id="r", node="coder", task_id="T1")
         await turns.run_finished(run_id="r", status="done")
         await turns.user_message(run_id="r")
         await turns.operator_stop(run_id="r", by="ann")
+        await turns.operator_resume(run_id="r", grant={"turns": 10, "cost": "0.50"}, by="ann")
+        await turns.halt_acknowledged(run_id="r", by="ann")
         await turns.turn(run_id="r")  # type: ignore[call-arg]
         await turns.turn(run_id="r", node="coder", outputs="...")  # type: ignore[call-arg]
         await turns.turn(run_id="r", node="coder", output=5)  # type: ignore[arg-type]
@@ -85,6 +91,7 @@ def distributed_and_blocking() -> None:
     with BlockingTurnPublisher("localhost:9092") as turns, BlockingHaltListener("localhost:9092") as halts:
         assert_type(turns.turn(run_id="r", node="coder", output="..."), str)
         halts.check("r")
+        assert_type(halts.guard("r", user="ann").ready(timeout_s=1.0), bool)
 
 
 def what_is_raised() -> None:

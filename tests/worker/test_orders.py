@@ -219,3 +219,39 @@ async def test_a_status_file_and_the_orders_are_one(settings, topics, start_work
     await give(signing(settings), "CLEAR", "fleet", "ada", "mended")
     await until(lambda: path.read_text().startswith("CLEAR 20"), 30, "the next order to be written")
     assert worker.end() == 0
+
+
+async def test_a_resumed_run_goes_on_half_open_and_not_while_its_user_is_killed(settings, topics, start_worker) -> None:
+    worker = start_worker(settings)
+    await worker.ready()
+    again = turn("r1", output="I will try again.")
+    await topics.send([turn("r1", type="run.started", user="eve", budgets={"maxSteps": 50}), again, again, again])
+
+    async with HaltListener(settings=settings) as halts, TurnPublisher(settings=settings) as turns:
+        await until(lambda: halts.halted("r1"), 60, "the run to be halted")
+        await turns.operator_resume(run_id="r1", grant={"turns": 10}, by="ada", reason="one more try")
+        await until(lambda: not halts.halted("r1"), 60, "the run to be resumed")
+        async with halts.guard("r1"):
+            pass
+        [resumed] = await controls(topics, type="run.resumed")
+        assert (resumed["evidence"]["by"], resumed["evidence"]["grant"]) == ("ada", {"maxSteps": 10})
+
+        await topics.send([again, again])
+        final = await until(lambda: halts.halted("r1"), 60, "the same loop to be halted")
+        assert (final.code, final.terminal_status, final.action) == ("LOOP001", "escalated", "ask_human")
+
+        await give(settings, "STOP", "user:eve", "ada", "abuse")
+        await until(lambda: worker.said("user eve is stopped"), 30)
+        await turns.operator_resume(run_id="r1", by="bob")
+
+        async def halted_again() -> bool:
+            return len(await controls(topics, code="OPERATOR001", run_id="r1")) == 1
+
+        await until(halted_again, 60, "the resumed run of a killed user to be halted", every_s=0.2)
+        await until(lambda: (halts.halted("r1") or final).code == "OPERATOR001", 30, "the listener to hear of it")
+
+    latest = [record for record in await topics.read("runs") if record.key == b"r1"][-1]
+    status = RunStatus.model_validate_json(latest.value)
+    assert status.status == "halted"
+    assert status.halt is not None
+    assert status.halt.code == "OPERATOR001"

@@ -1,0 +1,156 @@
+"""The status file, read and written, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.errors import InvalidEvent, InvalidSettings
+from streamproc.fleet.giving import new_order
+from streamproc.fleet.state import Fleet
+from streamproc.worker.status_file import Entry, StatusFile, parse, render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamproc.core.decision import Decision
+    from streamproc.fleet.order import Order, Status
+
+NOON_MS = 1_769_860_800_000
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("STOP 2026-01-31T12:00:00Z\n", Entry("STOP", NOON_MS, "")),
+        ("PAUSE 2026-01-31T12:00:00Z", Entry("PAUSE", NOON_MS, "")),
+        ("clear\n", Entry("CLEAR", 0, "")),
+        ("  STOP  \r\nbecause\r\n", Entry("STOP", 0, "because")),
+        ("\ufeffSTOP\n", Entry("STOP", 0, "")),
+        ("STOP yesterday\n", Entry("STOP", 0, "")),
+        ("STOP\n# by ada: an old reason\nthe deployment\nis broken\n", Entry("STOP", 0, "the deployment is broken")),
+    ],
+)
+def test_a_status_is_read_however_it_is_written(text: str, entry: Entry) -> None:
+    assert parse(text) == entry
+
+
+@pytest.mark.parametrize("text", ["", "\n", "HALT", "STOPPED", "# STOP", "please STOP", "\x00\x01"])
+def test_what_is_no_status_is_told_with_what_to_write(text: str) -> None:
+    with pytest.raises(InvalidEvent, match="is no status") as refused:
+        parse(text)
+    assert "write STOP, PAUSE or CLEAR" in refused.value.problems[0].remedy
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    order = new_order(Fleet(), "STOP", "fleet", "ada\n", "two\nlines\nCLEAR", now_ms=NOON_MS)
+    assert render(order, 0) == "STOP 2026-01-31T12:00:00.000Z\n# by ada: two lines CLEAR\n"
+    assert parse(render(order, 0)) == Entry("STOP", NOON_MS, "")
+    assert parse(render(None, NOON_MS)) == Entry("CLEAR", NOON_MS, "")
+
+
+class Mirror:
+    """A status file, and what becomes of what is written into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.fleet = Fleet()
+        self.given: list[Order] = []
+        self.told: list[Decision] = []
+        self.file = StatusFile(path, self.fleet, self._given, self._told)
+
+    def order(self, status: Status, at_ms: int = NOON_MS) -> None:
+        """Somebody gives an order elsewhere, and it is heard."""
+        self.fleet.take(new_order(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
+
+    async def _given(self, order: Order) -> None:
+        self.given.append(order)
+
+    async def _told(self, decision: Decision) -> None:
+        self.told.append(decision)
+
+
+@pytest.mark.parametrize(
+    ("written", "stands", "given", "left"),
+    [
+        # A person wrote it while no worker was there.
+        ("STOP 2026-01-31T13:00:00Z", "CLEAR", ["STOP"], "STOP 2026-01-31T13"),
+        ("CLEAR 2026-01-31T13:00:00Z", "STOP", ["CLEAR"], "CLEAR 2026-01-31T13"),
+        ("STOP", "CLEAR", ["STOP"], "STOP"),
+        # An order came while no worker was there.
+        ("STOP 2026-01-31T11:00:00Z", "CLEAR", [], "CLEAR 2026-01-31T12"),
+        # A file was laid out again.
+        ("CLEAR", "STOP", [], "STOP 2026-01-31T12"),
+    ],
+)
+async def test_at_the_start_the_later_one_is_right(
+    tmp_path: Path, written: str, stands: Status, given: list[str], left: str
+) -> None:
+    path = tmp_path / "STOP_ALL"
+    path.write_text(f"{written}\n")
+    mirror = Mirror(path)
+    mirror.order(stands)
+
+    await mirror.file.sync()
+
+    assert [order.status for order in mirror.given] == given
+    assert path.read_text().startswith(left)
+
+
+async def test_what_a_person_writes_is_ordered_once(tmp_path: Path) -> None:
+    path = tmp_path / "STOP_ALL"
+    mirror = Mirror(path)
+    await mirror.file.sync()
+    assert path.read_text().startswith("CLEAR ")
+
+    path.write_text("STOP\nthe deployment is broken\n")
+    for _ in range(3):
+        await mirror.file.sync()
+    [order] = mirror.given
+    assert (order.status, order.scope, order.why) == ("STOP", "fleet", "the deployment is broken")
+    assert order.by.endswith("(file STOP_ALL)")
+
+    mirror.fleet.take(order)
+    await mirror.file.sync()
+    assert path.read_text().startswith("STOP 20")
+    path.write_text(path.read_text().replace("STOP 20", "CLEAR 20"))
+    await mirror.file.sync()
+    assert [order.status for order in mirror.given] == ["STOP", "CLEAR"]
+
+
+async def test_what_cannot_be_read_changes_nothing_and_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "STOP_ALL"
+    mirror = Mirror(path)
+    mirror.order("PAUSE")
+    path.write_text("HALT everything\n")
+    for _ in range(3):
+        await mirror.file.sync()
+
+    [told] = mirror.told
+    assert (told.code, told.type, told.severity) == ("FLEET002", "fleet.state", "warn")
+    assert "is no status" in told.message
+    assert (mirror.given, path.read_text()) == ([], "HALT everything\n")
+
+    mirror.order("STOP", NOON_MS + 1)
+    await mirror.file.sync()
+    assert path.read_text().startswith("STOP 2026")
+
+
+def test_the_file_keeps_its_rights_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "STOP_ALL"
+    path.write_text("CLEAR\n")
+    path.chmod(0o664)
+    mirror = Mirror(path)
+    mirror.order("PAUSE")
+
+    asyncio.run(mirror.file.sync())
+
+    assert path.read_text().startswith("PAUSE 2026")
+    assert path.stat().st_mode & 0o777 == 0o664
+    assert [entry.name for entry in tmp_path.iterdir()] == ["STOP_ALL"]
+
+
+def test_a_directory_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="there is no directory"):
+        Mirror(tmp_path / "nowhere" / "STOP_ALL")
