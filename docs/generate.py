@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from streamproc.budgets import BUDGETS
 from streamproc.cli.detector_page import Page, markdown, read_page
+from streamproc.core.charges import SESSION_BUDGETS
 from streamproc.core.view import Kind
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.ops.triggers import TRIGGERS
@@ -166,6 +167,9 @@ def budgets() -> str:
     for module in MODULES:
         for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"', inspect.getsource(module)):
             asked.setdefault(name, set()).add(str(module.DETECTOR.code))
+    asked |= {name: {"BUDGET009"} for _, name in SESSION_BUDGETS}
+    asked |= {budget.name: {"BUDGET010"} for budget in BUDGETS if not budget.declarable}
+    asked["maxTaskTokens"] = {"BUDGET008"}
     rows = []
     for budget in BUDGETS:
         codes = sorted(asked.get(budget.name, ()))

@@ -17,13 +17,20 @@ INTEGER_MAX: Final = 2**53
 
 
 class Budget(NamedTuple):
-    """One budget: its public name, its unit, other names it is known by, what it limits, and its hard ceiling."""
+    """One budget: its public name, its unit, other names it is known by, what it limits, its hard ceiling, and
+    whether a run may declare it (else it is the policy's alone)."""
 
     name: str
     unit: str
     aliases: tuple[str, ...]
     limits: str
     ceiling: int | None = None
+    declarable: bool = True
+
+
+def account_budget(who: str, unit: str, window: str) -> str:
+    """The name of a budget of a user or a tenant, such as ``maxUserTokensPerHour``."""
+    return f"max{who.title()}{'CostUsd' if unit == 'micro_usd' else 'Tokens'}Per{window.title()}"
 
 
 BUDGETS: Final = (
@@ -37,7 +44,16 @@ BUDGETS: Final = (
     Budget("maxRounds", "rounds", (), "rounds of a deliberation", 15),
     Budget("turnTimeoutMs", "ms", (), "one turn"),
     Budget("maxTokens", "tokens", (), "tokens of one turn"),
+    Budget("maxTaskTokens", "tokens", (), "tokens of a task that was delegated without a budget of its own"),
+    Budget("maxSessionTokens", "tokens", (), "tokens of a session, over all of its runs"),
+    Budget("maxSessionCostUsd", "micro_usd", ("maxSessionCost",), "cost of a session, over all of its runs, in USD"),
     Budget("maxRuntimeMs", "ms", ("timeoutMs",), "wall clock of a run"),
+    *(
+        Budget(account_budget(who, unit, window), unit, (), f"{what} of a {who}'s runs within {span}", None, False)
+        for who in ("user", "tenant")
+        for unit, what in (("tokens", "tokens"), ("micro_usd", "cost, in USD,"))
+        for window, span in (("hour", "60 minutes"), ("day", "24 hours"), ("month", "30 days"))
+    ),
 )  # fmt: skip
 
 
@@ -86,5 +102,5 @@ def declared(budgets: Mapping[str, int]) -> dict[str, int]:
     return {
         name: min(value, known.ceiling or INTEGER_MAX)
         for name, value in budgets.items()
-        if (known := _BY_NAME.get(_plain(name))) is not None and known.name == name and value >= 0
+        if (known := _BY_NAME.get(_plain(name))) is not None and known.name == name and known.declarable and value >= 0
     }

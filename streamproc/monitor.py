@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from streamproc.controls import ControlEvent, RunStatus, public
+from streamproc.core.books import Books
 from streamproc.core.decision import Decision
 from streamproc.core.run import RunState
 from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
-from streamproc.policy import Policy, load_policy
+from streamproc.policy import Policy, Source, load_policy
 
 RUNS_MAX: Final = 100_000  # runs kept; past it, the one that was silent for the longest time goes
 
@@ -29,16 +29,19 @@ class Monitor:
     halt LOOP001
     """
 
-    def __init__(self, policy: Policy | str | Path | None = None, *, runs_max: int = RUNS_MAX) -> None:
+    def __init__(self, policy: Policy | Source | None = None, *, runs_max: int = RUNS_MAX) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
         self.evicted = 0
         self._engine = self.policy.engine()
         self._runs: dict[str, RunState] = {}
+        self._books = Books(self._engine, self._runs.get)
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
 
     def feed(self, turn: Mapping[str, Any] | None = None, /, **fields: Any) -> list[ControlEvent]:
         """Take in one raw turn (or another input of the contract), as a mapping or as keyword arguments.
+
+        The answer may be about other runs, too: those that share a session, a user or a tenant with a budget.
 
         `from_` stands for the field ``from``, which Python does not allow as an argument. Raises `InvalidEvent`.
         """
@@ -52,12 +55,12 @@ class Monitor:
             del self._runs[oldest]
             self._halts.pop(oldest, None)
             self.evicted += 1
-        decisions = self._engine.step(state, fingerprint(raw), raw.at)
+        decisions = self._books.step(state, fingerprint(raw), raw.at)
         if state.halted < 0:
             self._halts.pop(raw.run_id, None)
         for decision in decisions:
             if decision.severity == "halt":
-                self._halts.setdefault(raw.run_id, decision)
+                self._halts.setdefault(decision.run_id, decision)
         return [public(decision) for decision in decisions]
 
     def status(self, run_id: str) -> RunStatus | None:

@@ -5,24 +5,30 @@ A policy is an input of the engine: its content hash is in every decision.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import xxhash
 
-from streamproc.budgets import budget_value, find_budget
+from streamproc.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
+from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Mark
 from streamproc.core.board_law import BoardLaw
+from streamproc.core.charges import SESSION_BUDGETS, AccountRules
 from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.policy_board import laid_over
-from streamproc.policy_file import STANDARD, Layer, Overlay, preset_names, read_policy_file, read_preset
+from streamproc.policy_file import STANDARD, Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
 from streamproc.policy_prices import price_of
 
 DEFAULT: Final = STANDARD
+_OF_ACCOUNTS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
+_PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
 class Policy:
@@ -50,9 +56,9 @@ class Policy:
         """An engine under this policy."""
         return Engine(self)
 
-    def effective(self, workflow: str = "", tenant: str = "", tier: str = "") -> dict[str, Any]:
+    def effective(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
         """What is in force in a scope: limits of each detector (None: off), budgets, actions."""
-        overlays = self._overlays(workflow, tenant, tier)
+        overlays = self._overlays(workflow, tenant, tier, user)
         detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
         actions: dict[str, str] = {}
@@ -64,9 +70,7 @@ class Policy:
             for code, setting in overlay.detectors.items():
                 own = detectors[code] or {}
                 detectors[code] = own | setting if isinstance(setting, dict) else own if setting else None
-            for name, value in overlay.budgets.items():
-                budget = find_budget(name)
-                budgets[budget.name] = budget_value(budget, value)
+            budgets |= _values(overlay)
             actions |= overlay.actions
             prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
@@ -94,24 +98,85 @@ class Policy:
                 for module in MODULES
                 if limits[module.DETECTOR.code] is not None
             ],
-            _with_own_clock(found["budgets"], limits["BUDGET006"]),
+            {
+                name: value
+                for name, value in _with_own_clock(found["budgets"], limits["BUDGET006"]).items()
+                if name not in _OF_ACCOUNTS
+            },
             on_stall=found["on_stall"],
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
             live_repeats_min=repeats.live_repeats_min,
             live_standstills=repeats.live_standstills,
             prices=found["prices"],
+            accounts=self._accounts(found),
+            task_percents=list((limits["BUDGET008"] or {}).values()),
             board=BoardLaw(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
         )
 
-    def _overlays(self, workflow: str, tenant: str, tier: str) -> list[Overlay]:
+    def admission(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
+        """The limits of a scope as `Admission(limits=…)` takes them, so that both watch over the same money."""
+        budgets = self.effective(workflow, tenant, tier, user)["budgets"]
+        limits: dict[str, Any] = {
+            "run": _limit(budgets, {"micro_usd": "maxCostUsd"}),
+            "session": _limit(budgets, dict(SESSION_BUDGETS)),
+        }
+        for who in ("user", "tenant"):
+            periods = {
+                window: _limit(budgets, {unit: account_budget(who, unit, window) for unit in UNITS})
+                for window in _PERIODS
+            }
+            limits[who] = {window: limit for window, limit in periods.items() if limit}
+        return {level: limit for level, limit in limits.items() if limit}
+
+    def _accounts(self, found: dict[str, Any]) -> AccountRules:
+        """The limits that hold for sessions, users and tenants together."""
+        budgets, limits = found["budgets"], found["detectors"]
+        session, account = limits["BUDGET009"], limits["BUDGET010"]
+        users: dict[str, dict[str, int]] = {}
+        for layer in self.layers:
+            for name, own in layer.users.items():
+                users[name] = users.get(name, budgets) | _values(own.overlay)
+        return AccountRules(
+            session=[Mark(TOTAL, unit, budgets[name]) for unit, name in SESSION_BUDGETS if session and name in budgets],
+            session_percents=list(session.values()) if session else (),
+            user=_marks("user", budgets) if account else (),
+            users={name: _marks("user", own) for name, own in users.items()} if account else None,
+            tenant=_marks("tenant", budgets) if account else (),
+            percents=list(account.values()) if account else (),
+        )
+
+    def _overlays(self, workflow: str, tenant: str, tier: str, user: str) -> list[Overlay]:
         scoped = [
             overlay
             for section, name in (("workflows", workflow), ("tenants", tenant), ("tiers", tier))
             for layer in self.layers
             if (overlay := getattr(layer, section).get(name)) is not None
         ]
-        return [*self.layers, *scoped]
+        own = [layer.users[user].overlay for layer in self.layers if user in layer.users]
+        return [*self.layers, *scoped, *own]
+
+
+def _values(overlay: Overlay) -> dict[str, int]:
+    """The budgets that an overlay sets, by their proper names, in their units."""
+    found = ((find_budget(name), value) for name, value in overlay.budgets.items())
+    return {budget.name: budget_value(budget, value) for budget, value in found}
+
+
+def _marks(who: str, budgets: dict[str, int]) -> list[Mark]:
+    """The limits of users or tenants in each window."""
+    names = [(window, unit, account_budget(who, unit, window)) for window in _PERIODS for unit in UNITS]
+    return [Mark(window, unit, budgets[name]) for window, unit, name in names if name in budgets]
+
+
+def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
+    """One limit in the words of admission: USD as decimal text, and tokens."""
+    limit: dict[str, Any] = {}
+    if (cost := budgets.get(names["micro_usd"])) is not None:
+        limit["cost_usd"] = str(Decimal(cost) / USD_MICRO)
+    if (tokens := budgets.get(names.get("tokens", ""))) is not None:
+        limit["tokens"] = tokens
+    return limit
 
 
 def _limits(code: str, own: dict[str, int]) -> dict[str, int]:
@@ -127,8 +192,16 @@ def _with_own_clock(budgets: dict[str, int], clock: dict[str, int] | None) -> di
     return budgets | {"maxRuntimeMs": min(usual_ms, budgets.get("maxRuntimeMs", usual_ms))}
 
 
-def load_policy(source: str | Path | None = None) -> Policy:
-    """A policy from a file, or a preset by its name. Raises `InvalidPolicy` with every mistake and its place."""
+Source = str | Path | Mapping[str, Any]
+"""The name of a preset, a policy file, or what one would say."""
+
+
+def load_policy(source: Source | None = None) -> Policy:
+    """A policy from a file, a preset by its name, or a mapping with what a file would say.
+
+    Raises `InvalidPolicy` with every mistake and its place."""
+    if isinstance(source, Mapping):
+        return Policy(_with_presets(read_mapping(source), [DEFAULT]))
     if source is None or str(source) in preset_names():
         return Policy(_with_presets(read_preset(str(source or DEFAULT)), []))
     return Policy(_with_presets(read_policy_file(Path(source)), [DEFAULT]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
@@ -40,6 +40,19 @@ class Overlay(BaseModel):
     prices: dict[str, dict[str, Any]] = {}
 
 
+class UserOverlay(BaseModel):
+    """What a policy says of one user: the budgets of that user over all runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    budgets: dict[str, Any] = {}
+
+    @property
+    def overlay(self) -> Overlay:
+        """The same as any other layer says it."""
+        return Overlay(budgets=self.budgets)
+
+
 class Layer(Overlay):
     """A whole policy file, or a preset."""
 
@@ -49,6 +62,7 @@ class Layer(Overlay):
     workflows: dict[str, Overlay] = {}
     tenants: dict[str, Overlay] = {}
     tiers: dict[str, Overlay] = {}
+    users: dict[str, UserOverlay] = {}
 
     def overlays(self) -> Iterator[tuple[tuple[str, ...], Overlay]]:
         """Everything that is said in this layer, with where it stands."""
@@ -56,6 +70,8 @@ class Layer(Overlay):
         for section in ("workflows", "tenants", "tiers"):
             for name, overlay in getattr(self, section).items():
                 yield (section, name), overlay
+        for name, own in self.users.items():
+            yield ("users", name), own.overlay
 
 
 def preset_names() -> list[str]:
@@ -71,6 +87,16 @@ def read_preset(name: str) -> Layer:
         raise InvalidPolicy([problem])
     text = (resources.files("streamproc") / "presets" / f"{name}.yaml").read_text("utf-8")
     return read_layer(text, f"preset {name}")
+
+
+def read_mapping(said: Mapping[str, Any]) -> Layer:
+    """What a policy file would say, as a mapping. Raises `InvalidPolicy` with every mistake."""
+    try:
+        text = yaml.safe_dump(dict(said), sort_keys=False)
+    except yaml.YAMLError:
+        problem = Problem("policy", "holds what no policy file can say", "use texts, numbers, lists and mappings")
+        raise InvalidPolicy([problem]) from None
+    return read_layer(text, "policy")
 
 
 def read_layer(text: str, place: str) -> Layer:
@@ -178,6 +204,11 @@ def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
     for index, name in enumerate(layer.presets):
         if name not in known:
             found.append((("presets", index), f"no preset {name!r}", f"there are: {', '.join(known)}"))
+    for name, own in layer.users.items():
+        for budget in own.budgets:
+            if not budget.replace("_", "").lower().startswith("maxuser"):
+                what = f"{budget} is no budget of a user"
+                found.append((("users", name, "budgets", budget), what, "there are: maxUserCostUsdPerDay and its like"))
     for path, overlay in layer.overlays():
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
         found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]

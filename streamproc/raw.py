@@ -79,6 +79,8 @@ def _budgets(value: Any) -> dict[str, int]:
             raise Mistake(what, remedy, str(name)) from None
         except ValueError as error:
             raise Mistake(str(error), part=str(name)) from None
+        if not budget.declarable:
+            raise Mistake(f"no run may declare {budget.name}", "set it in the policy", str(name))
         found[budget.name] = number  # above a ceiling, too: the engine says so, and holds it
     return found
 

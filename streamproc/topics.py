@@ -96,6 +96,11 @@ def changelog_topic(settings: Settings) -> str:
     return f"{settings.worker_group}-runs-changelog"
 
 
+def accounts_topic(settings: Settings) -> str:
+    """Where the workers of this group keep the accounts of sessions, users and tenants."""
+    return f"{settings.worker_group}-accounts-changelog"
+
+
 def record_bytes_max(settings: Settings) -> int:
     """The largest record on the turns topic: the largest event, and what Kafka puts around it."""
     return settings.event_bytes_max + ENVELOPE_BYTES
@@ -135,7 +140,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         ),
         (
             settings.topic("spend"),
-            "spend by user and tenant",
+            "what runs spend, by session, user and tenant",
             deleted | {"retention.ms": str(2 * DAY_MS)},
         ),
         (
@@ -148,6 +153,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
             },
         ),
         (changelog_topic(settings), "the workers' memory of each run", COMPACTED),
+        (accounts_topic(settings), "the workers' accounts of sessions, users and tenants", COMPACTED),
     )
     safe = {"min.insync.replicas": "2"} if settings.replication_factor >= 3 else {}
     return tuple(

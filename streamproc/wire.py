@@ -191,6 +191,23 @@ class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaul
     reason: str = ""
 
 
+class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=True):
+    """An account that this run spends from has come to a mark: a worker says so, in the run's own log. `account` is
+    ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``."""
+
+    type: ClassVar[str] = "budget.reached"
+
+    account: str = ""
+    window: str = ""
+    unit: str = ""
+    used: Count = 0
+    limit: Count = 0
+    rung: str = ""
+    since_ms: int = 0
+    per_minute: Count = 0
+    unpriced: Count = 0
+
+
 class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
     """A node begins a turn: the turn's clock runs until a turn of this node (and task) ends."""
 
@@ -288,7 +305,8 @@ class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defau
 BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
 OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
 TYPED: Final = (
-    Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, *OPERATOR_KINDS, HaltAcknowledged, *BOARD_KINDS,
+    Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, BudgetReached, *OPERATOR_KINDS, HaltAcknowledged,
+    *BOARD_KINDS,
 )  # fmt: skip
 
 _Union: Any = Union[*TYPED]
@@ -301,7 +319,10 @@ _encoder = msgspec.json.Encoder()
 
 def decode(raw: bytes) -> Event:
     """Read a fingerprinted event. Raises `msgspec.DecodeError` (or its `ValidationError`) for anything else."""
-    return _decoder.decode(raw)
+    try:
+        return _decoder.decode(raw)
+    except UnicodeDecodeError as error:  # of a text with a length to check, msgspec lets Python's own error through
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def encode(event: Event) -> bytes:

@@ -138,7 +138,7 @@ def _play(code: str, example: Example) -> Played:
     """What this detector says of an example, turn by turn, under the standard policy."""
     from streamproc.monitor import Monitor
 
-    monitor = Monitor(_standard())
+    monitor = Monitor(_standard() if example.policy is None else example.policy)
     lines = []
     index = -1
     told = 0

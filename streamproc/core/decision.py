@@ -65,6 +65,11 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     used: int | None = None
     limit: int | None = None
     unit: str | None = None
+    rung: str | None = None
+    account: str | None = None
+    window: str | None = None
+    per_minute: int | None = None
+    unpriced: int | None = None
     by: str | None = None
     reason: str | None = None
     grant: dict[str, int] | None = None
@@ -95,7 +100,8 @@ class Finding(msgspec.Struct, kw_only=True):
     """One detector's verdict on one turn. `loop` tells one loop from another; `onset` is the turn index at which
     it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
     not follow from level, reason and policy. A finding about a task names it; `task_status` is what becomes of the
-    task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found."""
+    task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found. `anywhere`: at
+    which turn of the run it is told is chance, and no part of the decision's identity."""
 
     code: str
     level: Level
@@ -107,6 +113,7 @@ class Finding(msgspec.Struct, kw_only=True):
     onset: int = -1
     type: str = ""
     action: str = ""
+    anywhere: bool = False
     task: str = ""
     task_status: str = ""
     remembered: bool = False

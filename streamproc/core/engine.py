@@ -11,7 +11,9 @@ from typing import Final, Protocol
 import xxhash
 
 from streamproc.budgets import declared
+from streamproc.core.accounts import CLOSED
 from streamproc.core.board import settle, take_in
+from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
 from streamproc.core.clock import AT_MS_MAX, rfc3339
 from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
@@ -21,26 +23,31 @@ from streamproc.core.ladder import admit
 from streamproc.core.names import Names
 from streamproc.core.observe import Observer
 from streamproc.core.open_turns import start_turn
+from streamproc.core.prices import priced
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.room import make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.step import Step
+from streamproc.core.task_tokens import grant_tokens, spend_tokens
 from streamproc.core.view import Kind, View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
 from streamproc.wire import (
     OPERATOR_KINDS,
     BoardEvent,
+    BudgetReached,
     Deadline,
     Event,
     HaltAcknowledged,
     OperatorResume,
     RunFinished,
     RunStarted,
+    TaskDelegated,
     Turn,
     TurnStarted,
+    Usage,
     UserMessage,
 )
 
@@ -62,6 +69,11 @@ class Engine:
         self._observer = Observer(self._names)
         self._rules: dict[tuple[str, str, str], Rules] = {}
         self._view = View()
+        self.charges: list[Charge] | None = None
+        """What the last steps owe to accounts of sessions, users and tenants. A carrier that books it sets a list here,
+        and takes away what it finds in it; without one nothing is noted."""
+        self.place = 0
+        """Where in the carrier's log the event stands that is stepped: charges carry it."""
 
     def rules_of(self, run: RunState) -> Rules:
         """The rules for a run's scope."""
@@ -118,19 +130,36 @@ class Engine:
     # Turns.
 
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
-        if turn.workflow or turn.tenant or turn.user or turn.tier:
+        if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             _take_scope(run, turn)
         rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
         view.begin(run, turn, rules)
         self._observer.turn(view, rules)
+        if turn.usage is not None and (turn.task_id or run.task):
+            self._spend_on_task(view, turn, rules)
         run.turns = view.index + 1
         run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
         if run.probation:
             pass_probation(run, iterated=view.iterated is not None)
+        if (run.session or rules.accounts_needed) and (turn.usage is not None or not run.charged):
+            usage = turn.usage
+            if usage is not None and rules.prices:
+                usage = priced(usage, turn.model, rules.prices)
+            self._charge(run, turn.run_id, usage)
         make_room(run, turn)
         return found
+
+    def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
+        run, default = view.run, view.budgets.get("maxTaskTokens")
+        if not rules.task_percents or not (run.task_tokens or default):
+            return
+        task = self._names.tag(turn.task_id) if turn.task_id else run.task
+        spent = spend_tokens(run, turn, task, default, rules.task_percents)
+        if spent is not None:
+            view.task_tokens = spent
+            view.kinds |= Kind.TASK_TOKENS
 
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
         """Ask the detectors that have something to look at, in their order."""
@@ -161,9 +190,7 @@ class Engine:
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
-            found = [] if run.finished else self._ask_about(run, event, Kind.CLOCK)
-            run.finished = True
-            return found
+            return self._finished(run, event)
         if type(event) is Deadline:
             return self._deadline(run, event)
         if type(event) is TurnStarted:
@@ -178,17 +205,30 @@ class Engine:
             return self._ordered(run, event)
         elif type(event) is HaltAcknowledged:
             run.unheeded = -1
+        elif type(event) is BudgetReached:
+            return self._reached(run, event)
         elif isinstance(event, BoardEvent):
             return self._board(run, event)
         else:
             run.noted += 1
         return []
 
+    def _finished(self, run: RunState, event: RunFinished) -> list[Decision]:
+        if run.finished:
+            return []
+        found = self._ask_about(run, event, Kind.CLOCK)
+        if run.charged:
+            self._charge(run, event.run_id, None, left=True)
+        run.finished = True
+        return found
+
     def _board(self, run: RunState, event: BoardEvent) -> list[Decision]:
         if run.finished:
             run.late += 1
             return []
         _take_scope(run, event)
+        if type(event) is TaskDelegated:
+            grant_tokens(run, event, self._names.tag)
         step = take_in(run, event, self.rules_of(run).board, self._names.tag)
         return self._ask_about(run, event, Kind.BOARD | Kind.CLOCK, step)
 
@@ -205,7 +245,27 @@ class Engine:
                 view.unsafe = declare(run, event.graph, self._names.tag)
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run goes on without it
+        if event.task_id:
+            run.task = self._names.tag(event.task_id)
+        if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
+            run.session = short_name(event.run_id)  # it is the root of a session without a name of its own
+        if run.session or self.rules_of(run).accounts_needed:
+            self._charge(run, event.run_id, None)
         return self._ask_about(run, event, Kind.STARTED)
+
+    def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
+        if self.charges is not None:
+            self.charges.append(charge(run, run_id, self.rules_of(run).accounts, usage, self.place, left=left))
+
+    def _reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
+        if run.finished:
+            run.late += 1
+            return []
+        run.closed = run.closed or (event.account.startswith("session:") and event.rung in CLOSED)
+        heard_ms = self._view.heard_ms
+        found = self._ask_about(run, event, Kind.ACCOUNT)
+        run.at_ms = heard_ms or run.at_ms  # that others have spent is no sign of life of this run
+        return found
 
     # Time.
 
@@ -295,7 +355,8 @@ def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_h
     (`again` times so far), and a run that was resumed, must not get the ids of before: readers would take its halt
     for a duplicate."""
     life = f"{run.again}.{run.resumes}" if run.resumes else run.again
-    text = f"{run_id}\0{life}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{index}\0{policy_hash}"
+    place = "" if finding.anywhere else index
+    text = f"{run_id}\0{life}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
@@ -305,3 +366,6 @@ def _take_scope(run: RunState, event: Event) -> None:
     run.tenant = run.tenant or event.tenant
     run.user = run.user or event.user
     run.tier = run.tier or event.tier
+    if not run.session and (event.session_id or event.parent_run_id):
+        run.session = short_name(event.session_id or event.parent_run_id)
+    run.child = run.child or bool(event.parent_run_id)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from streamproc.core.board_law import NO_BOARD, BoardLaw
+from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
 from streamproc.core.run import CallMemory
@@ -38,11 +39,16 @@ class Rules:
         lower_is_better: frozenset[str],
         live_repeats_min: int,
         live_standstills: int,
+        accounts: AccountRules = NO_ACCOUNTS,
+        task_percents: Sequence[int] = (),
         board: BoardLaw = NO_BOARD,
         prices: Mapping[str, Price] = MappingProxyType({}),
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
+        self.accounts = accounts
+        self.task_percents = task_percents
+        self.accounts_needed = accounts.needed
         self.lower_is_better = lower_is_better
         self.board = board
         self.prices = dict(prices)

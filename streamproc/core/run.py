@@ -25,6 +25,7 @@ EDGES_MAX: Final = 24  # hand-overs remembered to find cycles
 CYCLES_MAX: Final = 6  # cycles followed at the same time
 MEMBERS_MAX: Final = 8  # members of a cycle known by tag; a larger cycle takes any hand-over to its anchor
 EPISODES_MAX: Final = 24  # loops already reported
+TASKS_MAX: Final = 8  # tasks with a token budget; a batch is at most five
 RECENT_MAX: Final = 5  # hashes shown as loop evidence
 PACE_MAX: Final = 7  # turns whose median is the present pace: three that are dear, by chance, do not move it
 OPEN_MAX: Final = 6  # turns that were started and not ended: a node has one at a time, and few nodes work at once
@@ -166,6 +167,15 @@ class Ledger(msgspec.Struct, array_like=True):
     unpriced: int = 0
 
 
+class TaskTokens(msgspec.Struct, array_like=True):
+    """Tokens of one task: the budget, what is used, how many rungs were reached, and since which turn it counts."""
+
+    limit: int
+    used: int = 0
+    rung: int = 0
+    since: int = 0
+
+
 class Pace(msgspec.Struct, array_like=True):
     """What turns cost: `unit` is MONEY (micro-USD) or TOKENS; the last few, and number and sum of those before."""
 
@@ -256,6 +266,12 @@ class RunState(msgspec.Struct, array_like=True):
     unheeded: int = -1
     resumes: int = 0
     probation: list[int] = []
+    session: str = ""
+    task: int = 0
+    task_tokens: dict[int, TaskTokens] = {}
+    child: bool = False
+    charged: bool = False
+    closed: bool = False
 
 
 def begin_again(run: RunState) -> None:

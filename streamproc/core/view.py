@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.core.metrics import Flat
-from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
 from streamproc.core.step import Step
 from streamproc.core.window import LEFT, Period
 from streamproc.wire import Call, Event, Turn
@@ -45,6 +45,8 @@ class Kind:
     USAGE: Final = 1 << 20  # measured spend of tokens or money
     CYCLE: Final = 1 << 21  # a turn inside a cycle that has had an iteration, under a budget
     SPENDING: Final = 1 << 22  # measured spend of a run on which somebody declared a budget
+    ACCOUNT: Final = 1 << 24  # an account that the run spends from has come to a mark
+    TASK_TOKENS: Final = 1 << 25  # a task has come to a rung of its token budget
 
     LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | FAILING | HOP | MONOLOGUE  # what progress puts an end to
 
@@ -69,7 +71,7 @@ class View:
     __slots__ = (
         "budgets", "counts", "cycle", "event", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
         "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "rules", "run", "said",
-        "step", "took_ms", "tools", "turn", "unreadable", "unsafe",
+        "step", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
@@ -91,6 +93,7 @@ class View:
     query: Streak | None
     step: Step | None  # what an event did to the board; of a turn, that it failed at a task
     monologue: Monologue | None
+    task_tokens: TaskTokens
     hop: Hop | None
     budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
     unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave

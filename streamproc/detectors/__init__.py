@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Final
 
 from streamproc.detectors import (
+    account_budget,
     artifact_flip,
     blocked_chain,
     consecutive_failures,
@@ -39,6 +40,7 @@ from streamproc.detectors import (
     round_budget,
     run_clock,
     same_failures,
+    session_budget,
     silence,
     spend_pace,
     stagnant_call,
@@ -47,6 +49,7 @@ from streamproc.detectors import (
     state_skip,
     step_budget,
     task_stalled,
+    task_tokens,
     turn_budget,
     unacknowledged,
     unchanged_artifact,
@@ -81,6 +84,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     round_budget,
     run_clock,
     cost_budget,
+    task_tokens,
+    session_budget,
+    account_budget,
     spend_pace,
     silence,
     unsafe_cycle,

@@ -19,12 +19,14 @@ RawTurn = dict[str, Any]
 
 
 class Example(NamedTuple):
-    """A trace of raw turns. `severity` and `at` say what must be told and at which turn index; None: silence."""
+    """A trace of raw turns. `severity` and `at` say what must be told and at which turn index; None: silence.
+    `policy` is what a policy must say for it; None: nothing."""
 
     title: str
     turns: list[RawTurn]
     severity: str | None = None
     at: int | None = None
+    policy: RawTurn | None = None
 
 
 def call(tool: str, args: Any, result: Any = None, *, node: str = "agent", **more: Any) -> RawTurn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from streamproc.core.books import Books
 from streamproc.core.decision import Decision
 from streamproc.core.run import RunState
 from streamproc.fingerprint import fingerprint
@@ -15,17 +16,18 @@ Progress = Callable[[int], None]
 
 
 class Scan:
-    """A scan of files under a policy. Runs are independent; a run that goes on in a later file is the same run."""
+    """A scan of files under a policy. Runs are independent, but for the budgets that they
+    share; a run that goes on in a later file is the same run."""
 
     def __init__(self, sources: Iterable[Source], policy: Policy) -> None:
         self.sources = list(sources)
         self.runs: dict[str, RunState] = {}
         self.turns = 0
-        self._engine = policy.engine()
+        self._books = Books(policy.engine(), self.runs.get)
 
     def __iter__(self) -> Iterator[Decision]:
         """Decisions in log order. Raises what `Source` raises."""
-        step, runs = self._engine.step, self.runs
+        step, runs = self._books.step, self.runs
         for source in self.sources:
             for line in source:
                 raw = line.raw

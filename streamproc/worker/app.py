@@ -12,11 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import faust
+from faust.types import TP
 from yarl import URL
 
 from streamproc import topics
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.worker import logs
+from streamproc.worker.accounts import AccountProcessor, AccountsTable
 from streamproc.worker.chunks import ChunkTransport
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.lanes import Lanes
@@ -151,7 +153,9 @@ class Worker:
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
         engine = policy.engine()
-        self.publisher = Publisher(settings, topics.changelog_topic(settings), partitions)
+        self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
+        changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
+        self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
         count = partitions[name]
         self.orders = Orders(
@@ -167,9 +171,11 @@ class Worker:
         )
         self.app = _app(settings, count)
         table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
-        self.store = table.store
-        self.lanes = Lanes(self.store, self.processor, self.publisher, self._failed)
-        self.store.retained = self._retain
+        accounts = AccountsTable(self.app, name="accounts", partitions=count, key_type=bytes, value_type=bytes)
+        self.store, self.account_store = table.store, accounts.store
+        self.lanes = Lanes("runs", self.store, self.processor, self.publisher, self._failed)
+        self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, self._failed)
+        self.store.retained, self.account_store.retained = self._retain, self.account_lanes.retain
         self.orders.runs = self.store.runs
         self.deadlines = Deadlines(self.app, name, engine, self.store, self.lanes, self.publisher)
         self.deadlines.paused = lambda: self.orders.fleet.status != "CLEAR"
@@ -181,16 +187,23 @@ class Worker:
         self.app.transport = (
             StockTransport(brokers, self.app)
             if stock
-            else ChunkTransport(brokers, self.app, name, self.lanes, self.store)
+            else ChunkTransport(
+                brokers,
+                self.app,
+                lanes={name: self.lanes, settings.topic("spend"): self.account_lanes},
+                stores={changelogs["runs"]: self.store, changelogs["accounts"]: self.account_store},
+            )
         )
         self.app.tables.add(table)
-        self._turns = name
+        self.app.tables.add(accounts)
+        self._turns, self._count = name, count
         table.on_recover(self._recovered)
-        turns = self.app.topic(name, key_type=bytes, value_type=bytes, allow_empty=True)
-        if stock:
-            add_agent(self.app, turns, self.lanes)
-        else:
-            self.app.topics.add(turns)
+        for role, lanes in (("turns", self.lanes), ("spend", self.account_lanes)):
+            topic = self.app.topic(settings.topic(role), key_type=bytes, value_type=bytes, allow_empty=True)
+            if stock:
+                add_agent(self.app, role, topic, lanes)
+            else:
+                self.app.topics.add(topic)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -228,10 +241,14 @@ class Worker:
 
     async def _recovered(self) -> None:
         consumer = self.app.consumer
-        mine = {tp for tp in consumer.assignment() if tp.topic == self._turns}
-        ends = await consumer.highwaters(*mine) if mine else {}
-        self.store.forget_another_log({tp.partition: end for tp, end in ends.items()})
-        self.orders.have({tp.partition for tp in mine})
+        mine = {tp.partition for tp in consumer.assignment() if tp.topic == self._turns}
+        if not mine:
+            return
+        found = await consumer.highwaters(*(TP(self._turns, number) for number in range(self._count)))
+        ends = {tp.partition: end for tp, end in found.items()}
+        self.store.forget_another_log({partition: ends[partition] for partition in mine})
+        self.account_store.forget_another_log(ends)
+        self.orders.have(mine)
 
     def _retain(self, partitions: set[int]) -> None:
         self.lanes.retain(partitions)
@@ -252,6 +269,7 @@ class Worker:
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
             counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
+            counts += f" {self.accounts}"
             if counts != told:
                 log.info("working %s", counts)
                 told = counts
@@ -267,6 +285,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.lanes.retain(set())
+        self.account_lanes.retain(set())
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await self.publisher.stop()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamproc.worker.lanes import Lanes
-    from streamproc.worker.tables import RunStore
+    from streamproc.worker.stores import PartitionStore
 
 IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
 COMMIT_TRIES = 3  # one that is under way already commits less than there is by now; one that is refused stays so
@@ -131,6 +131,30 @@ class SeekingConsumer(driver.Consumer):
     again. Where there is none, or it is 0, aiokafka does not move.
     """
 
+    _sought = -1  # the generation of the group whose partitions have been sought
+    _waiting: frozenset[TP] = frozenset()
+
+    def resume_partitions(self, tps: Any) -> None:
+        """Go on reading: the changelog at once, events only from where they must be read.
+
+        Faust resumes partitions first, and seeks then. What was read in between would count as done, and what was
+        dropped before it would be skipped.
+        """
+        if self._sought != self.app.consumer_generation_id:
+            early = frozenset(tp for tp in tps if not self._is_changelog_tp(tp))
+            self._waiting |= early
+            tps = set(tps) - early
+        super().resume_partitions(tps)
+
+    async def perform_seek(self) -> None:
+        """Seek all partitions to where they must be read from, and only then go on reading them."""
+        generation = self.app.consumer_generation_id
+        await super().perform_seek()
+        waiting, self._waiting = self._waiting, frozenset()
+        if generation == self.app.consumer_generation_id:
+            self._sought = generation
+            super().resume_partitions(set(waiting))
+
     async def seek_to_committed(self) -> Mapping[TP, int]:
         """Seek all partitions to their committed offset, or to their beginning."""
         offsets = await super().seek_to_committed()
@@ -153,7 +177,7 @@ class ChunkConsumer(SeekingConsumer):
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
 
     @property
-    def _lanes(self) -> Lanes:
+    def _lanes(self) -> Mapping[str, Lanes]:
         return cast("ChunkTransport", self.transport).lanes
 
     async def _drain_messages(self, fetcher: Any) -> None:
@@ -182,25 +206,25 @@ class ChunkConsumer(SeekingConsumer):
         What is left when a rebalance begins is dropped: after it, every partition is read from its committed offset.
         """
         changelogs = self.app.tables.changelog_topics
-        turns: list[tuple[int, Sequence[Any]]] = []
+        events: list[tuple[TP, Sequence[Any]]] = []
         for tp, batch in records.items():
             if tp.topic in changelogs:
                 self._restore(TP(tp.topic, tp.partition), batch)
             else:
-                turns.append((tp.partition, batch))
+                events.append((tp, batch))
         if self.app.in_recovery:
             self._recovered()
         start = 0
-        while turns:
-            for partition, batch in turns:
-                lane = self._lanes[partition]
+        while events:
+            for tp, batch in events:
+                lane = self._lanes[tp.topic][tp.partition]
                 await lane.room()
                 if not self._may_go_on(generation):
                     return
                 lane.accept(batch[start : start + SLICE_RECORDS_MAX])
                 await asyncio.sleep(0)
             start += SLICE_RECORDS_MAX
-            turns = [(partition, batch) for partition, batch in turns if len(batch) > start]
+            events = [(tp, batch) for tp, batch in events if len(batch) > start]
 
     def _may_go_on(self, generation: int) -> bool:
         return self.flow_active and not self.should_stop and self.app.consumer_generation_id == generation
@@ -212,10 +236,15 @@ class ChunkConsumer(SeekingConsumer):
         tables: Any = self.app.tables
         return tables.recovery
 
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """A recovery begins: where the changelogs ended in the last one says nothing of this one."""
+        self._recovery.active_highwaters.clear()
+        await super().on_partitions_assigned(assigned, generation_id)
+
     def _restore(self, tp: TP, batch: Sequence[Any]) -> None:
         recovery = self._recovery
         seen = recovery.active_offsets.get(tp)
-        runs = cast("ChunkTransport", self.transport).store.runs(tp.partition)
+        runs = cast("ChunkTransport", self.transport).stores[tp.topic].runs(tp.partition)
         for record in batch:
             if seen is None or record.offset > seen:
                 runs.restore(record.key, record.value, record.offset)
@@ -231,7 +260,8 @@ class ChunkConsumer(SeekingConsumer):
             position = self._thread.next_offset(tp)
             if position is not None and position - 1 > (recovery.active_offsets.get(tp) or -1):
                 recovery.active_offsets[tp] = position - 1
-        if recovery.in_recovery and not recovery.need_recovery():
+        ends_known = all(tp in recovery.active_highwaters for tp in recovery.active_tps)
+        if recovery.in_recovery and ends_known and not recovery.need_recovery():
             recovery._set_recovery_ended()
             recovery.signal_recovery_end.set()
 
@@ -251,8 +281,11 @@ class ChunkConsumer(SeekingConsumer):
     # Commits: what the lanes have stored.
 
     def _filter_committable_offsets(self, tps: Any) -> dict[TP, int]:  # noqa: ARG002 (Faust's signature)
-        topic = cast("ChunkTransport", self.transport).turns_topic
-        offsets = {TP(topic, number): offset for number, offset in self._lanes.committable().items()}
+        offsets = {
+            TP(topic, number): offset
+            for topic, lanes in self._lanes.items()
+            for number, offset in lanes.committable().items()
+        }
         return {tp: offset for tp, offset in offsets.items() if self._should_commit(tp, offset)}
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: ARG002 (Faust's signature)
@@ -269,10 +302,12 @@ class ChunkConsumer(SeekingConsumer):
         Not by a worker that the group has expelled (it was frozen, say): others have its runs, and know them better.
         """
         if self._thread.expelled:
-            self._lanes.abandon()
+            for lanes in self._lanes.values():
+                lanes.abandon()
             return
-        settled = await self._lanes.settle(min(DRAIN_TIMEOUT_S, self.app.conf.broker_rebalance_timeout / 2))
-        if not settled:
+        timeout_s = min(DRAIN_TIMEOUT_S, self.app.conf.broker_rebalance_timeout / 2)
+        settled = await asyncio.gather(*(lanes.settle(timeout_s) for lanes in self._lanes.values()))
+        if not all(settled):
             self.log.warning("the broker does not take what was decided; it will be decided again after the rebalance")
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
@@ -295,13 +330,14 @@ class QuietProducer(driver.Producer):
 
 
 class ChunkTransport(driver.Transport):
-    """The transport of an app whose turns go through lanes."""
+    """The transport of an app whose events go through lanes: those of each topic, and the stores of each changelog."""
 
     Consumer = ChunkConsumer
     Producer = QuietProducer
 
-    def __init__(self, url: Any, app: Any, turns_topic: str, lanes: Lanes, store: RunStore) -> None:
+    def __init__(
+        self, url: Any, app: Any, lanes: Mapping[str, Lanes], stores: Mapping[str, PartitionStore[Any]]
+    ) -> None:
         super().__init__(url, app)
-        self.turns_topic = turns_topic
         self.lanes = lanes
-        self.store = store
+        self.stores = stores

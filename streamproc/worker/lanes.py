@@ -14,24 +14,30 @@ steps, never skips one; what is told again carries the same id.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from streamproc.worker.processors import Processor
     from streamproc.worker.publishing import Letter, Publisher
-    from streamproc.worker.tables import Runs, RunStore
+    from streamproc.worker.stores import PartitionStore
+
+
+class Steps(Protocol):
+    """What takes records of one partition into a part of a table, and says what is to be told about them."""
+
+    def accept(self, part: Any, records: Sequence[Any], /) -> list[Letter]: ...
 
 
 class Lane:
-    """One partition of the turns topic."""
+    """One partition of the turns topic, or of another that is worked through in the same way."""
 
     def __init__(
-        self, runs: Runs, processor: Processor, publisher: Publisher, on_stored: Callable[[int, int], None]
+        self, table: str, runs: Any, processor: Steps, publisher: Publisher, on_stored: Callable[[int, int], None]
     ) -> None:
+        self._table = table
         self.partition = runs.partition
         self.position = -1  # the offset after the last one stepped; -1: none yet
         self.told = -1
@@ -105,7 +111,7 @@ class Lane:
             self._to_store.clear()
             position, changes = self.position, self._runs.take()
             await self._until(lambda position=position: self.told >= position)  # type: ignore[misc]
-            last = await self._publisher.store(self.partition, changes) if changes else None
+            last = await self._publisher.store(self._table, self.partition, changes) if changes else None
             self._runs.stored(changes, last)
             self.committable = position
             self._on_stored(self.partition, position)
@@ -126,11 +132,17 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of this worker's partitions."""
+    """The lanes of this worker's partitions of one topic, whose memory is one table."""
 
     def __init__(
-        self, store: RunStore, processor: Processor, publisher: Publisher, failed: Callable[[BaseException], None]
+        self,
+        table: str,
+        store: PartitionStore[Any],
+        processor: Steps,
+        publisher: Publisher,
+        failed: Callable[[BaseException], None],
     ) -> None:
+        self._table = table
         self.processor = processor
         self.on_stored: Callable[[int, int], None] = lambda _partition, _offset: None
         self._store = store
@@ -144,7 +156,7 @@ class Lanes:
         """The lane of a partition; opened where there is none yet."""
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = Lane(self._store.runs(partition), self.processor, self._publisher, self.on_stored)
+            lane = Lane(self._table, self._store.runs(partition), self.processor, self._publisher, self.on_stored)
             self._lanes[partition] = lane
             self._tasks[partition] = [self._run(lane.tell()), self._run(lane.store())]
         return lane

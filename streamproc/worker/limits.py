@@ -26,6 +26,11 @@ STATE_BYTES_MAX: Final = 65_536  # a state is at most 4 KiB; one this large woul
 FINISHED_KEEP_MS: Final = 3_600_000  # so long a finished run still knows its latecomers and duplicates
 IDLE_KEEP_MS: Final = 7 * 86_400_000  # as long as the turns topic keeps what a replay would need
 SWEEP_RUNS_MAX: Final = 1_000  # expired runs that leave with one write: a sweep never holds up the decisions
+HOT_ACCOUNTS_MAX: Final = 2_000  # decoded accounts, a partition of the spend topic: about 20 KB each
+ACCOUNTS_MAX: Final = (
+    100_000  # accounts, a partition of the spend topic: 3 to 10 KB each; past it, the one idle longest goes
+)
+ACCOUNT_KEEP_MS: Final = 32 * 86_400_000  # no window of an account that was idle for so long holds anything
 CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; a stranger's labels and test names may be anything
 
 # Times that are not times.

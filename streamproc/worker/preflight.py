@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEEDED = ("turns", "control", "runs", "commands", "dead-letter")
+NEEDED = ("turns", "control", "runs", "commands", "spend", "dead-letter")
 
 
 class Ready(NamedTuple):
@@ -66,17 +66,19 @@ async def wait_until_ready(settings: Settings, give_up_after_s: float | None) ->
 
 async def _ready(settings: Settings) -> Ready:
     found = await topics.partitions(settings)
-    changelog = topics.changelog_topic(settings)
-    needed = [*(settings.topic(name) for name in NEEDED), changelog]
+    changelogs = [topics.changelog_topic(settings), topics.accounts_topic(settings)]
+    needed = [*(settings.topic(name) for name in NEEDED), *changelogs]
     missing = [name for name in needed if name not in found]
     if missing:
         raise Unavailable(f"missing on {settings.brokers}: {', '.join(missing)}: run `streamproc topics apply`")
     turns = settings.topic("turns")
-    if found[turns] != found[changelog]:
-        raise InvalidSettings(
-            f"{turns} has {found[turns]} partitions and {changelog} has {found[changelog]}; they must be equal: "
-            f"delete {changelog} (the workers' memory of running runs) and run `streamproc topics apply`"
-        )
+    holds = ("the workers' memory of running runs", "the workers' memory of what was spent", "what was spent")
+    for other, what in zip((*changelogs, settings.topic("spend")), holds, strict=True):
+        if found[turns] != found[other]:
+            raise InvalidSettings(
+                f"{turns} has {found[turns]} partitions and {other} has {found[other]}; they must be equal: "
+                f"delete {other} ({what}) and run `streamproc topics apply`"
+            )
     room, clock = await _as_found(settings)
     return Ready(found, room, live=clock == "LogAppendTime")
 

@@ -18,12 +18,14 @@ from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.wire import OperatorEvent, OperatorResume, RunFinished, RunStarted, encode
+from streamproc.worker.accounts import spend_letters
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
     from streamproc.fleet.state import Fleet
     from streamproc.wire import Event
@@ -71,6 +73,8 @@ class Processor:
         self.counts = Counts()
         self._orders = orders
         self._engine = engine
+        self._charges: list[Charge] = []
+        engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
@@ -99,6 +103,7 @@ class Processor:
                 continue
             if at_ms is None or not 0 <= at_ms <= AT_MS_MAX:
                 at_ms = None
+            self._engine.place = offset
             try:
                 decisions = step(state, event, at_ms)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
@@ -118,6 +123,8 @@ class Processor:
             if decisions or type(event) in STATUS_EVENTS:
                 changed[key] = event
         self.counts.records += len(records)
+        letters += spend_letters(self._charges, runs.partition)
+        self._charges.clear()
         letters += [Letter("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
         return letters
 
@@ -183,6 +190,7 @@ class Processor:
     def _failed(self, runs: Runs, record: Any, event: Event, problem: Exception) -> Letter:
         """Undo what a failing step began; this event counts as applied, so that it is not tried over and over."""
         state = runs.rebuild(record.key, self._engine.step)
+        self._charges[:] = [charge for charge in self._charges if charge.offset != record.offset]
         state.offset = record.offset
         runs.dirty.setdefault(record.key, [])
         self.counts.failures += 1

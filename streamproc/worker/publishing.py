@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
+from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
 from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from streamproc.errors import Problem
     from streamproc.settings import Settings
-    from streamproc.worker.tables import Change
+    from streamproc.worker.stores import Change
 
 SOURCE: Final = b"/streamproc/worker"
 
@@ -32,6 +33,9 @@ Headers = list[tuple[str, bytes]]
 NO_HEADERS: Final[Headers] = []
 
 
+BY_KEY: Final = -1  # in the partition that its key has in Kafka's own hash
+
+
 class Letter(NamedTuple):
     """A record to tell: the short name of its topic, key, value, headers."""
 
@@ -39,6 +43,8 @@ class Letter(NamedTuple):
     key: bytes | None
     value: bytes
     headers: Headers = NO_HEADERS
+    partition: int | None = None  # None: where its run is
+    at_ms: int | None = None  # its time, on a topic that keeps the times of its writers; None: now
 
 
 def control_letter(key: bytes, decision: Decision) -> Letter:
@@ -97,9 +103,9 @@ def _text(text: str) -> bytes:
 class Publisher:
     """The worker's two producers."""
 
-    def __init__(self, settings: Settings, changelog: str, partitions: dict[str, int]) -> None:
+    def __init__(self, settings: Settings, changelogs: dict[str, str], partitions: dict[str, int]) -> None:
         self._settings = settings
-        self._changelog = changelog
+        self._changelogs = changelogs
         self._partitions = partitions
         self._ahead_ms = 0
         self._telling = self._producer("tell")
@@ -126,15 +132,15 @@ class Publisher:
         await asyncio.gather(self._telling.stop(), self._storing.stop())
 
     async def tell(self, partition: int, letters: Sequence[Letter]) -> None:
-        """Publish letters in the partition their run is in; returns when the broker has all of them."""
-        by_topic: dict[str, list[Letter]] = {}
+        """Publish letters, each in its partition (by default that of this lane); returns when the broker has all."""
+        by_place: dict[tuple[str, int], list[Letter]] = {}
         for letter in letters:
-            by_topic.setdefault(letter.topic, []).append(letter)
+            by_place.setdefault(self._place(letter, partition), []).append(letter)
         posted = []
-        for name, records in by_topic.items():
-            topic = self._settings.topic(name)
-            place = partition % self._partitions.get(topic, partition + 1)
-            posted.append(await _post(self._telling, topic, place, [(r.key, r.value, r.headers) for r in records]))
+        for (topic, place), records in by_place.items():
+            posted.append(
+                await _post(self._telling, topic, place, [(r.key, r.value, r.headers, r.at_ms) for r in records])
+            )
         for batches in posted:
             metadata = await _delivered(batches)
             if metadata is not None and metadata.timestamp_type == LOG_APPEND_TIME:
@@ -144,10 +150,18 @@ class Publisher:
         """What the broker's clock says, as far as its last acknowledgement told."""
         return _here_ms() + self._ahead_ms
 
-    async def store(self, partition: int, changes: Iterable[Change]) -> int | None:
-        """Write states to the changelog; the offset of the last one (None: the broker had them, and does not say)."""
-        records = [(key, raw, NO_HEADERS) for key, raw in changes]
-        posted = await _post(self._storing, self._changelog, partition, records)
+    def _place(self, letter: Letter, partition: int) -> tuple[str, int]:
+        topic = self._settings.topic(letter.topic)
+        if letter.partition is None:
+            return topic, partition % self._partitions.get(topic, partition + 1)
+        if letter.partition != BY_KEY:
+            return topic, letter.partition
+        return topic, (murmur2(letter.key or b"") & 0x7FFFFFFF) % self._partitions[topic]
+
+    async def store(self, table: str, partition: int, changes: Iterable[Change]) -> int | None:
+        """Write states to a table's changelog; the offset of the last one (None: the broker does not say)."""
+        records = [(key, raw, NO_HEADERS, None) for key, raw in changes]
+        posted = await _post(self._storing, self._changelogs[table], partition, records)
         metadata = await _delivered(posted)
         if metadata is None or metadata.offset < 0:
             return None
@@ -166,16 +180,16 @@ async def _post(
     producer: AIOKafkaProducer,
     topic: str,
     partition: int,
-    records: Iterable[tuple[bytes | None, bytes | None, Headers]],
+    records: Iterable[tuple[bytes | None, bytes | None, Headers, int | None]],
 ) -> Posted:
     """Hand records over in order, in as few batches as they fit into."""
     posted: Posted = []
     batch = producer.create_batch()
-    for key, value, headers in records:
-        if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
+    for key, value, headers, at_ms in records:
+        if batch.append(key=key, value=value, timestamp=at_ms, headers=headers) is None:
             posted.append((await _submit(producer, batch, topic, partition), batch.record_count()))
             batch = producer.create_batch()
-            batch.append(key=key, value=value, timestamp=None, headers=headers)
+            batch.append(key=key, value=value, timestamp=at_ms, headers=headers)
     posted.append((await _submit(producer, batch, topic, partition), batch.record_count()))
     return posted
 

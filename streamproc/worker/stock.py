@@ -54,12 +54,12 @@ class Acknowledgements:
             waiting.popleft().ack()
 
 
-def add_agent(app: faust.App, turns: Any, lanes: Lanes) -> None:
+def add_agent(app: faust.App, name: str, topic: Any, lanes: Lanes) -> None:
     """Let a Faust agent do what the seam does."""
     acknowledgements = Acknowledgements()
     lanes.on_stored = acknowledgements.stored
 
-    @app.agent(turns)
+    @app.agent(topic, name=name)
     async def step(stream: Any) -> None:
         async for event in stream.noack().events():
             message = event.message

@@ -17,7 +17,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
-from faust.stores import memory
 from faust.tables.table import Table
 
 from streamproc.core.run import STATE_VERSION, RunState, dump, load
@@ -30,6 +29,7 @@ from streamproc.worker.limits import (
     STATE_BYTES_MAX,
     SWEEP_RUNS_MAX,
 )
+from streamproc.worker.stores import Change, PartitionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from streamproc.wire import Event
 
 log = logging.getLogger("streamproc.worker")
-
-Change = tuple[bytes, bytes | None]
-"""A record of the changelog: a run's key, and its state (None: the run is forgotten)."""
 
 Applied = tuple["Event", int | None]
 """An event that a changed state took in since it was last written, and its log time. (Plain: there is one a turn.)"""
@@ -286,58 +283,18 @@ class Census:
         self.hot_share = max(1, HOT_RUNS_MAX // 2 // max(1, partitions))
 
 
-class RunStore(memory.Store[bytes, bytes]):
+class RunStore(PartitionStore[Runs]):
     """The runs of every partition that this worker has, as Faust's table wants to see them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.census = Census()
-        self.partitions: dict[int, Runs] = {}
-        self.retained: Callable[[set[int]], None] = lambda _mine: None  # told which partitions stay, or come
 
-    def runs(self, partition: int) -> Runs:
-        """The runs of a partition; none yet for one that is new."""
-        runs = self.partitions.get(partition)
-        if runs is None:
-            runs = self.partitions[partition] = Runs(partition, self.census)
-            self.census.share(len(self.partitions))
-        return runs
+    def _new(self, partition: int) -> Runs:
+        return Runs(partition, self.census)
 
-    def leave(self, partition: int) -> None:
-        """Forget the runs of a partition."""
-        runs = self.partitions.pop(partition, None)
-        if runs is not None:
-            runs.leave()
-            self.census.share(len(self.partitions))
-
-    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002 (Faust's signature)
-        """Recovery by Faust's own loop: the stock path."""
-        for event in batch:
-            message = event.message
-            self.runs(message.partition).restore(message.key, message.value, message.offset)
-
-    def persisted_offset(self, tp: Any) -> int:
-        """Up to which record of the changelog a partition is in memory: recovery goes on from there.
-
-        -1, not None, where none is: to Faust, None means as far as it was read before.
-        """
-        runs = self.partitions.get(tp.partition)
-        known = runs.changelog_offset if runs is not None else None
-        return known if known is not None else -1
-
-    async def on_rebalance(
-        self,
-        assigned: set[Any],
-        revoked: set[Any],  # noqa: ARG002 (Faust's signature)
-        newly_assigned: set[Any],  # noqa: ARG002 (Faust's signature)
-        generation_id: int = 0,  # noqa: ARG002 (Faust's signature)
-    ) -> None:
-        """Forget the partitions that are no longer this worker's."""
-        topic = self.table.changelog_topic.get_topic_name()
-        mine = {tp.partition for tp in assigned if tp.topic == topic}
-        self.retained(mine)
-        for partition in [partition for partition in self.partitions if partition not in mine]:
-            self.leave(partition)
+    def _counted(self) -> None:
+        self.census.share(len(self.partitions))
 
     def forget_another_log(self, ends: dict[int, int]) -> None:
         """Given where each partition of the turns topic ends: forget runs that know of more than there is.

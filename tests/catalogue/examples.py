@@ -24,6 +24,15 @@ def stuck() -> dict[str, tuple[str, Example]]:
     }
 
 
+def policy() -> dict[str, Any]:
+    """What a policy must say for all of the examples: some are about budgets that no run may declare."""
+    said: dict[str, Any] = {"presets": ["standard"]}
+    for _code, example in stuck().values():
+        for section, values in (example.policy or {}).items():
+            said[section] = said.get(section, {}) | values
+    return said
+
+
 def lines(runs: dict[str, tuple[str, Example]]) -> list[bytes]:
     """All runs as raw JSONL, one run after the other. An example that gives no times is a second a turn."""
     return [

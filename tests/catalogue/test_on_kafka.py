@@ -16,7 +16,7 @@ from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.settings import Settings, load_settings
-from tests.catalogue.examples import CODES, lines, stuck
+from tests.catalogue.examples import CODES, lines, policy, stuck
 from tests.worker.running import Topics, WorkerProcess, gather_controls, run_sync
 
 if TYPE_CHECKING:
@@ -43,16 +43,19 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The code of every decision that a scan of the same log makes, by id."""
     file = tmp_path_factory.mktemp("catalogue") / "turns.jsonl"
     file.write_bytes(b"\n".join(lines(stuck())))
-    return {decision.id: decision.code for decision in Scan([Source(file)], load_policy())}
+    return {decision.id: decision.code for decision in Scan([Source(file)], load_policy(policy()))}
 
 
 @pytest.fixture(scope="module")
 def told(brokers: str, scanned: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controls]:
     """The control topic after all examples, by code."""
     prefix = f"catalogue-{uuid.uuid4().hex[:8]}"
-    settings = load_settings(brokers=brokers, topic_prefix=prefix, timestamp_type="CreateTime")
+    folder = tmp_path_factory.mktemp("worker")
+    rules = folder / "policy.yaml"
+    rules.write_bytes(orjson.dumps(policy()))
+    settings = load_settings(brokers=brokers, topic_prefix=prefix, timestamp_type="CreateTime", policy=str(rules))
     run_sync(kafka_topics.apply(settings))
-    worker = WorkerProcess(settings, tmp_path_factory.mktemp("worker") / "worker.log").start()
+    worker = WorkerProcess(settings, folder / "worker.log").start()
 
     async def play() -> Controls:
         await worker.ready()

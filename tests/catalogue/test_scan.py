@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from streamproc.controls import ControlEvent
-from tests.catalogue.examples import CODES, lines, stuck
+from tests.catalogue.examples import CODES, lines, policy, stuck
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,9 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Controls:
     """What `streamproc scan` tells of each example, by run."""
     file: Path = tmp_path_factory.mktemp("catalogue") / "turns.jsonl"
     file.write_bytes(b"\n".join(lines(stuck())))
-    command = [sys.executable, "-m", "streamproc", "scan", str(file), "--format", "jsonl"]
+    rules = file.with_name("policy.yaml")
+    rules.write_bytes(orjson.dumps(policy()))  # JSON is YAML
+    command = [sys.executable, "-m", "streamproc", "scan", str(file), "--policy", str(rules), "--format", "jsonl"]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 1, done.stderr.decode()
     told: Controls = defaultdict(list)

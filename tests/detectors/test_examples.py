@@ -22,12 +22,14 @@ CODES = sorted(BY_CODE)
 SECTIONS = ("Sees", "Why", "False alarms", "Tuning", "Reference")
 RANK = {"info": 0, "warn": 1, "halt": 2}
 EXAMPLES_MIN = 2
-BOARD = {code for code in CODES if BY_CODE[code].DETECTOR.kinds & Kind.BOARD}
+LADDERS = ("BUDGET008", "BUDGET009", "BUDGET010")  # all of whose rungs are told as such, the last one, too
+BOARD = {code for code in CODES if code != "BUDGET009" and BY_CODE[code].DETECTOR.kinds & Kind.BOARD}
 FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # what becomes of the task, they say
 BLOCKED = "transition.blocked"
 ADVICE: dict[str, tuple[str | None, ...]] = {  # what a warning may ask for
     "INFRA001": ("pause",), "BUDGET005": ("warn", "force_synthesis"), "OPERATOR002": ("ask_human",),
-    "OPERATOR003": (None,),
+    "OPERATOR003": (None,), "BUDGET008": ("warn", "done_partial", "ask_human"),
+    "BUDGET009": ("warn", "done_partial"),
 }  # fmt: skip
 OF_HALTED_RUNS = {"OPERATOR002", "OPERATOR003"}  # they have something to say only where another one has halted the run
 ONLY_WARN = {"BUDGET011"}
@@ -43,7 +45,7 @@ def examples(kind: str) -> list[object]:
 
 
 def controls(example: Example) -> list[ControlEvent]:
-    monitor = Monitor()
+    monitor = Monitor(example.policy)
     return [control for turn in example.turns for control in monitor.feed(turn, run_id="r")]
 
 
@@ -78,7 +80,7 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
         assert control.message
         assert "\n" not in control.message
         assert control.policy is not None
-        assert control.policy.name == "standard"
+        assert control.policy.name == ("policy" if example.policy else "standard")
         assert control.evidence is not None
         if control.code in BOARD and control.code != "STALL006":
             assert control.action in ("warn", "ask_human")
@@ -88,11 +90,17 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
             assert control.task_id or control.code == "TASK003"
             continue
         if not control.halts:
-            escalated = "escalated" if control.code == "OPERATOR002" else None
+            escalated = "escalated" if control.code == "OPERATOR002" or control.type == "task.escalated" else None
             assert (control.halt_reason, control.terminal_status) == (None, escalated)
             assert control.action in ADVICE.get(control.code, ("warn",))
             continue
-        assert control.type == ("run.timed_out" if control.code == "BUDGET006" else "loop.halted")
+        assert control.type == (
+            "budget.level"
+            if control.code in LADDERS
+            else "run.timed_out"
+            if control.code == "BUDGET006"
+            else "loop.halted"
+        )
         assert control.halt_reason is not None
         assert control.terminal_status is not None
         assert control.suggested_actions[0] == control.action

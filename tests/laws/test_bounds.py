@@ -32,6 +32,7 @@ def started(**more: Any) -> RunStarted:
     """The largest legal start of a run: every scope as long as may be, every budget declared."""
     budgets = {budget.name: COUNT_MAX for budget in BUDGETS}
     scope: dict[str, Any] = {"workflow": SCOPE, "tenant": SCOPE, "user": SCOPE, "tier": SCOPE}
+    scope |= {"session_id": WIDE * 32, "parent_run_id": WIDE * 64, "task_id": WIDE * 32}
     return RunStarted(w=WIRE_VERSION, run_id=WIDE * 64, event_id="start", budgets=budgets, **scope, **more)
 
 
@@ -62,6 +63,7 @@ def full_turn(n: int, dice: random.Random) -> Turn:
             for _ in range(dice.randrange(4))
         ),
         usage=Usage(COUNT_MAX, COUNT_MAX, COUNT_MAX, COUNT_MAX, 10**15, COUNT_MAX),
+        task_id=f"{dice.randrange(40)}",
     )
 
 

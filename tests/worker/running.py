@@ -79,6 +79,7 @@ class WorkerProcess:
             "STREAMPROC_SESSION_TIMEOUT_S": str(self.settings.session_timeout_s),
             "STREAMPROC_INSTANCE": self.settings.instance,
             "STREAMPROC_EVENT_BYTES_MAX": str(self.settings.event_bytes_max),
+            "STREAMPROC_POLICY": self.settings.policy,
             "STREAMPROC_COMMAND_KEY": self.settings.command_key.get_secret_value(),
             "STREAMPROC_STATUS_FILE": self.settings.status_file,
         }

@@ -38,7 +38,7 @@ class ScriptedBroker:
         self.letters += letters
         self.order.append("told")
 
-    async def store(self, _partition: int, changes: list) -> int:
+    async def store(self, _table: str, _partition: int, changes: list) -> int:
         self.order.append("storing")
         await self.may_store.wait()
         self.stores.append(changes)
@@ -71,7 +71,7 @@ def failures() -> list[BaseException]:
 @pytest.fixture
 async def lanes(broker: ScriptedBroker, failures: list[BaseException]) -> AsyncIterator[Lanes]:
     processor = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
-    lanes = Lanes(Store(), processor, broker, failures.append)
+    lanes = Lanes("runs", Store(), processor, broker, failures.append)
     yield lanes
     lanes.retain(set())
 

@@ -21,6 +21,7 @@ def test_every_topic_of_the_architecture_is_there_with_one_number_of_partitions(
     specs = by_name(partitions=12)
     assert set(specs) == {
         "turns", "control", "runs", "commands", "spend", "dead-letter", "p-worker-runs-changelog",
+        "p-worker-accounts-changelog",
     }  # fmt: skip
     assert {spec.partitions for spec in specs.values()} == {12}
 
@@ -35,7 +36,8 @@ def test_what_must_be_kept_is_kept_and_what_is_a_status_is_compacted() -> None:
     }
     assert policies == {
         "turns": "delete", "control": "delete", "dead-letter": "delete", "spend": "delete",
-        "runs": "compact", "p-worker-runs-changelog": "compact", "commands": "compact",
+        "runs": "compact", "p-worker-runs-changelog": "compact",
+            "p-worker-accounts-changelog": "compact", "commands": "compact",
     }  # fmt: skip
     assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "spend": 2}
 

@@ -1,0 +1,120 @@
+"""BUDGET008 task_tokens: a task comes near its token budget, or exceeds it.
+
+Sees: the tokens of the turns of a task (`task_id`, of the turn or of the `run.started`) against the
+`max_token_budget` of its `task.delegated`, or against `maxTaskTokens`. From 70 % on it is warned, from 80 %
+restricted to what is essential, from 90 % told to wrap up, from 95 % on the run is halted to return what it has;
+above 100 % the task is escalated and the run is to be killed. Each rung is told once; of several at once, the highest.
+
+Why: an agent that hears early that its tokens end delivers something; one that hears it at the end does not.
+
+False alarms: a task whose turns are those of several runs has a budget in each of them. An orchestrator that names
+the task in its own turns spends the task's tokens.
+
+Tuning: set `max_token_budget` on the delegation, `maxTaskTokens` for tasks without one. A percentage of 0 leaves its
+rung out.
+
+Reference: ticket rules, per-task budgets and threshold actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import xxhash
+
+from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.core.run import TaskTokens
+from streamproc.core.task_tokens import RUNGS
+from streamproc.core.view import Kind, View
+from streamproc.detectors.base import Example
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Shares of the task's budget, in percent."""
+
+    warn_percent: int = 70  # the agent must prioritise completion
+    restrict_percent: int = 80  # essential operations only
+    urgent_percent: int = 90  # time to wrap up
+    halt_percent: int = 95  # what there is must be returned now
+
+
+class TaskTokenBudget:
+    """BUDGET008."""
+
+    code = "BUDGET008"
+    name = "task_tokens"
+    kinds = Kind.TASK_TOKENS
+
+    def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
+        spent, task = view.task_tokens, view.event.task_id
+        if spent.rung < len(RUNGS):
+            return (self._rung(spent, task, RUNGS[spent.rung - 1]),)
+        return (self._escalated(spent, task), self._rung(spent, task, RUNGS[-1]))
+
+    def _rung(self, spent: TaskTokens, task: str, rung: str) -> Finding:
+        level, advice, action = _LADDER[rung]
+        who = f"Task {task}" if task else "The run's task"
+        share = spent.used * 100 // spent.limit if spent.limit else 100
+        return Finding(
+            code=self.code,
+            level=level,
+            loop=_loop(task, rung, spent.since),
+            message=f"{who} has used {spent.used} of its {spent.limit} tokens ({share} %): {advice}.",
+            evidence=Evidence(kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=rung),
+            reason=BUDGET_EXCEEDED,
+            status="budget_exceeded",
+            type="budget.level",
+            action=action,
+        )
+
+    def _escalated(self, spent: TaskTokens, task: str) -> Finding:
+        who = f"Task {task}" if task else "The run's task"
+        return Finding(
+            code=self.code,
+            level=Level.WARN,
+            loop=_loop(task, "escalated", spent.since),
+            message=f"{who} has exceeded its {spent.limit} tokens: a person must decide how it goes on.",
+            evidence=Evidence(kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=RUNGS[-1]),
+            reason=BUDGET_EXCEEDED,
+            status="escalated",
+            type="task.escalated",
+            action="ask_human",
+        )
+
+
+def _loop(task: str, rung: str, since: int) -> int:
+    return xxhash.xxh3_64_intdigest(f"{task}\0{rung}\0{since}".encode("utf-8", "surrogatepass"))
+
+
+_LADDER = {
+    "warning": (Level.WARN, "WARNING, completion comes first now", "warn"),
+    "restrict": (Level.WARN, "RESTRICT, essential operations only, no exploration", "warn"),
+    "urgent": (Level.WARN, "URGENT, wrap up and deliver partial results if needed", "done_partial"),
+    "hard_stop": (Level.HALT, "HARD STOP, return what there is", "force_synthesis"),
+    "violation": (Level.HALT, "VIOLATION, the task is killed and escalated", "kill"),
+}
+
+DETECTOR = TaskTokenBudget()
+
+_DELEGATED = {"type": "task.delegated", "task_id": "T7", "agent": "backend", "max_token_budget": 1000}
+
+
+def _spent(*tokens: int, task: str = "T7") -> list[dict[str, object]]:
+    return [
+        {"node": "agent", "output": f"{task} step {n}", "task_id": task, "usage": {"total_tokens": some}}
+        for n, some in enumerate(tokens)
+    ]
+
+
+HEALTHY = [
+    Example("nobody set a budget", _spent(*[10**6] * 5)),
+    Example("a task within its budget", [_DELEGATED, *_spent(300, 300)]),
+    Example("another task spends", [_DELEGATED, *_spent(500, *[900] * 3, task="T8"), *_spent(400)]),
+    Example("delegated again, with a new budget", [_DELEGATED, *_spent(600), _DELEGATED, *_spent(60, 600)]),
+]
+STUCK = [
+    Example("every rung up to the hard stop", [_DELEGATED, *_spent(700, 100, 100, 50)], "halt", 3),
+    Example("over its budget at once", [_DELEGATED, *_spent(400, 700)], "halt", 1),
+    Example("more than it should explore with", [_DELEGATED, *_spent(500, 350)], "warn", 1),
+]

@@ -1,0 +1,333 @@
+"""What runs spend together: the same whoever books it, however it is cut, and however often it comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.core.accounts import (
+    RUNS_MAX,
+    Account,
+    dump_account,
+    load_account,
+    read_statement,
+    step_account,
+    write_statement,
+)
+from streamproc.core.charges import statements
+from streamproc.core.run import RunState
+from streamproc.monitor import Monitor
+from streamproc.policy import load_policy
+from tests.feeding import event_of
+from tests.laws.traces import BRIEF, START_MS
+
+if TYPE_CHECKING:
+    from streamproc.controls import ControlEvent
+    from streamproc.core.accounts import Statement
+    from streamproc.wire import BudgetReached
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+TENANT = {"budgets": {"maxTenantTokensPerDay": 1_000}}
+
+
+def started(run_id: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "run.started", "run_id": run_id, **fields}
+
+
+def spent(run_id: str, tokens: int, **fields: Any) -> dict[str, Any]:
+    return {"run_id": run_id, "node": "agent", "usage": {"total_tokens": tokens}, **fields}
+
+
+def told(raws: list[dict[str, Any]], policy: Any = None) -> list[ControlEvent]:
+    monitor = Monitor(policy)
+    return [control for raw in raws for control in monitor.feed(raw)]
+
+
+def short(controls: list[ControlEvent]) -> list[tuple[str, str, str | None]]:
+    return [
+        (control.run_id, control.severity, control.evidence.rung if control.evidence else None) for control in controls
+    ]
+
+
+def owed(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[int, dict[str, Any], list[Any]]]:
+    """The charges of a log, each with its place in it."""
+    engine = load_policy(policy).engine()
+    engine.charges = charges = []
+    runs: dict[str, RunState] = {}
+    for offset, raw in enumerate(raws):
+        event = event_of(raw)
+        engine.place = offset
+        engine.step(runs.setdefault(raw["run_id"], RunState()), event, event.at)
+    return charges
+
+
+def booked(account: Account, due: list[Statement]) -> list[BudgetReached]:
+    return [event for statement in due for _, event in step_account(account, statement)]
+
+
+# Sessions.
+
+
+def test_a_child_run_is_under_the_limits_of_its_session_though_it_declares_none() -> None:
+    controls = told([
+        started("root", session_id="s", budgets={"maxSessionTokens": 1_000}),
+        started("child", session_id="s", parent_run_id="root"),
+        *(spent("child", 360) for _ in range(3)),
+    ])  # fmt: skip
+    assert short(controls) == [
+        ("root", "warn", "warning"), ("child", "warn", "warning"),
+        ("root", "halt", "exceeded"), ("child", "halt", "exceeded"),
+    ]  # fmt: skip
+    assert {control.code for control in controls} == {"BUDGET009"}
+    assert {control.type for control in controls} == {"budget.level"}
+
+
+def test_without_a_session_id_children_belong_to_the_run_that_they_name() -> None:
+    controls = told([
+        started("root", budgets={"maxSessionCostUsd": "1.00"}),
+        started("child", parent_run_id="root"),
+        {"run_id": "child", "node": "a", "usage": {"cost_usd": "1.01"}},
+    ])  # fmt: skip
+    assert [run for run, severity, _ in short(controls) if severity == "halt"] == ["root", "child"]
+
+
+def test_a_child_cannot_lift_the_limit_and_may_lower_it() -> None:
+    def root(limit: int, of_child: int) -> list[tuple[str, str, str | None]]:
+        start = started("root", session_id="s", budgets={"maxSessionTokens": limit})
+        child = started("child", session_id="s", parent_run_id="root", budgets={"maxSessionTokens": of_child})
+        return short(told([start, child, spent("child", 600)]))
+
+    assert root(500, 10_000) == root(10_000, 500) == [("root", "halt", "exceeded"), ("child", "halt", "exceeded")]
+
+
+def test_what_the_root_declares_wins_over_the_policy() -> None:
+    raws = [
+        started("root", session_id="s", budgets={"maxSessionTokens": 5_000}),
+        started("child", session_id="s", parent_run_id="root"),
+        spent("child", 600),
+    ]
+    assert told(raws, {"budgets": {"maxSessionTokens": 500}}) == []
+    assert [one.run_id for one in told(raws[1:], {"budgets": {"maxSessionTokens": 500}}) if one.halts] == ["child"]
+
+
+def test_above_80_percent_new_work_is_rejected_and_from_95_on_all_wrap_up() -> None:
+    monitor = Monitor()
+    raws = [started("root", session_id="s", budgets={"maxSessionTokens": 1_000}), spent("root", 801)]
+    [restricted] = [control for raw in raws for control in monitor.feed(raw)]
+    [rejected] = monitor.feed(started("child", session_id="s", parent_run_id="root"))
+    [delegation] = monitor.feed(type="task.delegated", run_id="root", task_id="T1", agent="a")
+    wrapping = monitor.feed(spent("root", 149))
+    assert (restricted.evidence and restricted.evidence.rung, restricted.severity) == ("restrict", "warn")
+    assert (rejected.run_id, rejected.type, rejected.severity) == ("child", "delegation.rejected", "halt")
+    assert rejected.terminal_status == "blocked"
+    assert (delegation.run_id, delegation.type, delegation.severity) == ("root", "delegation.rejected", "warn")
+    assert delegation.task_id == "T1"
+    assert sorted(short(wrapping)) == [("child", "warn", "wrap_up"), ("root", "warn", "wrap_up")]
+    assert {control.action for control in wrapping} == {"done_partial"}
+
+
+@pytest.mark.parametrize(("tokens", "rung"), [(700, None), (701, "warning"), (800, "warning"), (801, "restrict"),
+                                              (949, "restrict"), (950, "wrap_up"), (1_000, "wrap_up"),
+                                              (1_001, "exceeded")])  # fmt: skip
+def test_the_rungs_are_where_the_requirement_has_them(tokens: int, rung: str | None) -> None:
+    raws = [started("root", budgets={"maxSessionTokens": 1_000}), spent("root", tokens)]
+    assert [found for _, _, found in short(told(raws))] == ([rung] if rung else [])
+
+
+def test_a_detector_that_is_off_is_silent() -> None:
+    raws = [started("root", tenant="acme", budgets={"maxSessionTokens": 1_000}), spent("root", 9_000)]
+    assert told(raws, TENANT | {"detectors": {"BUDGET009": False, "BUDGET010": False}}) == []
+
+
+def test_how_fast_it_is_spent_is_told() -> None:
+    raws = [started("r", budgets={"maxSessionTokens": 1_000}, at=START_MS)]
+    raws += [spent("r", 180, at=START_MS + minute * 60_000) for minute in range(4)]
+    [warning] = told(raws)
+    assert warning.evidence is not None
+    assert (warning.evidence.used, warning.evidence.per_minute) == (720, 180)
+
+
+# Users and tenants.
+
+
+def test_all_runs_of_a_tenant_are_halted_and_those_of_others_go_on() -> None:
+    controls = told([
+        started("a", tenant="acme"), started("b", tenant="acme"), started("c", tenant="other"),
+        spent("a", 500), spent("c", 900), spent("b", 501),
+    ], TENANT)  # fmt: skip
+    assert [(one.run_id, one.tenant) for one in controls if one.halts] == [("a", "acme"), ("b", "acme")]
+    assert {(one.code, one.halt_reason, one.terminal_status) for one in controls if one.halts} == {
+        ("BUDGET010", "budget_exceeded", "budget_exceeded")
+    }
+
+
+def test_a_run_that_has_finished_is_told_nothing() -> None:
+    raws = [started("a", tenant="acme"), {"type": "run.finished", "run_id": "a"}, started("b", tenant="acme")]
+    assert {one.run_id for one in told([*raws, spent("b", 1_001)], TENANT)} == {"b"}
+
+
+def test_a_run_of_an_exhausted_tenant_is_halted_at_its_first_turn() -> None:
+    late = {"run_id": "late", "node": "agent", "tenant": "acme", "output": "hello"}
+    controls = told([started("a", tenant="acme"), spent("a", 1_001), late, {**late, "output": "again"}], TENANT)
+    assert [one.run_id for one in controls if one.halts] == ["a", "late"]
+
+
+def test_windows_move_on() -> None:
+    raws = [spent("a", 600, tenant="acme", at=START_MS), spent("b", 600, tenant="acme", at=START_MS + 25 * HOUR_MS)]
+    assert told(raws, TENANT) == []
+    after = [*raws, spent("c", 500, tenant="acme", at=START_MS + 26 * HOUR_MS)]
+    assert {one.run_id for one in told(after, TENANT) if one.halts} == {"b", "c"} | {"a"}
+
+
+def test_a_window_that_fills_again_is_told_again() -> None:
+    raws = [spent("a", 1_001, tenant="acme", at=START_MS + day * 2 * DAY_MS) for day in range(3)]
+    ids = [one.id for one in told(raws, TENANT) if one.halts]
+    assert len(ids) == len(set(ids)) == 3
+
+
+def test_users_are_people_of_their_tenant() -> None:
+    policy = {"budgets": {"maxUserTokensPerHour": 1_000}}
+    raws = [spent(tenant, 600, tenant=tenant, user="admin") for tenant in ("one", "two")]
+    assert told(raws, policy) == []
+
+
+def test_a_user_may_have_limits_of_its_own() -> None:
+    policy = {
+        "budgets": {"maxUserTokensPerHour": 1_000},
+        "tiers": {"pro": {"budgets": {"maxUserTokensPerHour": 3_000}}},
+        "users": {"u7": {"budgets": {"maxUserTokensPerHour": 5_000}}},
+    }
+    raws = [spent("a", 4_000, user="u7"), spent("b", 1_001, user="u8"), spent("c", 2_000, user="u9", tier="pro")]
+    assert [one.run_id for one in told(raws, policy) if one.halts] == ["b"]
+
+
+def test_a_turn_of_unknown_price_is_counted_and_shown() -> None:
+    policy = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}}
+    priced = {"run_id": "a", "node": "agent", "tenant": "acme", "usage": {"cost_usd": "1.01", "total_tokens": 9}}
+    [*_, halt] = told([spent("a", 10**6, tenant="acme"), spent("a", 10**6, tenant="acme"), priced], policy)
+    assert halt.evidence is not None
+    assert (halt.evidence.used, halt.evidence.unit, halt.evidence.unpriced) == (1_010_000, "micro_usd", 2)
+    assert "2 turns of unknown price" in halt.message
+
+
+def test_a_price_that_policy_knows_counts_for_the_accounts_too() -> None:
+    policy = {
+        "budgets": {"maxTenantCostUsdPerDay": "1.00"},
+        "prices": {"m1": {"input_per_million_usd": "2", "output_per_million_usd": "10"}},
+    }
+    raw = {"run_id": "a", "node": "n", "tenant": "acme", "model": "m1", "usage": {"input_tokens": 600_000}}
+    [halt] = told([raw], policy)
+    assert halt.evidence is not None
+    assert (halt.evidence.used, halt.evidence.unpriced) == (1_200_000, None)
+
+
+def test_runs_under_no_such_limit_owe_nothing() -> None:
+    raws = [started("a", tenant="acme", user="u"), spent("a", 10**9)]
+    assert owed(raws, {"name": "none"}) == []
+    assert len(owed(raws, TENANT)) == 2
+
+
+# Laws.
+
+amounts = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 400), st.integers(0, 3 * HOUR_MS)), min_size=1, max_size=40
+)
+
+
+def log_of(drawn: list[tuple[int, int, int]]) -> list[dict[str, Any]]:
+    at, raws = START_MS, []
+    for run, tokens, later in drawn:
+        at += later
+        raws.append(spent(f"r{run}", tokens, tenant="acme", at=at))
+    return raws
+
+
+@given(amounts, st.data())
+@BRIEF
+def test_slices_and_redelivery_change_nothing(drawn: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    """However a log is cut into statements, and from wherever it is read again, an account books each turn once."""
+    charges = owed(log_of(drawn))
+    whole = Account()
+    wanted = [event for charge in charges for event in booked(whole, statements([charge], 0))]
+    account, got, position = Account(), [], 0
+    while position < len(charges):
+        again = data.draw(st.integers(0, position))
+        end = data.draw(st.integers(position + 1, len(charges)))
+        due = statements(charges[again:end], 0)
+        got += booked(account, [read_statement(write_statement(statement)) for statement in due])
+        account = load_account(dump_account(account))
+        position = end
+    assert got == wanted
+    assert dump_account(account) == dump_account(whole)
+
+
+@given(amounts)
+@BRIEF
+def test_an_account_agrees_with_a_plain_sum(drawn: list[tuple[int, int, int]]) -> None:
+    raws = log_of(drawn)
+    account = Account()
+    booked(account, statements(owed(raws), 0))
+    last = raws[-1]["at"]
+    for window, length, count in (("hour", 300_000, 12), ("day", HOUR_MS, 24), ("month", DAY_MS, 30)):
+        first = (last // length - count + 1) * length
+        assert account.windows[window].tokens == sum(raw["usage"]["total_tokens"] for raw in raws if raw["at"] >= first)
+
+
+@given(amounts)
+@BRIEF
+def test_two_partitions_halt_whom_one_would(drawn: list[tuple[int, int, int]]) -> None:
+    """Partitions are read at their own pace. Whose window is exceeded in the end is halted in any order."""
+    raws = [raw | {"at": START_MS} for raw in log_of(drawn)]
+    charges = owed(raws)
+    one, two = Account(), Account()
+    booked_once = booked(one, statements(charges, 0))
+    for source in (1, 0):
+        own = [charge for charge in charges if int(charge.run_id[1:]) % 2 == source]
+        for statement in statements(own, source):
+            booked_once += step_account(two, statement) and []
+    exceeded = [account.rungs.get("day/tokens", [0])[0] == 2 for account in (one, two)]
+    assert exceeded[0] == exceeded[1]
+    assert one.windows["day"].tokens == two.windows["day"].tokens
+
+
+def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
+    account = Account()
+    policy = load_policy(TENANT)
+    engine = policy.engine()
+    engine.charges = charges = []
+    run = RunState()
+    event = event_of(spent("r", 2**40, tenant="acme"))
+    sizes = []
+    for turn in range(100_000):
+        event.run_id = f"run-{turn % 1_000}"
+        run.at_ms = START_MS + turn * 60_000
+        engine.place = turn
+        engine.step(run, event, run.at_ms)
+        if len(charges) == 100:
+            for statement in statements(charges, turn % 50):
+                step_account(account, statement)
+            charges.clear()
+            sizes.append(len(dump_account(account)))
+    assert len(account.runs) == RUNS_MAX
+    assert max(sizes) < 8_192
+    for window in account.windows.values():
+        assert len(window.hops) <= 30
+        assert window.tokens == sum(tokens for _, tokens, _, _ in window.hops)
+    assert load_account(dump_account(account)) == account
+
+
+def test_admission_takes_the_limits_of_the_same_policy() -> None:
+    policy = load_policy({
+        "budgets": {"maxCostUsd": "2", "maxSessionTokens": 5, "maxUserCostUsdPerHour": "0.50",
+                    "maxTenantTokensPerMonth": 9},
+        "users": {"u7": {"budgets": {"maxUserCostUsdPerHour": "1.25"}}},
+    })  # fmt: skip
+    assert policy.admission(user="u7") == {
+        "run": {"cost_usd": "2"},
+        "session": {"tokens": 5},
+        "user": {"hour": {"cost_usd": "1.25"}},
+        "tenant": {"month": {"tokens": 9}},
+    }
