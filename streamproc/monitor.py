@@ -56,11 +56,12 @@ class Monitor:
             self._halts.pop(oldest, None)
             self.evicted += 1
         decisions = self._books.step(state, fingerprint(raw), raw.at)
-        if state.halted < 0:
-            self._halts.pop(raw.run_id, None)
-        for decision in decisions:
-            if decision.severity == "halt":
-                self._halts.setdefault(decision.run_id, decision)
+        halts = [decision for decision in decisions if decision.severity == "halt"]
+        at_start = raw.type == "run.started" and any(halt.run_id == raw.run_id for halt in halts)
+        if state.halted < 0 or at_start:
+            self._halts.pop(raw.run_id, None)  # of a run that had this id before, or was resumed
+        for halt in halts:
+            self._halts.setdefault(halt.run_id, halt)
         return [public(decision) for decision in decisions]
 
     def status(self, run_id: str) -> RunStatus | None:

@@ -95,6 +95,8 @@ REQUIRED: dict[str, dict[str, dict[str, Any]]] = {
         "TASK005": {"flag": 2},
         "TASK006": {"ask": 2},
         "TASK008": {"warn": 3},
+        "BUDGET008": {"warn_percent": 70, "restrict_percent": 80, "urgent_percent": 90, "halt_percent": 95},
+        "BUDGET009": {"warn_percent": 70, "restrict_percent": 80, "wrap_up_percent": 95},
     },
     "standard": {
         "budgets": {},

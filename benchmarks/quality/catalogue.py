@@ -35,6 +35,8 @@ TITLES: Final[dict[str, str]] = {
     "BUDGET005": "rounds",
     "BUDGET006": "clock",
     "BUDGET007": "cost",
+    "BUDGET008": "task_tokens",
+    "BUDGET009": "session",
     "BUDGET011": "anomaly",
     "GRAPH001": "unsafe_cycle",
     "TASK001": "state_oscillation",

@@ -47,17 +47,19 @@ def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
             continue
         for control in monitor.feed(event):
             quiet = False
-            tell(control)
+            tell(control, "" if control.run_id == event["labels"]["story"] else f"{control.run_id}: ")
             if control.halts:
                 halted.add(control.run_id)
     if quiet:
         print("  nothing to tell")
 
 
-def tell(control: ControlEvent) -> None:
+def tell(control: ControlEvent, of_run: str) -> None:
     """What is decided, and the notification that people get of it."""
     status = f", ends as {control.terminal_status}" if control.halts else ""
-    print(f"  {control.severity} {control.type} {control.code}{status}: {control.message}")
+    rate = control.evidence.per_minute if control.evidence is not None else None
+    burning = f" ({rate} {control.evidence.unit} a minute)" if rate and control.evidence is not None else ""
+    print(f"  {of_run}{control.severity} {control.type} {control.code}{status}: {control.message}{burning}")
     trigger = trigger_of(control)
     if trigger is None:
         return

@@ -41,6 +41,7 @@ def show(
     workflow: Annotated[str, typer.Option(help="As it is for this workflow.")] = "",
     tenant: Annotated[str, typer.Option(help="As it is for this tenant.")] = "",
     tier: Annotated[str, typer.Option(help="As it is for this tier.")] = "",
+    user: Annotated[str, typer.Option(help="As it is for this user.")] = "",
 ) -> None:
     """Show every limit that is in force, presets and layers taken together, as YAML that can be copied."""
     import yaml
@@ -51,7 +52,7 @@ def show(
     line(f"# policy {policy.name}, version {policy.version}, hash {policy.hash}")
     line(f"# made of: {', '.join(layer.name for layer in policy.layers)}")
     line(f"# presets there are: {', '.join(preset_names())}")
-    line(yaml.safe_dump(_writable(policy, workflow, tenant, tier), sort_keys=False, allow_unicode=True).rstrip())
+    line(yaml.safe_dump(_writable(policy, workflow, tenant, tier, user), sort_keys=False, allow_unicode=True).rstrip())
 
 
 def _load(source: str | None) -> Policy:
@@ -61,12 +62,12 @@ def _load(source: str | None) -> Policy:
     return load_policy(load_settings(policy=source).policy)
 
 
-def _writable(policy: Policy, workflow: str, tenant: str, tier: str) -> dict[str, Any]:
+def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) -> dict[str, Any]:
     """What is in force, in the words of a policy file: budgets of money in USD, detectors that are off as false."""
     from streamproc.budgets import USD_MICRO, find_budget
     from streamproc.policy_prices import written
 
-    found = policy.effective(workflow, tenant, tier)
+    found = policy.effective(workflow, tenant, tier, user)
     found["detectors"] = {code: False if limits is None else limits for code, limits in found["detectors"].items()}
     found["budgets"] = {
         name: value / USD_MICRO if find_budget(name).unit == "micro_usd" else value

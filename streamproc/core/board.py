@@ -153,6 +153,8 @@ def _judged(run: RunState, step: Step, task: Task, event: TaskVerdict) -> None:
         task.failure = []
         if event.approved_by:
             _release(task)
+        elif task.flags & HELD_ERROR:
+            _recover(task)
     elif event.verdict == "REJECTED":
         task.rejected += 1
         step.rejected = task.rejected
@@ -195,6 +197,8 @@ def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None
     if claimed != UNKNOWN and (task.state == UNKNOWN or task.flags & ASSUMED):
         _believe(step, task, claimed, event.from_)
     task.flags &= ~ASSUMED
+    if task.flags & HELD_ERROR and task.failure and run.progress > task.failure[2]:
+        _recover(task)
     source = step.source = task.state
     step.target = target
     step.to = state_name(event.to)
@@ -209,6 +213,8 @@ def _moved(run: RunState, step: Step, task: Task, event: TaskTransition) -> None
         _judge(step, task, event, claimed)
     if not step.refused:
         _failure(run, step, task, event.failure_class, MOVE)
+    elif target >= 0:
+        step.board.done += law.done >> target & 1  # whoever says that it is done may be wrong, and does not stand still
 
 
 def _believe(step: Step, task: Task, state: int, name: str) -> None:
@@ -293,6 +299,13 @@ def _release(task: Task) -> None:
     """Somebody took it in hand: what counted against the task counts no more."""
     task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
     task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+
+
+def _recover(task: Task) -> None:
+    """What failed again and again fails no more: the task is where it was before."""
+    _release(task)
+    if task.back >= 0:
+        task.state = task.back
 
 
 def _enter(step: Step, task: Task, target: int) -> None:

@@ -73,7 +73,7 @@ def _missing(board: Board, law: BoardLaw, task: Task, number: int, evidence: Map
             return ()
         if not task.module and proof is None:
             return ()
-    passed = bool(task.flags & PASSED << number)
+    passed = bool(task.flags & PASSED << number) and (proof is None or _passes(proof, guard))
     found: list[str] = []
     if guard.ticket:
         if not _designed(board, law, task, passed):

@@ -150,6 +150,7 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, topic:
         run.monologue = Monologue(node_tag, value, sim, 1, index, text.size)
         return None
     before.count += 1
+    before.loose = before.loose or (before.value != value and text.size < SHORT)
     before.grown = before.grown + text.size - before.size if before.grown >= 0 and before.size <= text.size else -1
     before.value, before.sim, before.size = value, sim, text.size
     return before

@@ -113,7 +113,7 @@ class Tool(msgspec.Struct, array_like=True):
 
 class Monologue(msgspec.Struct, array_like=True):
     """Turns of one node that are nothing but almost the same text, of this size; by how many characters it has
-    grown (-1: it once shrank)."""
+    grown (-1: it once shrank); whether any of them was a short text that was only alike."""
 
     node: int
     value: int
@@ -122,6 +122,7 @@ class Monologue(msgspec.Struct, array_like=True):
     first: int
     size: int = 0
     grown: int = 0
+    loose: bool = False
 
 
 class NodeState(msgspec.Struct, array_like=True):

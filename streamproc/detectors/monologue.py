@@ -6,7 +6,8 @@ alike: in SimHash, and about the same numbers and names: within 12 bits for a se
 Why: an agent that announces again and again what it will do, and does not do it.
 
 False alarms: a story told in chapters is text alone, too, and not alike. A person's word, a call or another node's turn
-ends the count.
+ends the count. A sentence or two that are alike, and not equal, are only warned of: a report of one table after the
+other differs by a word, too.
 
 Tuning: `warn` and `halt` count such turns; 0 turns a level off.
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, call, level, said
 from streamproc.detectors.near_repeat import OTHER, PLAN
@@ -45,6 +46,8 @@ class MonologueDetector:
         reached = level(talk.count, limits.warn, limits.halt)
         if reached is None:
             return None
+        if talk.loose:
+            reached = Level.WARN
         return Finding(
             code=self.code,
             level=reached,
@@ -60,6 +63,8 @@ class MonologueDetector:
 DETECTOR = MonologueDetector()
 
 _FILES = ("main", "test", "setup", "views", "models", "urls")
+
+_TABLES = ("users", "orders", "invoices", "products", "carts", "events", "roles")
 
 HEALTHY = [
     Example("one file after the other", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
@@ -87,7 +92,10 @@ STUCK = [
     Example("a sentence, in other words each time", [
         said("agent", f"{word} let me look at the configuration once more and see what is wrong with the set-up.")
         for word in ("Now", "So", "Well", "Fine", "Right")
-    ], "halt", 4),
+    ], "warn", 2),
+    Example("a report of one table after the other is not more than warned of", [
+        said("agent", f"I have migrated the table {name} of the old schema to the new one.") for name in _TABLES
+    ], "warn", 2),
     Example("announced again and again", [
         said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right", "again", "next")
     ], "halt", 4),

@@ -2,7 +2,7 @@
 
 Sees: three failures in a row of one task with the same class: the `failure_class` of its transitions and verdicts, and
 the `class` of the first error of a turn with its `task_id`. The task is BLOCKED, and stays so until a transition brings
-the root cause or a person's approval.
+the root cause or a person's approval, a validator approves it, or the run makes progress.
 
 Why: what failed three times for one reason fails a fourth time for it.
 

@@ -11,8 +11,9 @@ Why: a parent that is within its own budget can spend without end through its ch
 False alarms: none if usage is reported once. A child whose usage is also part of its parent's is counted twice.
 
 Tuning: declare the budgets on the `run.started` of the root, or set them in the policy, where they hold for every
-session; of several declared ones the least holds. Child runs need to declare nothing. In trees that are deeper than
-one level name the `session_id` on every `run.started`. Set a percentage to 0 to leave its rung out.
+session; of several declared ones the least holds. Child runs need to declare nothing. Where the root
+has a `session_id`, or the tree is deeper than one level, name it on every `run.started`.
+Set a percentage to 0 to leave its rung out.
 
 Reference: ticket rules, session-level budgets.
 """

@@ -176,9 +176,8 @@ def notice_of(control: ControlEvent, trigger: Trigger, urgency: Urgency, repeats
 
 def subject_of(control: ControlEvent) -> str:
     """What a series of notifications is about: an order to many runs, or a budget that many share; else the run."""
-    account: str | None = getattr(control.evidence, "account", None)
-    if account:
-        return account
+    if control.evidence is not None and control.evidence.account:
+        return control.evidence.account
     if control.type == "fleet.state" and control.trigger is not None and control.trigger.event_id:
         return control.trigger.event_id
     return control.run_id

@@ -114,7 +114,7 @@ class Processor:
             if applied is None:
                 applied = dirty[key] = []
             applied.append((event, at_ms))
-            if type(event) in AGAIN and (not state.turns or state.halted < 0):
+            if type(event) in AGAIN and (state.halted < 0 or _halts(decisions)):
                 runs.halts.pop(key, None)  # of a run that had this id before, or was resumed
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, letters))
@@ -227,6 +227,10 @@ class Processor:
         halt = runs.halts.get(key)
         decision = _decode_decision(halt) if halt is not None else None
         return encode_status(self._engine.status(runs.hot[key], event.run_id, decision))
+
+
+def _halts(decisions: list[Decision]) -> bool:
+    return any(decision.severity == "halt" for decision in decisions)
 
 
 def _wrong_key(event: Event, key: bytes | None) -> Problem:

@@ -87,6 +87,24 @@ def test_a_scope_is_shown_with_its_own_layers(run, tmp_path: Path) -> None:
     assert "maxCostUsd: 2.5" in run("policy", "show", path, "--workflow", "nightly").stdout
 
 
+def test_a_users_own_budgets_are_shown(run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("budgets: {maxUserTokensPerDay: 5}\nusers:\n  u7:\n    budgets: {maxUserTokensPerDay: 9}\n")
+
+    assert "maxUserTokensPerDay: 5" in run("policy", "show", path, "--user", "u8").stdout
+    assert "maxUserTokensPerDay: 9" in run("policy", "show", path, "--user", "u7").stdout
+
+
+def test_what_is_no_budget_of_a_user_is_a_mistake(run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("users:\n  u7:\n    budgets: {maxSteps: 9}\n")
+
+    result = run("policy", "check", path)
+
+    assert result.exit_code == 2
+    assert f"{path}:3: users.u7.budgets.maxSteps: maxSteps is no budget of a user" in result.stderr
+
+
 def test_prices_are_shown_as_they_are_written(run, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("prices:\n  small: { input_per_million_usd: '0.80', output_per_million_usd: 4 }\n")

@@ -314,6 +314,25 @@ def test_progress_and_another_class_start_the_retries_again() -> None:
     assert codes([before, after, fails(0), fails(1), fails(2)]) == ["ERROR002"]
 
 
+@pytest.mark.parametrize("sign", [
+    verdict("T1", "APPROVED"), {"node": "qa", "tests": {"failed": ["a"], "passed": 9, "total": 11}},
+])  # fmt: skip
+def test_a_task_that_fails_no_more_goes_on(sign: Raw) -> None:
+    before = {"node": "qa", "tests": {"failed": ["a", "b"], "passed": 9, "total": 11}}
+    fails = [
+        {"node": "coder", "task_id": "T1", "errors": [{"message": f"attempt {n}", "class": "KeyError"}]}
+        for n in range(3)
+    ]
+    stuck = [before, move("T1", "LOCKED", "IMPLEMENTING"), *fails]
+    on = [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "QA_REVIEW", "VALIDATION", dod=True)]
+    assert codes([*stuck, *on]) == ["ERROR002", "ERROR002"]
+    assert codes([*stuck, sign, *on]) == ["ERROR002"]
+
+
+def test_a_cycle_whose_result_was_refused_is_no_empty_one() -> None:
+    assert codes([move("T1", "COMMIT", "DONE", dod=False), cycle(None)]) == ["TASK005"]
+
+
 def test_retryable_errors_are_no_failures_of_a_task() -> None:
     busy = [
         {"node": "n", "task_id": "T1", "errors": [{"message": f"HTTP 503 {n}", "class": "Busy", "retryable": True}]}

@@ -89,3 +89,17 @@ def test_an_unreadable_graph_is_told_and_its_run_is_watched_all_the_same() -> No
     status = monitor.status("r")
     assert status is not None
     assert (status.status, status.badge) == ("running", "Loop 2")
+
+
+def test_a_run_id_that_is_used_again_shows_the_halt_of_its_new_run() -> None:
+    monitor = Monitor()
+    for _ in range(3):
+        monitor.feed(run_id="r", node="coder", output="I will try again.")
+    monitor.feed(type="run.finished", run_id="r")
+    monitor.feed(type="run.started", run_id="r", graph=RING)
+
+    status = monitor.status("r")
+
+    assert status is not None
+    assert status.halt is not None
+    assert status.halt.code == "GRAPH001"

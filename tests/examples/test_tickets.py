@@ -11,6 +11,11 @@ HALTED = {
     "signals/repeated-tool-calls": ("LOOP003", 3),
     "signals/identical-output": ("LOOP001", 1),
     "signals/zero-progress-cycle": ("STALL006", 0),
+    "tokens/ladder": ("BUDGET008", 4),
+    "tokens/violation": ("BUDGET008", 1),
+    "session/lead": ("BUDGET009", 0),
+    "session/backend": ("BUDGET009", 5),
+    "session/frontend": ("BUDGET009", 5),
     "stop/by-a-person": ("OPERATOR001", 0),
 }
 TOLD = {
@@ -51,6 +56,29 @@ def test_a_rule_of_the_board_is_told_of_its_task(run_id: str) -> None:
 
 def test_every_run_has_its_story() -> None:
     assert scanned(NAME).keys() == {"healthy/three-tickets", *HALTED, *TOLD}
+
+
+def test_the_ladder_of_a_tasks_tokens() -> None:
+    told = scanned(NAME)["tokens/ladder"]
+    rungs = [(one.severity, one.message.rpartition("): ")[2].partition(",")[0]) for one in told]
+    assert rungs[:4] == [("warn", "WARNING"), ("warn", "RESTRICT"), ("warn", "URGENT"), ("halt", "HARD STOP")]
+    violation = first_halts(NAME)["tokens/violation"]
+    assert violation is not None
+    assert "VIOLATION" in violation.message
+    assert violation.evidence is not None
+    assert (violation.evidence.used, violation.evidence.limit) == (107_000, 100_000)
+
+
+@pytest.mark.parametrize("run_id", ["session/lead", "session/backend", "session/frontend"])
+def test_every_run_of_a_session_hears_every_rung(run_id: str) -> None:
+    told = [one for one in scanned(NAME)[run_id] if one.code == "BUDGET009"]
+    used = [one.evidence.used for one in told if one.evidence is not None and one.evidence.used]
+    assert used == [720_000, 805_000, 975_000, 1_060_000]
+    assert [one.severity for one in told if one.evidence is not None and one.evidence.used] == [*["warn"] * 3, "halt"]
+
+
+def test_a_session_that_is_nearly_spent_takes_no_new_work() -> None:
+    assert any("What was delegated is rejected" in one.message for one in scanned(NAME)["session/lead"])
 
 
 @pytest.mark.parametrize(

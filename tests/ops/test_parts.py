@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 
+from streamproc.controls import ControlEvent
 from streamproc.ops import repeats
 from streamproc.ops.bucket import Bucket
 from streamproc.ops.commits import Commits
@@ -83,6 +84,18 @@ def test_the_memory_is_bounded(monkeypatch) -> None:
         assert memory.admit(control(number, run_id=f"r{number}"), Urgency.HIGH, 0) == 0
 
     assert len(memory._ids) == len(memory._series) == 50
+
+
+def test_a_budget_that_many_runs_share_is_told_once_and_again_when_it_gets_worse() -> None:
+    memory = Repeats(600)
+
+    def level(number: int, account: str) -> ControlEvent:
+        evidence = {"kind": "session_budget", "used": 71, "limit": 100, "account": account}
+        return control(number, run_id=f"r{number}", code="BUDGET009", severity="warn", evidence=evidence)
+
+    assert [memory.admit(level(n, "session:s1"), Urgency.MEDIUM, 0) for n in range(4)] == [0, None, None, None]
+    assert memory.admit(level(5, "session:s2"), Urgency.MEDIUM, 0) == 0
+    assert memory.admit(level(6, "session:s1"), Urgency.HIGH, 0) == 3
 
 
 # How fast.

@@ -223,6 +223,20 @@ def test_no_status_of_a_halt_reads_as_success() -> None:
     assert not {"completed", "succeeded", "success", "done", "finished", "ok"} & set(get_args(TerminalStatus))
 
 
+def test_limits_hold_in_child_runs() -> None:
+    monitor = Monitor()
+    monitor.feed(run_id="parent", type="run.started", budgets={"maxSessionTokens": 1000})
+    monitor.feed(run_id="child", type="run.started", parent_run_id="parent")
+    found = [
+        control
+        for n in range(4)
+        for control in monitor.feed(run_id="child", node="agent", output=f"step {n}", usage={"total_tokens": 300})
+        if control.severity == "halt"
+    ]
+    assert {(control.run_id, control.code) for control in found} == {("parent", "BUDGET009"), ("child", "BUDGET009")}
+    assert {control.terminal_status for control in found} == {"budget_exceeded"}
+
+
 @pytest.mark.redis
 async def test_concurrent_spenders_do_not_pass_the_same_check(redis_url: str, topic_prefix: str) -> None:
     """Fifty at once ask for ten cents each; there is one dollar."""

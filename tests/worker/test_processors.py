@@ -217,3 +217,33 @@ def test_raw_turns_are_read_too() -> None:
         for n in range(3)
     ]
     assert controls(processor().accept(runs(), records_of(raw)))[-1].halts
+
+
+def test_a_run_that_is_halted_at_its_start_stays_halted_when_it_is_started_again() -> None:
+    started = wire.RunStarted(w=1, run_id="r", event_id="1", graph={"edges": [["a", "b"], ["b", "a"]]})
+    again = wire.RunStarted(w=1, run_id="r", event_id="2", graph={"edges": [["a", "b"], ["b", "a"]]})
+    mine, worker = runs(), processor()
+
+    told = worker.accept(mine, records_of([event_record(started)]))
+    told_again = worker.accept(mine, records_of([event_record(again)], first=1))
+
+    [halt] = controls(told)
+    assert (halt.code, halt.severity) == ("GRAPH001", "halt")
+    assert controls(told_again) == []
+    for [status] in (statuses(told), statuses(told_again)):
+        assert status.status == "halted"
+        assert status.halt is not None
+        assert status.halt.id == halt.id
+
+
+def test_a_run_id_that_is_used_again_has_the_halt_of_its_new_run() -> None:
+    log = [
+        *looping_run("r", 3),
+        event_record(wire.RunFinished(w=1, run_id="r", event_id="end")),
+        event_record(wire.RunStarted(w=1, run_id="r", event_id="new", graph={"edges": [["a", "a"]]})),
+    ]
+
+    [*_, status] = statuses(processor().accept(runs(), records_of(log)))
+
+    assert status.halt is not None
+    assert status.halt.code == "GRAPH001"

@@ -1,4 +1,4 @@
-"""BUDGET001 to BUDGET007, BUDGET011 and GRAPH001: honest work that takes more than was declared for it.
+"""BUDGET001 to BUDGET009, BUDGET011 and GRAPH001: honest work that takes more than was declared for it.
 
 These runs begin with their declaration, so that nothing is done before. Thresholds are those of the declaration.
 """
@@ -117,6 +117,31 @@ def too_dear(script: Script) -> None:
             loop.counted(int(spent / limit * 100) + (spent > limit))
 
 
+def a_task_too_large(script: Script) -> None:
+    """BUDGET008: a task goes up the ladder of its token budget: told at 70 %, halted at 95 %. Past 100 % it
+    would be halted once more, as a violation."""
+    task, limit = f"T-{script.dice.randrange(1000)}", script.dice.randrange(10_000, 900_000)
+    script.add({"type": "task.delegated", "task_id": task, "agent": script.agent, "max_token_budget": limit})
+    part, spent = limit // script.dice.randint(12, 25), 0
+    with script.loop("BUDGET008", warn=70, halt=95) as loop:
+        while spent + part <= limit:
+            spent += part
+            _step(script, task_id=task, usage={"total_tokens": part})
+            loop.counted(spent * 100 // limit)
+
+
+def a_session_too_large(script: Script) -> None:
+    """BUDGET009: a session goes through its budget: told above 70 %, halted above 100 %."""
+    limit = script.dice.randrange(10_000, 900_000)
+    _declared(script, maxSessionTokens=limit)
+    part, spent = limit // script.dice.randint(12, 25) + 1, 0
+    with script.loop("BUDGET009", warn=1, halt=2) as loop:
+        while spent <= limit * 1.1:
+            spent += part
+            _step(script, usage={"total_tokens": part})
+            loop.counted((spent > limit * 0.7) + (spent > limit))
+
+
 def much_dearer_than_before(script: Script) -> None:
     """BUDGET011: each turn costs thirty times what it did: four of seven are no outliers any more."""
     usual = script.dice.randrange(5, 50)
@@ -140,7 +165,7 @@ def a_ring_without_a_way_out(script: Script) -> None:
 
 KINDS = (
     a_turn_too_long, a_turn_too_large, a_node_too_often, a_cycle_too_often, too_many_steps, too_many_rounds, too_long,
-    too_dear, much_dearer_than_before, a_ring_without_a_way_out,
+    too_dear, a_task_too_large, a_session_too_large, much_dearer_than_before, a_ring_without_a_way_out,
 )  # fmt: skip
 
 

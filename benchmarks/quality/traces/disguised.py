@@ -77,7 +77,7 @@ def a_sentence_in_other_words(script: Script) -> None:
     fronts = ["Now", "So", "Well", "Right", "Next", "First", "Okay", "Fine", "Again"]
     script.dice.shuffle(fronts)
     finding(script)
-    with script.loop("LOOP008", warn=3, halt=5, also=("LOOP001", "LOOP006")) as loop:
+    with script.loop("LOOP008", warn=3, also=("LOOP001", "LOOP006")) as loop:
         for count, front in enumerate(fronts[: script.times(5, 9)], start=1):
             script.say(script.agent, f"{front}, {sentence[0].lower()}{sentence[1:]}.")
             loop.counted(count)
