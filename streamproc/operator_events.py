@@ -10,7 +10,13 @@ from pydantic import BeforeValidator, Field
 from streamproc.raw import Budgets, RawEvent, ScopeName, Text
 
 # Short names of what is granted; every budget's own name is taken, too.
-GRANTED: Final = {"turns": "maxSteps", "iterations": "maxCycleIterations", "cost": "maxCostUsd", "rounds": "maxRounds"}
+GRANTED: Final = {
+    "turns": "maxSteps",
+    "iterations": "maxCycleIterations",
+    "cost": "maxCostUsd",
+    "tokens": "maxTaskTokens",
+    "rounds": "maxRounds",
+}
 
 
 def _named(value: Any) -> Any:
@@ -41,7 +47,9 @@ class RawOperatorResume(RawOperatorEvent):
     """A person lets a halted run go on."""
 
     type: Literal["operator.resume"] = "operator.resume"
-    grant: Grant = Field({}, description="how much is added to budgets, by their names, or turns, iterations, cost")
+    grant: Grant = Field(
+        {}, description="how much is added to budgets, by their names, or turns, iterations, tokens, rounds, cost"
+    )
 
 
 class RawHaltAcknowledged(RawEvent):

@@ -81,6 +81,7 @@ def resume(
     run: Annotated[str, typer.Argument(help="The halted run.", show_default=False)],
     turns: Annotated[int | None, typer.Option(help="So many turns more.", show_default=False)] = None,
     iterations: Annotated[int | None, typer.Option(help="So many iterations more.", show_default=False)] = None,
+    tokens: Annotated[int | None, typer.Option(help="So many tokens more for each task.", show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(help="So many rounds more.", show_default=False)] = None,
     cost: Annotated[str | None, typer.Option(help="So many USD more.", show_default=False)] = None,
     grant: Annotated[
@@ -92,7 +93,9 @@ def resume(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Let a halted run go on, on probation: its streaks begin anew, and what looks like a loop at once is final."""
-    granted: dict[str, Any] = {"turns": turns, "iterations": iterations, "rounds": rounds, "cost": cost}
+    granted: dict[str, Any] = {
+        "turns": turns, "iterations": iterations, "tokens": tokens, "rounds": rounds, "cost": cost,
+    }  # fmt: skip
     for one in grant or ():
         name, equals, amount = one.partition("=")
         if not equals:

@@ -101,7 +101,8 @@ class Finding(msgspec.Struct, kw_only=True):
     it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
     not follow from level, reason and policy. A finding about a task names it; `task_status` is what becomes of the
     task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found. `anywhere`: at
-    which turn of the run it is told is chance, and no part of the decision's identity."""
+    which turn of the run it is told is chance, and no part of the decision's identity. `node` is set where it is not
+    that of the event."""
 
     code: str
     level: Level
@@ -115,6 +116,7 @@ class Finding(msgspec.Struct, kw_only=True):
     action: str = ""
     anywhere: bool = False
     task: str = ""
+    node: str = ""
     task_status: str = ""
     remembered: bool = False
 

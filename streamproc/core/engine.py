@@ -335,7 +335,7 @@ class Engine:
             tenant=run.tenant or None,
             user=run.user or None,
             cycle_id=hex16(cycle.id) if cycle is not None else None,
-            node=event.node or event.agent or None,
+            node=finding.node or event.node or event.agent or None,
             task_id=finding.task or event.task_id or None,
             halt_reason=finding.reason if halts else None,
             terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,

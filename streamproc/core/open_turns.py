@@ -39,3 +39,8 @@ def end_turn(run: RunState, turn: Turn, node: int, tag: Callable[[str], int]) ->
 
 def _same(open_: OpenTurn, node: int, task: int) -> bool:
     return open_.node in (node, 0) and (not task or open_.task in (task, 0))
+
+
+def node_of(open_: OpenTurn) -> str:
+    """The node of an open turn; empty where nobody said, or the name is too long to be kept whole."""
+    return open_.name if len(open_.name) < NAME_MAX else ""

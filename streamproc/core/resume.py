@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamproc.core.run import RunState
 
 PROBATION_TURNS_MAX: Final = 16
+TASK_TOKENS: Final = "maxTaskTokens"
 CEILINGS: Final = {budget.name: budget.ceiling or INTEGER_MAX for budget in BUDGETS}
 FINAL: Final = " It was on probation after it had been resumed: a person has to look at it."
 
@@ -34,7 +35,9 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], h
     for cycle in run.cycles:
         cycle.since_ms += away_ms if cycle.since_ms else 0
     for name, more in grant.items():
-        if name in limits:  # what has no limit needs no grant
+        if name == TASK_TOKENS:
+            _grant_tokens(run, more)
+        elif name in limits:  # what has no limit needs no grant
             reached = max(limits[name], used(run, name))
             run.budgets = run.budgets | {name: min(reached + more, CEILINGS.get(name, INTEGER_MAX))}
     run.halted = run.echo = run.unheeded = -1
@@ -47,6 +50,13 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], h
     run.resumes += 1
     speak_to(run, run.turns)
     note_progress(run, run.turns)
+
+
+def _grant_tokens(run: RunState, more: int) -> None:
+    """To every task of the run that has a budget; its ladder is climbed anew."""
+    for spent in run.task_tokens.values():
+        spent.limit = min(max(spent.limit, spent.used) + more, INTEGER_MAX)
+        spent.rung = 0
 
 
 def used(run: RunState, name: str) -> int:

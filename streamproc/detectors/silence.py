@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.run import RunState
+from streamproc.core.open_turns import node_of
+from streamproc.core.run import OpenTurn, RunState
 from streamproc.core.view import GAP_MS, Kind, View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import Deadline, Turn, TurnStarted
@@ -68,16 +69,11 @@ class Silence:
         if run.begun:
             oldest = min(run.begun, key=lambda turn: turn.started_ms)
             halt_ms, warn_ms = _open_limits(view.budgets, limits)
-            who, open_ms = f"A turn of {oldest.name or 'the run'}", run.at_ms - oldest.started_ms
+            open_ms, what = run.at_ms - oldest.started_ms, "has not ended, and nothing was heard of the run for"
             if _over(silent_ms, halt_ms):
-                return self._finding(
-                    view, Level.HALT, oldest.node, who, "has not ended, and nothing was heard of the run for",
-                    silent_ms, halt_ms // 1000,
-                )  # fmt: skip
+                return self._of_turn(view, Level.HALT, oldest, what, silent_ms, halt_ms)
             if _over(open_ms, warn_ms):
-                return self._finding(
-                    view, Level.WARN, oldest.node, who, "has not ended after", open_ms, warn_ms // 1000
-                )
+                return self._of_turn(view, Level.WARN, oldest, "has not ended after", open_ms, warn_ms)
         for level, limit_s in ((Level.HALT, limits.halt_silence_s), (Level.WARN, limits.warn_silence_s)):
             if _over(silent_ms, limit_s * 1000):
                 return self._finding(view, level, 0, "The run", "has been silent for", silent_ms, limit_s)
@@ -92,9 +88,14 @@ class Silence:
         for turn in view.run.begun:
             open_ms = view.run.at_ms - turn.started_ms
             if _over(open_ms, warn_ms):
-                who = f"A turn of {turn.name or 'the run'}"
-                return self._finding(view, Level.WARN, turn.node, who, "has not ended after", open_ms, warn_ms // 1000)
+                return self._of_turn(view, Level.WARN, turn, "has not ended after", open_ms, warn_ms)
         return None
+
+    def _of_turn(self, view: View, level: Level, turn: OpenTurn, what: str, ms: int, limit_ms: int) -> Finding:
+        who = f"A turn of {turn.name or 'the run'}"
+        found = self._finding(view, level, turn.node, who, what, ms, limit_ms // 1000)
+        found.node = node_of(turn)
+        return found
 
     def _finding(self, view: View, level: Level, loop: int, who: str, what: str, ms: int, limit_s: int) -> Finding:
         return Finding(

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
+from streamproc.core.open_turns import node_of
 from streamproc.core.run import RunState
 from streamproc.core.view import Kind, View
 from streamproc.detectors.base import Example, said
@@ -52,7 +53,9 @@ class TurnBudget:
                 open_ms = view.run.at_ms - turn.started_ms
                 if open_ms >= timeout_ms:
                     who = f"A turn of {turn.name or 'the run'} that has not ended"
-                    found.append(overdue(self, open_ms, timeout_ms, who, turn.node))
+                    finding = overdue(self, open_ms, timeout_ms, who, turn.node)
+                    finding.node = node_of(turn)
+                    found.append(finding)
         return tuple(finding for finding in found if finding is not None)
 
     def _ended(self, view: View, timeout_ms: int | None, tokens_max: int | None) -> Finding | None:

@@ -139,6 +139,15 @@ def test_a_run_that_runs_out_of_time_carries_what_was_last_known_of_it() -> None
     assert (snapshot.last_node, snapshot.heard_at) == ("writer", "2026-01-01T00:05:00.000Z")
 
 
+@pytest.mark.parametrize("start", [[PLENTY | at(0)], []])
+def test_a_decision_names_the_node_that_hangs_and_not_the_one_that_was_heard(start: list[Raw]) -> None:
+    [told] = decisions([*start, started(0, "coder"), said(5, "planner"), said(11, "planner")])
+    assert told.node == "coder"
+    assert "coder" in told.message
+    [hangs, *_] = decisions([*start, started(0, "coder"), deadline(10)])
+    assert hangs.node == "coder"
+
+
 def test_a_multiple_of_the_usual_runtime_is_a_clock_too() -> None:
     mine = policy(BUDGET006={"p99_s": 300, "p99_multiple": 3})
     assert told([at(0, node="a"), said(14), said(15)], mine) == [("BUDGET006", "halt", 2)]

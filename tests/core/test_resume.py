@@ -70,6 +70,10 @@ def halt_of(found: list[Decision]) -> Decision:
     return halt
 
 
+def halts_at(found: list[Decision]) -> list[tuple[str, int]]:
+    return [(one.code, short(one).at) for one in found if one.severity == "halt"][:1]
+
+
 def test_the_same_loop_on_probation_is_halted_at_its_warning_and_that_is_final() -> None:
     feed = Feed()
     first = halt_of(feed.all(STUCK))
@@ -145,6 +149,17 @@ def test_a_grant_is_what_the_run_gets_more(budgets: Raw, turn: Raw, more: Raw) -
     assert again.trigger.turn == spent + 3  # the three that were granted are taken
     assert again.code == first.code
     assert again.id != first.id
+
+
+def test_a_grant_of_tokens_is_for_every_task_that_has_a_budget() -> None:
+    feed = Feed()
+    delegated = {"type": "task.delegated", "tasks": ["T1"], "max_token_budget": 1_000}
+    spent = {"task_id": "T1", "usage": {"total_tokens": 200}}
+    first = halt_of(feed.all([delegated, *steps(0, 5, **spent)]))
+    assert first.code == "BUDGET008"
+
+    feed.raw(resumed(tokens=1_000))
+    assert halts_at(feed.all(steps(5, 15, **spent))) == [("BUDGET008", 9)]
 
 
 def test_a_budget_without_a_grant_is_still_used_up() -> None:

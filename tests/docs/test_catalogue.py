@@ -1,0 +1,14 @@
+"""The tests that docs/catalogue.md names are there."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.pages import ROOT
+
+
+def test_every_test_that_is_named_exists() -> None:
+    text = (ROOT / "docs" / "catalogue.md").read_text("utf-8")
+    named = set(re.findall(r"`(tests/[\w/.]+)`", text))
+    assert len(named) > 20
+    assert not [name for name in sorted(named) if not (ROOT / name).exists()]
