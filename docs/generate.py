@@ -68,14 +68,12 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def detectors(prefix: str) -> str:
-    """All detectors, by code; `prefix` leads from the page to their pages."""
+def detectors() -> str:
+    """All detectors, by code."""
     rows = []
     for module in sorted(MODULES, key=lambda module: str(module.DETECTOR.code)):
         page = read_page(module)
-        rows.append(
-            (f"[{page.code}]({prefix}{page.code}.md)", page.name, page.summary, _defaults(page, module.DETECTOR))
-        )
+        rows.append((f"[{page.code}]({page.code}.md)", page.name, page.summary, _defaults(page, module.DETECTOR)))
     return table(("code", "name", "sees", "default"), rows)
 
 
@@ -196,8 +194,7 @@ def triggers() -> str:
 
 
 PARTS: Final = {
-    "detectors": lambda: detectors("docs/detectors/"),
-    "detector-index": lambda: detectors(""),
+    "detector-index": detectors,
     "settings": settings,
     "topics": topics,
     "budgets": budgets,
