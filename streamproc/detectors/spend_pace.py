@@ -36,7 +36,7 @@ class Limits:
     """How much faster is far faster, and what is known of the workflow."""
 
     warn_multiple: int = 10  # contexts grow, and a turn at the end of a run honestly costs five times the first ones
-    turns_min: int = 20  # of the run, before it is held against itself: fewer do not say what is usual
+    turns_min: int = 10  # of the run, before it is held against itself: fewer do not say what is usual
     usual_micro_usd_per_turn: int = 0  # differs by workflow and model, so there is no default
 
 
