@@ -48,7 +48,7 @@ def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], in
             noticed[name] = _observe_tool(run, name, call, index)
     if failed and not answered:
         run.failures += 1
-        if run.measured == index or (ran and run.found == index):
+        if ran and run.found == index:
             run.footing = run.failures  # a command fails in another way than ever before: it is being worked on
         if run.failures == 1:
             run.failing_since = index

@@ -1,8 +1,8 @@
 """ERROR003 error_streak: one call after the other fails, whatever the error.
 
 Sees: consecutive call turns in which every call failed. Retryable infrastructure errors are not counted, and do not
-end the streak. To halt, so many must have failed since a command last failed in another way than ever before, or any
-command that reports a result beside its error reported one that was new.
+end the streak. To halt, so many must have failed since a command that ran (it reports a result beside its error)
+last showed something new.
 
 Why: eight failures in a row, each with another message, is an agent that has lost its footing.
 
@@ -89,6 +89,7 @@ STUCK = [
     Example("eight other errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(8)
     ], "halt", 7),
+    Example("eight other errors of one call", [failing("run", {}, f"error {'x' * n}") for n in range(8)], "halt", 7),
     Example("four other errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(4)
     ], "warn", 3),
