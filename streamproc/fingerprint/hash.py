@@ -28,14 +28,19 @@ def h64(text: str | bytes) -> int:
 
 def content(text: str) -> Content:
     """Exact and normalised hash, SimHash and size of a text."""
+    return _content(text)[0]
+
+
+def _content(text: str) -> tuple[Content, str]:
+    """The same, and the beginning of the text as it was masked: masking is most of the work."""
     head, middle, tail = mask_ends(text)
     norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
-    return Content(h64(text), norm, simhash(head), len(text))
+    return Content(h64(text), norm, simhash(head), len(text)), head
 
 
 def words(text: str) -> Content:
     """What somebody says or asks: as `content`, with a SimHash where it is short, too, and with what it is about."""
-    plain, head = content(text), mask_ends(text)[0]
+    plain, head = _content(text)
     return Content(plain.exact, plain.norm, plain.sim or short_simhash(head), plain.size, subjects(head))
 
 

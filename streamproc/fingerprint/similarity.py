@@ -1,12 +1,14 @@
 """SimHash (Charikar 2002): 64 bits in which alike texts differ little. It only ever warns.
 
-The 64 bit counters are lanes of one big integer, so adding a feature is eight table look-ups and additions.
+The 64 bit counters are lanes of one big integer, so adding a feature is one addition.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
+from struct import Struct
 from typing import Final
 
 import xxhash
@@ -20,6 +22,7 @@ END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pa
 _WORD: Final = re.compile(r"\w+")
 _SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
 _LANE: Final = 16  # bits a counter: room for 65 535 features
+_COUNTS: Final = Struct("<64H")
 _SPREAD: Final = tuple(
     sum(1 << (_LANE * bit) for bit in range(8) if byte >> bit & 1) for byte in range(256)
 )  # fmt: skip
@@ -64,12 +67,17 @@ def _voted(features: list[int]) -> int:
     """The bits that most features have."""
     if not features:
         return 0
-    total = 0
-    for feature in features:
-        for lane, byte in enumerate(feature.to_bytes(8, "little")):
-            total += _SPREAD[byte] << (lane * 8 * _LANE)
-    half, mask = len(features) / 2, (1 << _LANE) - 1
-    return sum(1 << bit for bit in range(64) if (total >> (bit * _LANE) & mask) > half)
+    half, value = len(features) / 2, 0
+    for bit, count in enumerate(_COUNTS.unpack(sum(map(_spread, features)).to_bytes(_COUNTS.size, "little"))):
+        if count > half:
+            value |= 1 << bit
+    return value
+
+
+@lru_cache(maxsize=8_192)  # agents use the same words again and again; 2 MB at most
+def _spread(feature: int) -> int:
+    """A feature's 64 bits, each in a lane of its own."""
+    return sum(_SPREAD[byte] << (lane * 8 * _LANE) for lane, byte in enumerate(feature.to_bytes(8, "little")))
 
 
 def distance(first: int, second: int) -> int:

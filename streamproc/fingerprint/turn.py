@@ -110,7 +110,7 @@ _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
 def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "from_": raw.from_,
-        "output": _text(raw.output, words),
+        "output": _text(raw.output, words if _is_talk(raw) else content),
         "structured": _structured(raw.structured_output),
         "artifact": _artifact(raw.artifact),
         "docs": _text(raw.docs, markdown),
@@ -133,6 +133,11 @@ def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
         }
         fields["content"] = {name: _sendable(value) for name, value in fields["content"].items()}
     return fields
+
+
+def _is_talk(raw: RawTurn) -> bool:
+    """Whether words are all there is of a turn: only then does it matter how alike short ones are."""
+    return not (raw.tool_calls or raw.artifact or raw.tests or raw.structured_output)
 
 
 _TEXTS: Final = ("output", "structured_output", "artifact", "docs", "query")
