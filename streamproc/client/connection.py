@@ -64,6 +64,8 @@ async def contained(coroutine: Coroutine[Any, Any, None], timeout_s: float | Non
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
+        if task.done() and not task.cancelled():
+            task.exception()  # seen, also where we were cancelled as it failed: else asyncio prints it at the end
     if not done:
         raise TimeoutError(f"took more than {timeout_s} s")
     _raise(task)
