@@ -6,6 +6,7 @@ but what can be computed again: tags of names and the rules of each scope.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
@@ -55,6 +56,10 @@ from streamproc.wire import (
 SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
 
 
+OnFault = Callable[[str, int, Exception], None]
+"""Told that the detector of this code raised, how often by now, and what."""
+
+
 class RulesOf(Protocol):
     """Where the engine gets the rules of a scope from: the policy."""
 
@@ -76,6 +81,10 @@ class Engine:
         and takes away what it finds in it; without one nothing is noted."""
         self.place = 0
         """Where in the carrier's log the event stands that is stepped: charges carry it."""
+        self.faults: dict[str, int] = {}
+        """How often each detector has raised, by code. It told nothing then, and all others decided as ever: here and
+        wherever the same log is stepped, because a detector is a function of the log."""
+        self.on_fault: OnFault | None = None
 
     def rules_of(self, run: RunState) -> Rules:
         """The rules for a run's scope."""
@@ -169,7 +178,11 @@ class Engine:
         """Ask the detectors that have something to look at, in their order."""
         run, found = view.run, []
         for detector, limits in rules.detectors(view.kinds):
-            finding = detector.check(view, limits)
+            try:
+                finding = detector.check(view, limits)
+            except Exception as problem:  # noqa: BLE001 (a defect of one detector must not silence the others)
+                self._fault(detector.code, problem)
+                continue
             if not finding:
                 continue
             several = finding if isinstance(finding, tuple) else (finding,)
@@ -277,7 +290,12 @@ class Engine:
         """What happens first, should this run stay silent from now on; None where nothing would be told."""
         if run.finished or run.halted >= 0:
             return None
-        return next_due(run, self.rules_of(run))
+        return next_due(run, self.rules_of(run), self._fault)
+
+    def _fault(self, code: str, problem: Exception) -> None:
+        times = self.faults[code] = self.faults.get(code, 0) + 1
+        if self.on_fault is not None:
+            self.on_fault(code, times, problem)
 
     def _turn_started(self, run: RunState, event: TurnStarted) -> list[Decision]:
         if run.finished:
