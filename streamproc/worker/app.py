@@ -171,6 +171,7 @@ class Worker:
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
         engine = policy.engine()
+        self.faults = engine.faults
         self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
         changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self.publisher = Publisher(settings, changelogs, partitions)
@@ -300,6 +301,8 @@ class Worker:
             await asyncio.sleep(REPORT_INTERVAL_S)
             counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
             counts += f" {self.accounts}"
+            if self.faults:
+                counts += f" faults={sum(self.faults.values())}"
             if counts != told:
                 log.info("working %s", counts)
                 told = counts
