@@ -59,7 +59,7 @@ FRAME: Final = Struct("<Iq")  # before a stored state: its size, and when the ru
 _heads: Final = msgspec.msgpack.Decoder(Head)
 
 
-def _head(raw: bytes | None) -> Head | None:
+def head_of(raw: bytes | None) -> Head | None:
     """What a stored state begins with; None where there is none, or one of another version."""
     try:
         head = _heads.decode(state_bytes(raw)) if raw and len(raw) > FRAME.size else None
@@ -204,7 +204,7 @@ class Runs:
         """
         self.changelog_offset = offset
         before = len(self._stored)
-        head = _head(raw)
+        head = head_of(raw)
         if raw is None:
             self._forget(key)
             self._set(key, None)
@@ -218,6 +218,12 @@ class Runs:
             self.applied = max(self.applied, head.offset)
         self._census.runs += len(self._stored) - before
 
+    def restored(self, offset: int) -> None:
+        """The changelog was read up to this record, which need not be there any more."""
+
+    def discard(self) -> None:
+        """Forget everything for good, when this is left: it is of a log that is gone."""
+
     def leave(self) -> None:
         """Forget everything: the partition has moved to another worker."""
         self._census.runs -= len(self._stored)
@@ -225,7 +231,7 @@ class Runs:
         self.hot.clear()
 
     def _applied(self, key: bytes) -> int:
-        head = _head(self._stored.get(key))
+        head = head_of(self._stored.get(key))
         return head.offset if head is not None else -1
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
@@ -247,6 +253,13 @@ class Runs:
 
     def _expired(self) -> list[bytes]:
         """Runs that leave now: finished or idle for long, or one too many."""
+        gone = self._leaving()
+        for key in gone:
+            self._forget(key)
+        self.forgotten += len(gone)
+        return gone
+
+    def _leaving(self) -> list[bytes]:
         now_ms = self._census.now_ms()
         surplus = self._census.runs - RUNS_MAX
         gone: list[bytes] = []
@@ -255,9 +268,6 @@ class Runs:
                 if len(gone) >= SWEEP_RUNS_MAX or (expiry_ms > now_ms and len(gone) >= surplus):
                     break
                 gone.append(key)
-        for key in gone:
-            self._forget(key)
-        self.forgotten += len(gone)
         return gone
 
     def _forget(self, key: bytes) -> None:
@@ -286,12 +296,17 @@ class Census:
 class RunStore(PartitionStore[Runs]):
     """The runs of every partition that this worker has, as Faust's table wants to see them."""
 
+    on_disk: Callable[[int], Runs] | None = None
+    """Finds the runs of a partition on disk, where they are kept there. (The worker sets this.)"""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.census = Census()
+        self.failed: Callable[[BaseException], None] = lambda _problem: None
+        """Told what Faust would log and forget. (The worker sets this.)"""
 
     def _new(self, partition: int) -> Runs:
-        return Runs(partition, self.census)
+        return Runs(partition, self.census) if self.on_disk is None else self.on_disk(partition)
 
     def _counted(self) -> None:
         self.census.share(len(self.partitions))
@@ -305,10 +320,37 @@ class RunStore(PartitionStore[Runs]):
             runs = self.partitions.get(partition)
             if runs is not None and runs.applied >= end:
                 log.warning("the turns topic was made anew: forgetting %d runs of partition %d", len(runs), partition)
+                runs.discard()
                 self.leave(partition)
+
+    async def on_rebalance(
+        self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any], generation_id: int = 0
+    ) -> None:
+        """Forget the partitions that are no longer this worker's; find what is on disk of the others."""
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        if self.on_disk is None:
+            return
+        topic = self.table.changelog_topic.get_topic_name()
+        mine = [tp for tp in assigned if tp.topic == topic]
+        ends = await self.app.consumer.highwaters(*mine) if mine else {}
+        for tp, end in ends.items():
+            runs = self.runs(tp.partition)
+            if runs.changelog_offset is not None and runs.changelog_offset >= end:
+                log.warning("%s was made anew: forgetting %d runs of partition %d", topic, len(runs), tp.partition)
+                runs.discard()
+                self.leave(tp.partition)
+                self.runs(tp.partition)
 
     async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:  # noqa: ARG002 (Faust's signature)
         """Say what this worker has now."""
+        if self.on_disk is not None:
+            tables: Any = self.app.tables
+            try:
+                for tp in active_tps:
+                    self.runs(tp.partition).restored(tables.recovery.active_offsets.get(tp, -1))
+            except Exception as problem:
+                self.failed(problem)
+                raise
         mine = sorted(tp.partition for tp in active_tps)
         unreadable = sum(runs.unreadable for runs in self.partitions.values())
         log.info(

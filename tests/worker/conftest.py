@@ -41,9 +41,14 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     started: list[WorkerProcess] = []
 
     def start(
-        settings: Settings, path: Way = "batch", *, give_up_after_s: float | None = None, before: str = ""
+        settings: Settings,
+        path: Way = "batch",
+        *,
+        give_up_after_s: float | None = None,
+        before: str = "",
+        datadir: Path | None = None,
     ) -> WorkerProcess:
-        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before)
+        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before, datadir)
         started.append(worker)
         return worker.start(give_up_after_s)
 

@@ -64,8 +64,11 @@ Engine.step = cursed
 class WorkerProcess:
     """`run_worker` in a process. Its log goes to a file."""
 
-    def __init__(self, settings: Settings, log: Path, path: Way = "batch", before: str = "") -> None:
+    def __init__(
+        self, settings: Settings, log: Path, path: Way = "batch", before: str = "", datadir: Path | None = None
+    ) -> None:
         self.settings = settings
+        self._datadir = str(datadir or log.with_suffix(".data"))
         self.log = log
         self._path = path
         self._before = before
@@ -82,6 +85,8 @@ class WorkerProcess:
             "STREAMPROC_POLICY": self.settings.policy,
             "STREAMPROC_COMMAND_KEY": self.settings.command_key.get_secret_value(),
             "STREAMPROC_STATUS_FILE": self.settings.status_file,
+            "STREAMPROC_STORE": self.settings.store,
+            "STREAMPROC_DATADIR": self._datadir,
         }
         arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
         self._process = FORKS.Process(target=work, args=arguments, daemon=True)
