@@ -153,7 +153,9 @@ class Worker:
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
         engine = policy.engine()
-        self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
+        self.accounts = AccountProcessor(
+            settings.topic("spend"), version=_version(), dead_letter_bytes=ready.dead_letter_bytes
+        )
         changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
@@ -164,6 +166,7 @@ class Worker:
         self.status_file = status_file_of(settings, self.orders, self.publisher) if settings.status_file else None
         self.processor = Processor(
             engine,
+            name,
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
