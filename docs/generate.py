@@ -21,8 +21,8 @@ from pydantic.fields import FieldInfo
 
 from streamproc.budgets import BUDGETS
 from streamproc.cli.detector_page import Page, markdown, read_page
+from streamproc.core import kind
 from streamproc.core.charges import SESSION_BUDGETS
-from streamproc.core.view import Kind
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.ops.triggers import TRIGGERS
 from streamproc.policy_file import preset_names
@@ -80,12 +80,12 @@ def detectors() -> str:
 def _defaults(page: Page, detector: Any) -> str:
     levels = [limit for limit in page.limits if re.search(r"warn|halt", limit.name)]
     shown = [f"{limit.name} {limit.default}" for limit in levels if limit.default]
-    budgeted = detector.kinds & _BUDGETS and not detector.kinds & ~(_BUDGETS | Kind.CLOCK)
+    budgeted = detector.kinds & _BUDGETS and not detector.kinds & ~(_BUDGETS | kind.CLOCK)
     declared = ["only where a budget is declared"] if budgeted else []
     return ", ".join(f"{name}".replace("_", " ") for name in declared + shown)
 
 
-_BUDGETS: Final = Kind.BUDGET | Kind.CYCLE | Kind.SPENDING
+_BUDGETS: Final = kind.BUDGET | kind.CYCLE | kind.SPENDING
 
 
 def tested() -> str:
@@ -126,8 +126,8 @@ def _meaning(name: str, field: FieldInfo) -> str:
 _UNDESCRIBED: Final = {
     "security_protocol": "how to connect to Kafka",
     "sasl_mechanism": "with a SASL protocol",
-    "sasl_username": "with a SASL protocol",
-    "sasl_password": "with a SASL protocol",
+    "sasl_username": "with a SASL protocol, but not with OAUTHBEARER",
+    "sasl_password": "of that user",
     "ssl_password": "of the key",
 }
 

@@ -5,6 +5,7 @@ A policy is an input of the engine: its content hash is in every decision.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -31,6 +32,18 @@ _OF_ACCOUNTS: Final = {budget.name for budget in BUDGETS if not budget.declarabl
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
+log = logging.getLogger("streamproc.detectors")
+
+
+def _log_fault(code: str, times: int, problem: Exception) -> None:
+    """The first, the second, the fourth …: a defect that comes with every turn must not fill the log."""
+    if times & (times - 1) == 0:
+        log.error(
+            "detector %s raised, for the %d. time: it tells nothing of this event, and all others go on. "
+            "Report it, or turn it off in the policy.", code, times, exc_info=problem,
+        )  # fmt: skip
+
+
 class Policy:
     """A policy: its layers from the presets up, ready to be resolved for a scope."""
 
@@ -53,8 +66,10 @@ class Policy:
         return self.ref.hash
 
     def engine(self) -> Engine:
-        """An engine under this policy."""
-        return Engine(self)
+        """An engine under this policy. It logs the faults of detectors."""
+        engine = Engine(self)
+        engine.on_fault = _log_fault
+        return engine
 
     def effective(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
         """What is in force in a scope: limits of each detector (None: off), budgets, actions."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from streamproc.core.run import CALLS_MAX, HASH, OCCURRENCES_MAX, TAG, CallMemory, NodeState, RunState
-from streamproc.core.view import Kind, View
+from streamproc.core import kind
+from streamproc.core.run import CALLS_MAX, HASH, OCCURRENCES_MAX, TAG, CallMemory, RunState
+from streamproc.core.view import View
 from streamproc.core.window import MIX, STEPS, TALK, know, note_news, note_poll, push
 from streamproc.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
 
@@ -18,17 +19,17 @@ StillPoll = Callable[[CallMemory, int], bool]
 
 def remember_call(run: RunState, actor: int, call: Call, index: int) -> CallMemory:
     """Count a call against its earlier answers to the same actor: others may ask the same for the first time."""
-    key = (call.key ^ actor * MIX) & HASH
-    memory = run.calls.pop(key, None)
+    calls, key = run.calls, (call.key ^ actor * MIX) & HASH
+    memory = calls.pop(key, None)
     if memory is None:
         memory = CallMemory(call.exact & HASH, call.norm & HASH, 1, [run.steps], [index], False, 1, run.at_ms)
-        if len(run.calls) >= CALLS_MAX:
-            _forget_a_call(run)
+        if len(calls) >= CALLS_MAX:
+            _forget_a_call(calls)
     elif memory.norm != call.norm:
         _changed_answer(run, memory, call, index)
     else:
         _same_answer(run, memory, call, index)
-    run.calls[key] = memory
+    calls[key] = memory
     return memory
 
 
@@ -59,42 +60,33 @@ def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int) -
     memory.steps, memory.turns = [run.steps], [index]
 
 
-def _forget_a_call(run: RunState) -> None:
+def _forget_a_call(calls: dict[int, CallMemory]) -> None:
     """Drop the call that was not made for the longest time; a live one only if all are live."""
-    for key, memory in run.calls.items():
-        if not memory.live:
-            del run.calls[key]
-            return
-    del run.calls[next(iter(run.calls))]
+    oldest = next(iter(calls))
+    if calls[oldest].live:
+        oldest = next((key for key, memory in calls.items() if not memory.live), oldest)
+    del calls[oldest]
 
 
-def _begin_step(run: RunState, node: NodeState, index: int) -> None:
-    node.called = index
-    if TALK in run.rings:
-        run.rings[TALK].clear()
-
-
-def _counted(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+def _counted(calls: tuple[Call, ...]) -> list[Call]:
     """Siblings that are alike once, and none that met trouble of the infrastructure."""
-    if len(calls) > 1:
-        calls = tuple({call.key: call for call in calls}.values())
-    for call in calls:
-        if call.outcome == FAILED_RETRYABLE:
-            return tuple(call for call in calls if call.outcome != FAILED_RETRYABLE)
-    return calls
+    return [call for call in {call.key: call for call in calls}.values() if call.outcome != FAILED_RETRYABLE]
 
 
 def observe_calls(view: View, actor: int, still_poll: StillPoll) -> None:
     """Take in a turn's calls: all of them are one multiset, and siblings are not repeats of each other."""
     run, index = view.run, view.index
-    calls = _counted(view.turn.calls)
-    _begin_step(run, view.node, index)
-    if not calls:
-        return
+    view.node.called = index
+    if TALK in run.rings:
+        run.rings[TALK].clear()
+    calls: Sequence[Call] = view.turn.calls
+    if len(calls) > 1 or calls[0].outcome == FAILED_RETRYABLE:
+        calls = _counted(view.turn.calls)
+        if not calls:
+            return
     run.steps += 1
     new = polled = False
-    tag = actor
-    repeated = []
+    tag, repeated = actor, []
     for call in calls:
         memory = remember_call(run, actor, call, index)
         pair = call.key ^ (call.norm >> 1) ^ call.outcome
@@ -109,7 +101,7 @@ def observe_calls(view: View, actor: int, still_poll: StillPoll) -> None:
             repeated.append((call, memory))
     if repeated:
         view.repeated = repeated
-        view.kinds |= Kind.REPEATED_CALL
+        view.kinds |= kind.REPEATED_CALL
     _note_worth(view, new=new, polled=polled)
     if not polled and (period := push(run, STEPS, (tag & TAG) | 1, index)) is not None:
         view.repeats(period)
@@ -119,22 +111,17 @@ def _note_worth(view: View, *, new: bool, polled: bool) -> None:
     """Note whether the calls brought something new, asked again what moves by itself, or only what was known."""
     run, index = view.run, view.index
     if new:
-        _note_stale(run, index, stale=False)
+        run.stale = run.stale << 1 & STALE_WINDOW
         if run.moved == index:
             run.measured = index
         note_news(run, index, () if polled else (STEPS,))
     elif polled:
         note_poll(run, index)
     else:
-        _note_stale(run, index, stale=True)
-        view.kinds |= Kind.STALE
+        if not run.stale:
+            run.stale_since = index  # an episode begins after six that were not
+        run.stale = (run.stale << 1 | 1) & STALE_WINDOW
+        view.kinds |= kind.STALE
         return
     if view.turn.errors is None:
         view.node.call_news = index
-
-
-def _note_stale(run: RunState, index: int, *, stale: bool) -> None:
-    """Note whether a call turn brought only what was known; an episode begins after six that did not."""
-    if stale and not run.stale:
-        run.stale_since = index
-    run.stale = (run.stale << 1 | stale) & STALE_WINDOW

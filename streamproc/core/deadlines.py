@@ -6,6 +6,7 @@ engine (the worker) appends a `Deadline` when the log's time has come that far, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import xxhash
@@ -24,17 +25,17 @@ class Due(NamedTuple):
     node: str = ""
 
 
-def next_due(run: RunState, rules: Rules) -> Due | None:
-    """The first moment that no event has reached yet."""
+def next_due(run: RunState, rules: Rules, fault: Callable[[str, Exception], None]) -> Due | None:
+    """The first moment that no event has reached yet; `fault` is told of a detector that raised."""
     reached_ms = max(run.at_ms, run.checked_ms)
     budgets = rules.budgets | run.budgets if rules.budgets else run.budgets
-    moments = [
-        due
-        for detector, limits in rules.waiting
-        for due in detector.due(run, budgets, limits)
-        if due.due_ms > reached_ms
-    ]
-    return min(moments, default=None)
+    moments: list[Due] = []
+    for detector, limits in rules.waiting:
+        try:
+            moments += detector.due(run, budgets, limits)
+        except Exception as problem:  # noqa: BLE001 (as where it is asked: the others go on)
+            fault(detector.code, problem)
+    return min((due for due in moments if due.due_ms > reached_ms), default=None)
 
 
 def deadline_event(run_id: str, due: Due) -> Deadline:

@@ -6,11 +6,13 @@ but what can be computed again: tags of names and the rules of each scope.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
-import xxhash
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from streamproc.budgets import declared
+from streamproc.core import kind
 from streamproc.core.accounts import CLOSED
 from streamproc.core.board import settle, take_in
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
@@ -25,13 +27,13 @@ from streamproc.core.observe import Observer
 from streamproc.core.open_turns import start_turn
 from streamproc.core.prices import priced
 from streamproc.core.resume import pass_probation, resume, strictly
-from streamproc.core.room import make_room
+from streamproc.core.room import ANY_TURN, OTHER_EVENT, make_room
 from streamproc.core.rules import Rules
 from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.step import Step
 from streamproc.core.task_tokens import grant_tokens, spend_tokens
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
 from streamproc.wire import (
@@ -54,6 +56,10 @@ from streamproc.wire import (
 SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
 
 
+OnFault = Callable[[str, int, Exception], None]
+"""Told that the detector of this code raised, how often by now, and what."""
+
+
 class RulesOf(Protocol):
     """Where the engine gets the rules of a scope from: the policy."""
 
@@ -66,6 +72,7 @@ class Engine:
     def __init__(self, policy: RulesOf) -> None:
         self._policy = policy
         self._names = Names()
+        self._tag = self._names.__getitem__
         self._observer = Observer(self._names)
         self._rules: dict[tuple[str, str, str], Rules] = {}
         self._view = View()
@@ -74,6 +81,10 @@ class Engine:
         and takes away what it finds in it; without one nothing is noted."""
         self.place = 0
         """Where in the carrier's log the event stands that is stepped: charges carry it."""
+        self.faults: dict[str, int] = {}
+        """How often each detector has raised, by code. It told nothing then, and all others decided as ever: here and
+        wherever the same log is stepped, because a detector is a function of the log."""
+        self.on_fault: OnFault | None = None
 
     def rules_of(self, run: RunState) -> Rules:
         """The rules for a run's scope."""
@@ -90,20 +101,32 @@ class Engine:
 
         `run` is changed in place. Decisions come without topic, partition and offset: the carrier adds those.
         """
-        if event.event_id and self._repeated(run, event.event_id):
-            run.duplicates += 1
-            return []
-        self._view.heard_ms = run.at_ms
-        if at_ms is not None and run.at_ms < at_ms <= AT_MS_MAX:
+        if event.event_id:
+            try:
+                digest = xxh3_64_intdigest(event.event_id.encode())  # naming an error handler would cost 150 ns
+            except UnicodeEncodeError:
+                digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass"))
+            ids = run.ids
+            if digest in ids:
+                run.duplicates += 1
+                return []
+            ids[digest] = 0
+            if len(ids) > IDS_MAX:
+                del ids[next(iter(ids))]
+        self._view.heard_ms = heard_ms = run.at_ms
+        if at_ms is not None and heard_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
-            run.started_ms = run.started_ms or at_ms
+            if not run.started_ms:
+                run.started_ms = at_ms
         if type(event) is Turn:
             if run.finished:
                 run.late += 1
                 return []
             return self._turn(run, event)
         found = self._other(run, event)
-        make_room(run, None)
+        run.room -= OTHER_EVENT
+        if run.room < 0:
+            make_room(run)
         return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
@@ -113,19 +136,6 @@ class Engine:
         """
         limit = run.budgets.get("maxCycleIterations") or self.rules_of(run).budgets.get("maxCycleIterations")
         return status_of(run, run_id, halt, limit)
-
-    def _repeated(self, run: RunState, event_id: str) -> bool:
-        try:
-            digest = xxhash.xxh3_64_intdigest(event_id.encode())  # naming an error handler would cost 150 ns
-        except UnicodeEncodeError:
-            digest = xxhash.xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
-        ids = run.ids
-        if digest in ids:
-            return True
-        ids[digest] = 0
-        if len(ids) > IDS_MAX:
-            del ids[next(iter(ids))]
-        return False
 
     # Turns.
 
@@ -139,7 +149,8 @@ class Engine:
         if turn.usage is not None and (turn.task_id or run.task):
             self._spend_on_task(view, turn, rules)
         run.turns = view.index + 1
-        run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
+        if run.previous != view.node_tag:
+            run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
         if run.probation:
             pass_probation(run, iterated=view.iterated is not None)
@@ -148,25 +159,31 @@ class Engine:
             if usage is not None and rules.prices:
                 usage = priced(usage, turn.model, rules.prices)
             self._charge(run, turn.run_id, usage)
-        make_room(run, turn)
+        run.room -= ANY_TURN
+        if run.room < 0:
+            make_room(run)
         return found
 
     def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
         run, default = view.run, view.budgets.get("maxTaskTokens")
         if not rules.task_percents or not (run.task_tokens or default):
             return
-        task = self._names.tag(turn.task_id) if turn.task_id else run.task
+        task = self._names[turn.task_id] if turn.task_id else run.task
         spent = spend_tokens(run, turn, task, default, rules.task_percents)
         if spent is not None:
             view.task_tokens = spent
-            view.kinds |= Kind.TASK_TOKENS
+            view.kinds |= kind.TASK_TOKENS
 
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
         """Ask the detectors that have something to look at, in their order."""
         run, found = view.run, []
         for detector, limits in rules.detectors(view.kinds):
-            finding = detector.check(view, limits)
-            if finding is None:
+            try:
+                finding = detector.check(view, limits)
+            except Exception as problem:  # noqa: BLE001 (a defect of one detector must not silence the others)
+                self._fault(detector.code, problem)
+                continue
+            if not finding:
                 continue
             several = finding if isinstance(finding, tuple) else (finding,)
             if run.probation:
@@ -175,7 +192,7 @@ class Engine:
             found += [self._decide(run, event, rules, one, view.cycle) for one in told]
             for one in told:
                 if one.task_status:
-                    settle(run, one, rules.board, self._names.tag)
+                    settle(run, one, rules.board, self._tag)
         return found
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, step: Step | None = None) -> list[Decision]:
@@ -200,7 +217,7 @@ class Engine:
                 speak_to(run, run.turns)
                 note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
                 run.pending = []
-                return self._ask_about(run, event, Kind.CLOCK)
+                return self._ask_about(run, event, kind.CLOCK)
         elif type(event) in OPERATOR_KINDS:
             return self._ordered(run, event)
         elif type(event) is HaltAcknowledged:
@@ -216,7 +233,7 @@ class Engine:
     def _finished(self, run: RunState, event: RunFinished) -> list[Decision]:
         if run.finished:
             return []
-        found = self._ask_about(run, event, Kind.CLOCK)
+        found = self._ask_about(run, event, kind.CLOCK)
         if run.charged:
             self._charge(run, event.run_id, None, left=True)
         run.finished = True
@@ -228,9 +245,9 @@ class Engine:
             return []
         _take_scope(run, event)
         if type(event) is TaskDelegated:
-            grant_tokens(run, event, self._names.tag)
-        step = take_in(run, event, self.rules_of(run).board, self._names.tag)
-        return self._ask_about(run, event, Kind.BOARD | Kind.CLOCK, step)
+            grant_tokens(run, event, self._tag)
+        step = take_in(run, event, self.rules_of(run).board, self._tag)
+        return self._ask_about(run, event, kind.BOARD | kind.CLOCK, step)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
         if run.finished:
@@ -242,16 +259,16 @@ class Engine:
         view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                view.unsafe = declare(run, event.graph, self._names.tag)
+                view.unsafe = declare(run, event.graph, self._tag)
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run goes on without it
         if event.task_id:
-            run.task = self._names.tag(event.task_id)
+            run.task = self._names[event.task_id]
         if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
             run.session = short_name(event.run_id)  # it is the root of a session without a name of its own
         if run.session or self.rules_of(run).accounts_needed:
             self._charge(run, event.run_id, None)
-        return self._ask_about(run, event, Kind.STARTED)
+        return self._ask_about(run, event, kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
         if self.charges is not None:
@@ -263,7 +280,7 @@ class Engine:
             return []
         run.closed = run.closed or (event.account.startswith("session:") and event.rung in CLOSED)
         heard_ms = self._view.heard_ms
-        found = self._ask_about(run, event, Kind.ACCOUNT)
+        found = self._ask_about(run, event, kind.ACCOUNT)
         run.at_ms = heard_ms or run.at_ms  # that others have spent is no sign of life of this run
         return found
 
@@ -273,15 +290,20 @@ class Engine:
         """What happens first, should this run stay silent from now on; None where nothing would be told."""
         if run.finished or run.halted >= 0:
             return None
-        return next_due(run, self.rules_of(run))
+        return next_due(run, self.rules_of(run), self._fault)
+
+    def _fault(self, code: str, problem: Exception) -> None:
+        times = self.faults[code] = self.faults.get(code, 0) + 1
+        if self.on_fault is not None:
+            self.on_fault(code, times, problem)
 
     def _turn_started(self, run: RunState, event: TurnStarted) -> list[Decision]:
         if run.finished:
             run.late += 1
             return []
         _take_scope(run, event)
-        found = self._ask_about(run, event, Kind.CLOCK)
-        start_turn(run, event, self._names.tag)
+        found = self._ask_about(run, event, kind.CLOCK)
+        start_turn(run, event, self._tag)
         return found
 
     def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:
@@ -296,7 +318,7 @@ class Engine:
             run.at_ms = heard_ms
             return []
         over = run.finished or run.halted >= 0  # nobody waits for such a run
-        found = [] if over else self._ask_about(run, event, Kind.CLOCK)
+        found = [] if over else self._ask_about(run, event, kind.CLOCK)
         run.checked_ms = max(run.checked_ms, now_ms)
         run.at_ms = heard_ms or now_ms
         return found
@@ -309,7 +331,7 @@ class Engine:
             run.late += run.finished
             run.noted += not run.finished
             return []
-        return self._ask_about(run, event, Kind.ORDER)
+        return self._ask_about(run, event, kind.ORDER)
 
     # Decisions.
 
@@ -357,7 +379,7 @@ def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_h
     life = f"{run.again}.{run.resumes}" if run.resumes else run.again
     place = "" if finding.anywhere else index
     text = f"{run_id}\0{life}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
-    return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
+    return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def _take_scope(run: RunState, event: Event) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from streamproc.core.run import HASH, TAG, Monologue, NodeState, RunState, Streak, Tool
@@ -23,59 +23,60 @@ NEAR_SHORT: Final = 12  # other sentences differ in 16 and more
 GROWTH: Final = 40  # characters more, of a text that says something in addition
 SHORT: Final = 200  # characters
 NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
+TROUBLE: Final = {FAILED, FAILED_RETRYABLE, FAILED_RUN}
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
 
-def observe_tools(run: RunState, turn: Turn, index: int, tag: Callable[[str], int]) -> tuple[list[Tool], bool]:
-    """Take in how tools answered: these tools, and whether there is something to look at. Siblings in one turn count
-    once for a tool."""
-    failed = ran = retried = answered = False
+def observe_tools(run: RunState, turn: Turn, index: int, names: Mapping[str, int]) -> Sequence[Tool]:
+    """Take in how tools answered: these tools. Siblings in one turn count once for a tool."""
+    calls = turn.calls
+    if len(calls) == 1 and calls[0].outcome <= ANSWERED:  # most turns
+        run.failures = run.footing = run.retries = 0
+        return (_observe_tool(run, names[calls[0].name], calls[0], index),)
     noticed: dict[int, Tool] = {}
-    for call in turn.calls:
-        outcome = call.outcome
-        if outcome == FAILED_RETRYABLE:
-            retried = True
-            continue
-        if outcome == FAILED:
-            failed = True
-        elif outcome == FAILED_RUN:
-            failed = ran = True
-        else:
-            answered = True
-        name = tag(call.name)
-        if name not in noticed:
-            noticed[name] = _observe_tool(run, name, call, index)
-    if failed and not answered:
+    for call in calls:
+        if call.outcome != FAILED_RETRYABLE and names[call.name] not in noticed:
+            noticed[names[call.name]] = _observe_tool(run, names[call.name], call, index)
+    _count_failures(run, {call.outcome for call in calls}, index)
+    return tuple(noticed.values())
+
+
+def _count_failures(run: RunState, outcomes: set[int], index: int) -> None:
+    """Count turns in a row whose calls all failed, and those in which nothing but the infrastructure did."""
+    answered = not outcomes <= TROUBLE
+    if answered:
+        run.failures = run.footing = 0
+    elif FAILED in outcomes or FAILED_RUN in outcomes:
         run.failures += 1
-        if ran and run.found == index:
+        if FAILED_RUN in outcomes and run.found == index:
             run.footing = run.failures  # a command fails in another way than ever before: it is being worked on
         if run.failures == 1:
             run.failing_since = index
-    elif answered:
-        run.failures = run.footing = 0
-    run.retries = run.retries + 1 if retried and not answered else 0
-    tools = list(noticed.values())
-    return tools, any(tool.same > 2 or (tool.failures and tool.failures[-1]) for tool in tools)
+    run.retries = run.retries + 1 if FAILED_RETRYABLE in outcomes and not answered else 0
 
 
 def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
-    tool = run.tools.pop(name, None)
+    tools, outcome, steps = run.tools, call.outcome, run.steps
+    tool = tools.pop(name, None)
     if tool is None:
         tool = Tool()
-        if len(run.tools) >= TOOLS_MAX:
-            del run.tools[next(iter(run.tools))]
-    run.tools[name] = tool
-    failed = call.outcome in (FAILED, FAILED_RUN)
-    if failed or tool.failures:
-        _note_failure(tool, call.norm & TAG or 1 if failed else 0, index)
+        if len(tools) >= TOOLS_MAX:
+            del tools[next(iter(tools))]
+    tools[name] = tool
     key, answer = call.key & TAG, call.exact & TAG
-    if call.outcome != ANSWERED or answer != tool.answer or run.steps > tool.step + NEIGHBOURS:
-        tool.same, tool.first = int(call.outcome == ANSWERED), index
-    elif key != tool.key:
-        tool.same += 1
-    tool.step = run.steps
-    tool.key, tool.answer = key, 0 if failed else answer
+    if outcome in (FAILED, FAILED_RUN):
+        _note_failure(tool, call.norm & TAG or 1, index)
+        tool.same, tool.first, tool.answer = 0, index, 0
+    else:
+        if tool.failures:
+            _note_failure(tool, 0, index)
+        if outcome != ANSWERED or answer != tool.answer or steps > tool.step + NEIGHBOURS:
+            tool.same, tool.first = 1 if outcome == ANSWERED else 0, index
+        elif key != tool.key:
+            tool.same += 1
+        tool.answer = answer
+    tool.step, tool.key = steps, key
     return tool
 
 

@@ -12,20 +12,12 @@ NAME_SEED: Final = 1  # a node that says a node's name says a text: the two must
 NAMES_MAX: Final = 65_536  # names whose tags are kept ready; past it, all are computed again
 
 
-class Names:
-    """Tags of names, each computed once. `tags` may be read directly: a method call costs as much as a look-up."""
+class Names(dict[str, int]):
+    """The 32-bit tag of each name, never 0, computed when it is first asked for."""
 
-    __slots__ = ("tags",)
-
-    def __init__(self) -> None:
-        self.tags: dict[str, int] = {}
-
-    def tag(self, name: str) -> int:
-        """The 32-bit tag of a name; never 0."""
-        tag = self.tags.get(name)
-        if tag is None:
-            if len(self.tags) >= NAMES_MAX:
-                self.tags.clear()
-            digest = xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"), seed=NAME_SEED)
-            tag = self.tags[name] = digest & TAG or 1
+    def __missing__(self, name: str) -> int:
+        if len(self) >= NAMES_MAX:
+            self.clear()
+        digest = xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"), seed=NAME_SEED)
+        tag = self[name] = digest & TAG or 1
         return tag

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core import kind
 from streamproc.core.board import take_failure
 from streamproc.core.calls import observe_calls
 from streamproc.core.cycles import cycle_of, hand_over
@@ -16,7 +17,7 @@ from streamproc.core.habits import (
     observe_tools,
     says_alike,
 )
-from streamproc.core.ledger import count_turn, spend
+from streamproc.core.ledger import new_counts, spend
 from streamproc.core.metrics import observe_metrics
 from streamproc.core.names import Names
 from streamproc.core.open_turns import end_turn
@@ -29,15 +30,16 @@ from streamproc.core.progress import (
     remember,
     said_again,
 )
+from streamproc.core.room import EACH_CALL, OTHER_EVENT, RESULTS
 from streamproc.core.rules import Rules
-from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
-from streamproc.core.view import GAP_MS, Hop, Kind, View
+from streamproc.core.run import CALLS_MAX, HASH, NODES_MAX, TAG, NodeState, RunState
+from streamproc.core.view import GAP_MS, Hop, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
-from streamproc.wire import NO_ANSWER, Turn, Usage
+from streamproc.wire import NO_ANSWER, Content, Turn, Usage
 
 # A person who says "go on" is no fruitless hand-over: whoever publishes people's words as turns names them like this.
 PEOPLE: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
-SPENDING: Final = Kind.USAGE | Kind.SPENDING
+SPENDING: Final = kind.USAGE | kind.SPENDING
 TASK: Final = "task\0"  # a worker is often named for its task: the two must not cancel each other out
 
 
@@ -48,52 +50,67 @@ class Observer:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._tag = names.tag
+        self._tag = names.__getitem__
 
     def turn(self, view: View, rules: Rules) -> None:
         """Take the turn into the run's memory, and note which kinds of evidence it brought."""
-        run, turn, index = view.run, view.turn, view.index
-        tags = self._names.tags
-        tag = view.node_tag = tags.get(turn.node) or self._tag(turn.node)
-        node = view.node = run.nodes.get(tag) or self._new_node(run, tag)
-        node.last = index
+        run, turn, names = view.run, view.turn, self._names
+        tag = view.node_tag = names[turn.node]
+        node = view.node = run.nodes.get(tag) or _new_node(run, tag)
+        node.last = view.index
+        counts = view.counts = run.counts.get(tag) or new_counts(run, tag)
+        counts[0] += 1
         usage = turn.usage
-        view.counts = count_turn(run, tag, usage.duration_ms if usage is not None else 0)
         if usage is not None or run.begun:
             usage = self._observe_measures(view, rules, turn, tag)
         if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
             self._observe_round(view, turn)
         if run.pending:
             _settle(view, tag)
-        from_ = turn.from_
-        source = (tags.get(from_) or self._tag(from_)) if from_ else run.previous
-        if source and (source != tag or from_):
-            self._hand_over(view, source)
+        if turn.from_:
+            self._hand_over(view, names[turn.from_])
+        elif run.previous != tag and run.previous:
+            self._hand_over(view, run.previous)
         if turn.next or run.chosen:
             self._choose(view)
         if run.cycles:
             cycle = view.cycle = cycle_of(run, tag, usage)
             if cycle is not None and cycle.iterations and view.budgets:
-                view.kinds |= Kind.CYCLE
+                view.kinds |= kind.CYCLE
         if turn.calls:
             self._observe_calls(view, rules)
         self._observe_rest(view, rules, turn, tag, node)
         if view.budgets:
-            view.kinds |= Kind.BUDGET
+            view.kinds |= kind.BUDGET
         if view.took_ms or run.begun or run.at_ms - view.heard_ms >= GAP_MS:
-            view.kinds |= Kind.CLOCK
+            view.kinds |= kind.CLOCK
 
     def _observe_rest(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         """Results, words and habits, in this order: what is new must be known before streaks are counted."""
-        run, index = view.run, view.index
-        left = turn.artifact or turn.docs
-        if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
+        run, index, output = view.run, view.index, turn.output
+        left, errors, made = turn.artifact or turn.docs, turn.errors, False
+        if left is not None or turn.tests is not None or errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
-        made = run.found == index or _changed(turn, node)
-        self._observe_content(view, turn, tag, node)
-        self._observe_habits(view, turn, tag, node)
-        alike = turn.output is not None and says_alike(node, turn.output)
-        if made or _untold(turn) or (run.found == index and not alike):
+            made = _changed(turn, node)
+        made = made or run.found == index
+        said = output if not turn.calls else None  # a text beside calls is narration
+        if said is not None or left is not None or turn.structured is not None:
+            self._observe_content(view, turn, said, tag, node)
+        if said is not None or run.monologue is not None:
+            self._observe_monologue(view, turn, said, tag)
+        if turn.query is not None:
+            view.query = observe_query(node, turn.query, index)
+            if view.query is not None:
+                view.kinds |= kind.QUERY
+        if output is not None or turn.structured is not None:
+            node.answered = True
+        found = run.found == index
+        if found:
+            view.near = observe_near(run, turn, index)
+            if view.near >= 0:
+                view.kinds |= kind.NEAR
+        alike = output is not None and says_alike(node, output)
+        if made or (found and not alike) or _untold(turn):
             note_finder(run, 0 if made else tag, index)
         if run.news == index:
             view.forget_loops()
@@ -117,53 +134,49 @@ class Observer:
 
     def _observe_calls(self, view: View, rules: Rules) -> None:
         run, turn, tag = view.run, view.turn, view.node_tag
-        actor = tag ^ self._tag(TASK + turn.task_id) if turn.task_id else tag  # who calls, and for what
+        run.room -= EACH_CALL * min(len(turn.calls), CALLS_MAX)
+        actor = tag ^ self._names[TASK + turn.task_id] if turn.task_id else tag  # who calls, and for what
         observe_calls(view, actor, rules.still_poll)
-        view.tools, noticed = observe_tools(run, turn, view.index, self._tag)
-        if noticed:
-            view.kinds |= Kind.TOOL
+        view.tools = tools = observe_tools(run, turn, view.index, self._names)
+        for tool in tools:
+            if tool.same > 2 or (tool.failures and tool.failures[-1]):
+                view.kinds |= kind.TOOL
         if run.failures > 1 or run.retries > 1:
-            view.kinds |= Kind.FAILING
+            view.kinds |= kind.FAILING
 
     def _observe_measures(self, view: View, rules: Rules, turn: Turn, tag: int) -> Usage | None:
         run, usage = view.run, turn.usage
         if usage is not None:
             if rules.prices:
                 usage = priced(usage, turn.model, rules.prices)
-            spend(run, usage)
+            spend(run, usage, view.counts)
             observe_pace(run, usage)
-            view.kinds |= SPENDING if view.budgets else Kind.USAGE
+            view.kinds |= SPENDING if view.budgets else kind.USAGE
         if run.begun:
             view.took_ms = end_turn(run, turn, tag, self._tag)
         return usage
 
     def _observe_round(self, view: View, turn: Turn) -> None:
         run = view.run
-        view.kinds |= Kind.ROUND
+        view.kinds |= kind.ROUND
         if turn.round is not None:
             view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
-    def _observe_habits(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
-        run, index, output = view.run, view.index, turn.output
-        alone = not (turn.calls or turn.tests or turn.artifact or turn.structured or turn.docs)
-        if run.monologue is not None or (output is not None and alone):
-            topic = self._tag(TASK + turn.task_id) if turn.task_id else 0
-            view.monologue = observe_monologue(run, tag, output if alone else None, topic, index)
-            if view.monologue is not None:
-                view.kinds |= Kind.MONOLOGUE
-        if turn.query is not None:
-            view.query = observe_query(node, turn.query, index)
-            if view.query is not None:
-                view.kinds |= Kind.QUERY
-        if output is not None or turn.structured is not None:
-            node.answered = True
-        if run.found == index:
-            view.near = observe_near(run, turn, index)
-            if view.near >= 0:
-                view.kinds |= Kind.NEAR
+    def _observe_monologue(self, view: View, turn: Turn, said: Content | None, tag: int) -> None:
+        """Whether a node talks to itself; anything but words, and words beside it, put an end to that."""
+        if turn.tests or turn.artifact or turn.structured or turn.docs:
+            said = None
+        if said is None:
+            view.run.monologue = None
+            return
+        topic = self._names[TASK + turn.task_id] if turn.task_id else 0
+        view.monologue = observe_monologue(view.run, tag, said, topic, view.index)
+        if view.monologue is not None:
+            view.kinds |= kind.MONOLOGUE
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
+        run.room -= RESULTS
         # Stamps of turns outside cycles are negative, so that none equals an iteration of a cycle found later.
         stamp = cycle.iterations if cycle is not None else -2 - index
         # In a cycle the others work, too; but what is told beside new work of its own may be a harness that tells it
@@ -174,27 +187,27 @@ class Observer:
                 run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.progress, worked)
             )
             if view.flat is not None:
-                view.kinds |= Kind.METRIC
+                view.kinds |= kind.METRIC
         if turn.tests is not None:
-            view.kinds |= Kind.TESTS
+            view.kinds |= kind.TESTS
             anew = _fails_anew(turn, node)
             observe_tests(run, node, tag, turn.tests, index, stamp, max(run.progress, worked), anew=anew)
         if turn.artifact is not None or turn.docs is not None:
-            view.kinds |= Kind.ARTIFACT
+            view.kinds |= kind.ARTIFACT
             period = observe_artifact(run, node, tag, turn, index, stamp, max(run.progress, worked))
             if period is not None:
                 view.repeats(period)
         if turn.errors is not None:
             if observe_errors(node, turn.errors, index, max(run.progress, node.call_news)):
-                view.kinds |= Kind.ERRORS
+                view.kinds |= kind.ERRORS
             if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
+                run.room -= OTHER_EVENT
                 view.step = take_failure(run, turn, rules.board, self._tag)
-                view.kinds |= Kind.BOARD
+                view.kinds |= kind.BOARD
 
-    def _observe_content(self, view: View, turn: Turn, tag: int, node: NodeState) -> None:
+    def _observe_content(self, view: View, turn: Turn, output: Content | None, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
         run, index = view.run, view.index
-        output = turn.output if not turn.calls else None  # a text beside calls is narration
         left = turn.structured or turn.artifact or turn.docs
         topic = self._topic(turn)
         if output is not None and node.called >= 0 and left is None and turn.tests is None:
@@ -219,19 +232,20 @@ class Observer:
 
     def _topic(self, turn: Turn) -> int:
         """What the words of a turn are about, where it says so: the same words about another thing are not the same."""
-        topic = self._tag(TASK + turn.task_id) if turn.task_id else 0
+        topic = self._names[TASK + turn.task_id] if turn.task_id else 0
         if turn.query is not None:
             topic ^= turn.query.norm >> 4
         if turn.errors is not None and turn.errors.count:
             topic ^= turn.errors.norm >> 5
         return topic
 
-    def _new_node(self, run: RunState, tag: int) -> NodeState:
-        if len(run.nodes) >= NODES_MAX:
-            del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last)]
-            run.evicted += 1
-        node = run.nodes[tag] = NodeState()
-        return node
+
+def _new_node(run: RunState, tag: int) -> NodeState:
+    if len(run.nodes) >= NODES_MAX:
+        del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last)]
+        run.evicted += 1
+    node = run.nodes[tag] = NodeState()
+    return node
 
 
 def _settle(view: View, tag: int) -> None:

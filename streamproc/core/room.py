@@ -2,7 +2,8 @@
 their sum, which a run reaches only if nearly all of them are full at the same time.
 
 Encoding a state to see its size takes some microseconds, so it is done only when what came since the last look could
-have filled it. Nothing but the state and the event decide, so that it does not matter who stores it and when.
+have filled it: whoever takes something in takes its size off the state's `room`, and below nothing it is time to look.
+Nothing but the state and the event decide, so that it does not matter who stores it and when.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from streamproc.core.run import CALLS_MAX, RunState, dump
-from streamproc.wire import Turn
+from streamproc.core.run import RunState, dump
 
 STATE_BYTES: Final = 4_000  # what a state may come to; the promise is 4 096
 FULL_BYTES: Final = 3_400  # past it, what is missed least is forgotten ...
@@ -24,21 +24,8 @@ RESULTS: Final = 400  # tests, metrics, artifacts and errors
 OTHER_EVENT: Final = 1_100  # a task with the longest id, or all that a board may hold
 
 
-def make_room(run: RunState, turn: Turn | None) -> None:
-    """Forget the oldest, where a run may take up too much after a turn (None: another event); `evicted` counts it."""
-    if turn is None:
-        run.room -= OTHER_EVENT
-    else:
-        run.room -= ANY_TURN + EACH_CALL * min(len(turn.calls), CALLS_MAX)
-        if turn.tests is not None or turn.artifact is not None or turn.progress or turn.errors is not None:
-            run.room -= RESULTS
-        if turn.errors is not None and turn.task_id:
-            run.room -= OTHER_EVENT
-    if run.room < 0:
-        _look(run)
-
-
-def _look(run: RunState) -> None:
+def make_room(run: RunState) -> None:
+    """Forget the oldest, where a run takes up too much; `evicted` counts it."""
     size = len(dump(run))
     if size > FULL_BYTES:
         for forget in _LEAST_MISSED_FIRST:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streamproc.core import kind
 from streamproc.core.metrics import Flat
 from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
 from streamproc.core.step import Step
@@ -18,40 +19,7 @@ if TYPE_CHECKING:
 GAP_MS: Final = 30_000  # between two events of a run: a shorter one is nothing to ask detectors about
 
 
-class Kind:
-    """Kinds of evidence, as bits; an enum would cost a microsecond for each. A detector is only asked about turns that
-    bring one of its kinds."""
-
-    BUDGET: Final = 1 << 0  # any turn of a run on which somebody declared a budget
-    REPEATED_CALL: Final = 1 << 1  # a call with an answer that it had before
-    SAID: Final = 1 << 2  # a text or structured output that its node said last time, too
-    PERIOD: Final = 1 << 3  # a stream that repeats with a period
-    ARTIFACT: Final = 1 << 4
-    TESTS: Final = 1 << 5
-    ERRORS: Final = 1 << 6
-    METRIC: Final = 1 << 7
-    TOOL: Final = 1 << 8  # a tool that answers other calls alike, or fails again
-    FAILING: Final = 1 << 9  # calls in error in a row, or retries
-    STALE: Final = 1 << 10  # a call turn without anything new
-    NEAR: Final = 1 << 11  # a long text that is almost an earlier one
-    QUERY: Final = 1 << 12  # a query that was asked before
-    MONOLOGUE: Final = 1 << 13
-    HOP: Final = 1 << 14  # a hand-over that brought nothing new
-    ROUND: Final = 1 << 15  # a round, a convergence or a consensus was reported
-    CLOCK: Final = 1 << 16  # time has passed: a deadline, or an event that came late
-    STARTED: Final = 1 << 17  # run.started, with what it declared
-    BOARD: Final = 1 << 18  # a task moved, or was created, delegated, judged; a cycle of the board was completed
-    ORDER: Final = 1 << 19  # an operator's order, or a halt that was acknowledged or not
-    USAGE: Final = 1 << 20  # measured spend of tokens or money
-    CYCLE: Final = 1 << 21  # a turn inside a cycle that has had an iteration, under a budget
-    SPENDING: Final = 1 << 22  # measured spend of a run on which somebody declared a budget
-    ACCOUNT: Final = 1 << 24  # an account that the run spends from has come to a mark
-    TASK_TOKENS: Final = 1 << 25  # a task has come to a rung of its token budget
-
-    LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | FAILING | HOP | MONOLOGUE  # what progress puts an end to
-
-
-UNHEEDED: Final = int(Kind.ORDER)  # of a turn after a halt that nobody has acknowledged
+UNHEEDED: Final = kind.ORDER  # of a turn after a halt that nobody has acknowledged
 
 
 class Hop(NamedTuple):
@@ -110,7 +78,7 @@ class View:
         self.rules = rules
         self.index = run.turns
         own, general = run.budgets, rules.budgets
-        self.budgets = general | own if own and general else own or general
+        self.budgets = (general | own if general else own) if own else general
         self.cycle = self.iterated = None
         self.kinds = 0 if run.unheeded < 0 else UNHEEDED
         self.took_ms = 0
@@ -128,25 +96,25 @@ class View:
 
     def repeats(self, period: Period) -> None:
         """Note a stream that repeats with a period."""
-        self.periods = (*self.periods, period) if self.kinds & Kind.PERIOD else (period,)
-        self.kinds |= Kind.PERIOD
+        self.periods = (*self.periods, period) if self.kinds & kind.PERIOD else (period,)
+        self.kinds |= kind.PERIOD
 
     def hands_over(self, hop: Hop) -> None:
         """Note a hand-over, and whether it brought nothing new."""
         self.hop = hop
         if hop.times > 1:
-            self.kinds |= Kind.HOP
+            self.kinds |= kind.HOP
 
     def says_again(self, streak: Streak) -> None:
         """Note what a node has said before."""
-        self.said = (*self.said, streak) if self.kinds & Kind.SAID else (streak,)
-        self.kinds |= Kind.SAID
+        self.said = (*self.said, streak) if self.kinds & kind.SAID else (streak,)
+        self.kinds |= kind.SAID
 
     def forget_loops(self) -> None:
         """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
         if self.run.progress == self.index:
-            self.kinds &= ~Kind.LOOPS
-        elif self.kinds & Kind.PERIOD:
+            self.kinds &= ~kind.LOOPS
+        elif self.kinds & kind.PERIOD:
             self.periods = tuple(period for period in self.periods if period.stream == LEFT)
             if not self.periods:
-                self.kinds &= ~Kind.PERIOD
+                self.kinds &= ~kind.PERIOD

@@ -64,9 +64,11 @@ def note_news(run: RunState, index: int, own: tuple[int, ...] = ()) -> None:
 
 def _begin_again(run: RunState, own: tuple[int, ...] = ()) -> None:
     for stream, ring in run.rings.items():
+        if not ring.tags:
+            continue
         if stream in own:
             ring.active.clear()
-        elif ring.tags and stream != LEFT:
+        elif stream != LEFT:
             ring.clear()
 
 

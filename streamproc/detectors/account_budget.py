@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 import xxhash
 
+from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 from streamproc.wire import BudgetReached
 
@@ -40,7 +41,7 @@ class AccountBudget:
 
     code = "BUDGET010"
     name = "account"
-    kinds = Kind.ACCOUNT
+    kinds = kind.ACCOUNT
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event

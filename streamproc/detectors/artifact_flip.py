@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.core.window import LEFT
 from streamproc.detectors.base import Example, RawTurn, call, said
 
@@ -35,7 +36,7 @@ class ArtifactFlip:
 
     code = "STALL008"
     name = "artifact_flip"
-    kinds = Kind.PERIOD
+    kinds = kind.PERIOD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         for period in view.periods:

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.chains import chain_through, chains
 from streamproc.core.decision import Evidence, Finding
 from streamproc.core.step import Step
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_finding
 
 
@@ -37,7 +38,7 @@ class BlockedChain:
 
     code = "TASK002"
     name = "blocked_chain"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
         step = view.step

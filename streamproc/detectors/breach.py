@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.detectors.base import dollars
+
+NEVER: Final = 1 << 64  # the limit where there is none
 
 
 class Coded(Protocol):
@@ -19,10 +21,10 @@ class Coded(Protocol):
 
 
 def breach(
-    detector: Coded, used: int, limit: int | None, unit: str, who: str, loop: int, iteration: int | None = None
+    detector: Coded, used: int, limit: int, unit: str, who: str, loop: int, iteration: int | None = None
 ) -> Finding | None:
     """A finding where `used` has reached (warn) or exceeded (halt) `limit`; both in `unit`."""
-    if limit is None or used < limit:
+    if used < limit:
         return None
     over = used > limit
     word = "has exceeded" if over else "has used up"

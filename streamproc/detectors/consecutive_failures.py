@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, moved, task_finding
 
 
@@ -35,7 +36,7 @@ class ConsecutiveFailures:
 
     code = "ERROR004"
     name = "consecutive_failures"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.step

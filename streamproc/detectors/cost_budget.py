@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.ladder import told
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 
 
@@ -42,7 +43,7 @@ class CostBudget:
 
     code = "BUDGET007"
     name = "cost"
-    kinds = Kind.SPENDING
+    kinds = kind.SPENDING
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         limit = view.budgets.get("maxCostUsd")

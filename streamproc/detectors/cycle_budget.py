@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, graver
+from streamproc.detectors.breach import NEVER, breach, graver
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +35,22 @@ class CycleBudget:
 
     code = "BUDGET003"
     name = "cycle"
-    kinds = Kind.CYCLE
+    kinds = kind.CYCLE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycle, run = view.cycle, view.run
         if cycle is None or not cycle.iterations:
             return None
-        limits_of, loop, count = view.budgets.get, cycle.anchor, cycle.iterations
+        limit_of, loop, count = view.budgets.get, cycle.anchor, cycle.iterations
         found = None
-        limit = limits_of("maxCycleIterations")
-        if limit is not None and count >= limit and view.iterated:
+        limit = limit_of("maxCycleIterations", NEVER)
+        if count >= limit and view.iterated:
             found = self._breach(view, count, limit, "iterations", loop, count)
-        limit, used = limits_of("maxCycleRuntimeMs"), run.at_ms - cycle.since_ms
-        if limit is not None and cycle.since_ms and used >= limit:
+        limit, used = limit_of("maxCycleRuntimeMs", NEVER), run.at_ms - cycle.since_ms
+        if used >= limit and cycle.since_ms:
             found = graver(found, self._breach(view, used, limit, "ms", loop + 1, count))
-        limit, used = limits_of("maxCycleCost"), run.ledger.cost_usd_micro - cycle.spent_before
-        if limit is not None and used >= limit:
+        limit, used = limit_of("maxCycleCost", NEVER), run.ledger.cost_usd_micro - cycle.spent_before
+        if used >= limit:
             found = graver(found, self._breach(view, used, limit, "micro_usd", loop + 2, count))
         return found
 

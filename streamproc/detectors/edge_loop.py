@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, said, tested
 
 
@@ -39,7 +40,7 @@ class EdgeLoop:
 
     code = "LOOP005"
     name = "edge_loop"
-    kinds = Kind.HOP
+    kinds = kind.HOP
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         hop = view.hop

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, call, level
 
 
@@ -36,7 +37,7 @@ class ErrorStreak:
 
     code = "ERROR003"
     name = "error_streak"
-    kinds = Kind.FAILING
+    kinds = kind.FAILING
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run

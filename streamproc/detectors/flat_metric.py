@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.ladder import told
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, level
 
 
@@ -38,7 +39,7 @@ class FlatMetric:
 
     code = "STALL004"
     name = "flat_metric"
-    kinds = Kind.METRIC
+    kinds = kind.METRIC
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 from streamproc.detectors.error_streak import failing
 
@@ -34,7 +35,7 @@ class Infrastructure:
 
     code = "INFRA001"
     name = "infrastructure"
-    kinds = Kind.FAILING
+    kinds = kind.FAILING
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         retries = view.run.retries

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, moved, ordinal, refusal
 
 
@@ -34,7 +35,7 @@ class InitSkip:
 
     code = "TASK006"
     name = "init_skip"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.step

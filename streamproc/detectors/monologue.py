@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said
 from streamproc.detectors.near_repeat import OTHER, PLAN
 
@@ -37,7 +38,7 @@ class MonologueDetector:
 
     code = "LOOP008"
     name = "monologue"
-    kinds = Kind.MONOLOGUE
+    kinds = kind.MONOLOGUE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         talk = view.monologue

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 
 
@@ -32,7 +33,7 @@ class NearRepeat:
 
     code = "LOOP006"
     name = "near_repeat"
-    kinds = Kind.NEAR
+    kinds = kind.NEAR
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         if limits.warn < 1:

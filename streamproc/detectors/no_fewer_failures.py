@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.ladder import told
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said, tested
 
 
@@ -37,7 +38,7 @@ class NoFewerFailures:
 
     code = "STALL003"
     name = "no_fewer_failures"
-    kinds = Kind.TESTS
+    kinds = kind.TESTS
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         track, tests = view.node.tests, view.turn.tests

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, graver
+from streamproc.detectors.breach import NEVER, breach, graver
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,17 @@ class NodeBudget:
 
     code = "BUDGET002"
     name = "node"
-    kinds = Kind.BUDGET
+    kinds = kind.BUDGET
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         turns, runtime_ms = view.counts
-        limit, runtime_limit_ms = view.budgets.get("maxTurnsPerNode"), view.budgets.get("maxRuntimeMsPerNode")
-        who, found = view.turn.node, None
-        if limit is not None and turns >= limit:
-            found = breach(self, turns, limit, "turns", who, view.node_tag)
-        if runtime_limit_ms is not None and runtime_ms >= runtime_limit_ms:
-            found = graver(found, breach(self, runtime_ms, runtime_limit_ms, "ms", who, view.node_tag + 1))
-        return found
+        limit_of = view.budgets.get
+        limit, runtime_limit_ms = limit_of("maxTurnsPerNode", NEVER), limit_of("maxRuntimeMsPerNode", NEVER)
+        if turns < limit and runtime_ms < runtime_limit_ms:
+            return None
+        who = view.turn.node
+        found = breach(self, turns, limit, "turns", who, view.node_tag)
+        return graver(found, breach(self, runtime_ms, runtime_limit_ms, "ms", who, view.node_tag + 1))
 
 
 DETECTOR = NodeBudget()

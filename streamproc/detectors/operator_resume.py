@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
 from streamproc.core.resume import put_on_probation
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import OperatorResume
 
@@ -38,7 +39,7 @@ class OperatorResumed:
 
     code = "OPERATOR003"
     name = "operator_resume"
-    kinds = Kind.ORDER
+    kinds = kind.ORDER
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import OperatorStop
 
@@ -32,7 +33,7 @@ class OperatorStopped:
 
     code = "OPERATOR001"
     name = "operator_stop"
-    kinds = Kind.ORDER
+    kinds = kind.ORDER
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event

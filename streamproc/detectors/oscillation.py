@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.core.window import STEPS, Period, loop_tag
 from streamproc.detectors.base import Example, call, said
 
@@ -39,7 +40,7 @@ class Oscillation:
 
     code = "LOOP002"
     name = "oscillation"
-    kinds = Kind.PERIOD
+    kinds = kind.PERIOD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         found = None

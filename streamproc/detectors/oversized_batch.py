@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, actor, task_finding
 from streamproc.wire import TaskDelegated
 
@@ -34,7 +35,7 @@ class OversizedBatch:
 
     code = "TASK003"
     name = "oversized_batch"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step, event = view.step, view.event

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
 from streamproc.core.run import Tool
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, listed
 from streamproc.detectors.error_streak import failing
 
@@ -37,7 +38,7 @@ class RecurringError:
 
     code = "ERROR005"
     name = "recurring_error"
-    kinds = Kind.TOOL
+    kinds = kind.TOOL
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         for tool in view.tools:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding, Rejection
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, held, level, moved, task_finding
 
 OPTIONS = ["force-approve", "cancel", "reassign"]
@@ -36,7 +37,7 @@ class RejectionLoop:
 
     code = "TASK008"
     name = "rejection_loop"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.step

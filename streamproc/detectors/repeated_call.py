@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.ladder import told
 from streamproc.core.run import CallMemory, RunState
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, listed, said
 from streamproc.wire import NO_ANSWER, Call
 
@@ -50,7 +51,7 @@ class RepeatedCall:
 
     code = "LOOP003"
     name = "repeated_call"
-    kinds = Kind.REPEATED_CALL
+    kinds = kind.REPEATED_CALL
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         best: tuple[Level, Call, CallMemory, int] | None = None

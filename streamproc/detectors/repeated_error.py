@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, hex16
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said
 
 
@@ -37,7 +38,7 @@ class RepeatedError:
 
     code = "ERROR001"
     name = "repeated_error"
-    kinds = Kind.ERRORS
+    kinds = kind.ERRORS
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak, errors = view.node.errors, view.turn.errors

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, hex16
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
 
@@ -36,7 +37,7 @@ class RepeatedOutput:
 
     code = "LOOP001"
     name = "repeated_output"
-    kinds = Kind.SAID
+    kinds = kind.SAID
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = max(view.said, key=lambda streak: streak.count)

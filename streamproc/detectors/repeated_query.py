@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 
 
@@ -33,7 +34,7 @@ class RepeatedQuery:
 
     code = "LOOP007"
     name = "repeated_query"
-    kinds = Kind.QUERY
+    kinds = kind.QUERY
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.query

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, actor, held, level, moved, task_finding
 from streamproc.wire import Turn
 
@@ -39,7 +40,7 @@ class RetryExhausted:
 
     code = "ERROR002"
     name = "retry_exhausted"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.step

@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.run import HASH
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import RunStarted
 
@@ -47,7 +48,7 @@ class RoundBudget:
 
     code = "BUDGET005"
     name = "rounds"
-    kinds = Kind.ROUND | Kind.STARTED
+    kinds = kind.ROUND | kind.STARTED
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         if type(view.event) is RunStarted:

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
 from streamproc.core.run import RunState
 from streamproc.core.status import snapshot_of
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.detectors.breach import overdue
 
@@ -42,10 +43,11 @@ class RunClock:
 
     code = "BUDGET006"
     name = "clock"
-    kinds = Kind.BUDGET | Kind.CLOCK
+    kinds = kind.BUDGET | kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        limit_ms, run = _limit_ms(view.budgets, limits), view.run
+        run = view.run
+        limit_ms = _limit_ms(view.budgets, limits) if limits.p99_s else view.budgets.get("maxRuntimeMs")
         if limit_ms is None or run.at_ms - run.started_ms < limit_ms:
             return None
         found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0)

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 
 import xxhash
 
+from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED, REJECTED
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.account_budget import amounts, evidence_of, loop_of
 from streamproc.detectors.base import Example
 from streamproc.wire import BudgetReached
@@ -46,7 +47,7 @@ class SessionBudget:
 
     code = "BUDGET009"
     name = "session"
-    kinds = Kind.ACCOUNT | Kind.BOARD
+    kinds = kind.ACCOUNT | kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event

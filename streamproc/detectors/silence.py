@@ -23,11 +23,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.open_turns import node_of
 from streamproc.core.run import OpenTurn, RunState
-from streamproc.core.view import GAP_MS, Kind, View
+from streamproc.core.view import GAP_MS, View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import Deadline, Turn, TurnStarted
 
@@ -48,7 +49,7 @@ class Silence:
 
     code = "STALL007"
     name = "silence"
-    kinds = Kind.CLOCK
+    kinds = kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run, event = view.run, view.event

@@ -23,11 +23,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median_low
 
+from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.ladder import told
 from streamproc.core.pace import MONEY
 from streamproc.core.run import PACE_MAX
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 
 
@@ -45,7 +46,7 @@ class SpendPace:
 
     code = "BUDGET011"
     name = "anomaly"
-    kinds = Kind.USAGE
+    kinds = kind.USAGE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         pace, multiple = view.run.pace, limits.warn_multiple

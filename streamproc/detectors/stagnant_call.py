@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.ladder import told
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
 
@@ -34,7 +35,7 @@ class StagnantCall:
 
     code = "LOOP004"
     name = "stagnant_call"
-    kinds = Kind.TOOL
+    kinds = kind.TOOL
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         tool = max(view.tools, key=lambda tool: tool.same)

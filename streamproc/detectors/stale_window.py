@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.ladder import told
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
 
@@ -35,7 +36,7 @@ class StaleWindow:
 
     code = "LOOP009"
     name = "stale_window"
-    kinds = Kind.STALE
+    kinds = kind.STALE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         count = view.run.stale.bit_count()

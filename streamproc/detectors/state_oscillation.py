@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, actor, held, level, moved, ordinal, task_finding
 
 WANTED = "a root cause, or a person's approval"
@@ -38,7 +39,7 @@ class StateOscillation:
 
     code = "TASK001"
     name = "state_oscillation"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.step

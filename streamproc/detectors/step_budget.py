@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.detectors.breach import breach
 
@@ -35,7 +36,7 @@ class StepBudget:
 
     code = "BUDGET004"
     name = "steps"
-    kinds = Kind.BUDGET
+    kinds = kind.BUDGET
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         limit = view.budgets.get("maxSteps")

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.board_state import STALL_TOLD
 from streamproc.core.decision import Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, cycles, moved, task_finding
 
 
@@ -36,7 +37,7 @@ class TaskStalled:
 
     code = "STALL005"
     name = "task_stalled"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...] | None:
         step = view.step

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 
 import xxhash
 
+from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.run import TaskTokens
 from streamproc.core.task_tokens import RUNGS
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example
 
 
@@ -44,7 +45,7 @@ class TaskTokenBudget:
 
     code = "BUDGET008"
     name = "task_tokens"
-    kinds = Kind.TASK_TOKENS
+    kinds = kind.TASK_TOKENS
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         spent, task = view.task_tokens, view.event.task_id

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
 from streamproc.core.open_turns import node_of
 from streamproc.core.run import RunState
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.detectors.breach import breach, graver, overdue
 from streamproc.wire import Turn
@@ -41,7 +42,7 @@ class TurnBudget:
 
     code = "BUDGET001"
     name = "turn"
-    kinds = Kind.SPENDING | Kind.CLOCK
+    kinds = kind.SPENDING | kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         timeout_ms, tokens_max = view.budgets.get("turnTimeoutMs"), view.budgets.get("maxTokens")

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.ladder import ESCALATED
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.wire import Turn
 
@@ -39,7 +40,7 @@ class Unacknowledged:
 
     code = "OPERATOR002"
     name = "unacknowledged"
-    kinds = Kind.ORDER
+    kinds = kind.ORDER
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, hex16
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
 
@@ -37,7 +38,7 @@ class UnchangedArtifact:
 
     code = "STALL001"
     name = "unchanged_artifact"
-    kinds = Kind.ARTIFACT
+    kinds = kind.ARTIFACT
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.node.artifact

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 import xxhash
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 
 REASON_SHOWN = 300  # characters of what is wrong
@@ -38,7 +39,7 @@ class UnreadableGraph:
 
     code = "GRAPH002"
     name = "unreadable_graph"
-    kinds = Kind.STARTED
+    kinds = kind.STARTED
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         why = view.unreadable

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 
 import xxhash
 
+from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, level, said
 from streamproc.errors import LEAVE_A_CYCLE, named_cycle
 
@@ -48,7 +49,7 @@ class UnsafeCycle:
 
     code = "GRAPH001"
     name = "unsafe_cycle"
-    kinds = Kind.STARTED
+    kinds = kind.STARTED
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycles = view.unsafe

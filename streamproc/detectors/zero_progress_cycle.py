@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding, Level
-from streamproc.core.view import Kind, View
+from streamproc.core.view import View
 from streamproc.detectors.base import Example, cycles, moved, task_finding
 from streamproc.wire import CycleCompleted
 
@@ -35,7 +36,7 @@ class ZeroProgressCycle:
 
     code = "STALL006"
     name = "zero_progress_cycle"
-    kinds = Kind.BOARD
+    kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step, event = view.step, view.event

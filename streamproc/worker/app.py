@@ -25,11 +25,14 @@ from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
     COMMIT_INTERVAL_S,
     DRAIN_TIMEOUT_S,
+    END_TIMEOUT_S,
     FETCH_BYTES_MAX,
     GC_THRESHOLD,
     HEARTBEATS_A_SESSION,
+    LEAVE_TIMEOUT_S,
     LIVES_MAX,
     LIVES_WINDOW_S,
+    LOOP_STUCK_SESSIONS,
     REPORT_INTERVAL_S,
     REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
@@ -37,10 +40,12 @@ from streamproc.worker.limits import (
 from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
+from streamproc.worker.progress import Progress, Stuck
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
+from streamproc.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
@@ -71,16 +76,27 @@ def run_worker(
     """Watch the turns topic until SIGTERM or SIGINT; the exit code.
 
     0: asked to stop, and everything in hand was finished. 1: the broker was away for longer than `give_up_after_s`
-    (None: it waits for ever), or the worker crashed again and again. 2: settings that cannot be used.
+    (None: it waits for ever), or the worker crashed again and again, stood still, or could not end in time.
+    2: settings that cannot be used.
     """
     logs.set_up(log_level)
+    with Watchdog(LOOP_STUCK_SESSIONS * settings.session_timeout_s) as watchdog:
+        return _lives(lambda: _live(settings, policy, path, give_up_after_s, watchdog), watchdog)
+
+
+def _lives(live: Callable[[], Coroutine[Any, Any, None]], watchdog: Watchdog) -> int:
+    """One life after the other, until one does not end by a crash, or too many do; the exit code."""
     crashes: list[float] = []
     while True:
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_live(settings, policy, path, give_up_after_s))
+                watchdog.watch(runner.get_loop())
+                runner.run(live())
         except Stopped:
             return EXIT_OK
+        except Stuck as problem:
+            log.critical("%s; the broker is there, so this process is not fit to go on", problem)
+            return EXIT_CRASHED
         except InvalidSettings as problem:
             log.critical("%s", problem)
             return EXIT_UNUSABLE
@@ -105,7 +121,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _live(settings: Settings, policy: Policy, path: Path, give_up_after_s: float | None) -> None:
+async def _live(
+    settings: Settings, policy: Policy, path: Path, give_up_after_s: float | None, watchdog: Watchdog
+) -> None:
     """One life of the worker, from waiting for the broker to the clean end (`Stopped`) or a crash."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -120,7 +138,7 @@ async def _live(settings: Settings, policy: Policy, path: Path, give_up_after_s:
     ready = await _unless(stop, wait_until_ready(settings, give_up_after_s))
     worker = Worker(settings, policy, path, ready)
     try:
-        await worker.run(stop)
+        await worker.run(stop, watchdog)
     finally:
         log.info("stopped %s", worker.processor.counts)
     raise Stopped
@@ -153,6 +171,7 @@ class Worker:
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         partitions = ready.partitions
         engine = policy.engine()
+        self.faults = engine.faults
         self.accounts = AccountProcessor(
             settings.topic("spend"), version=_version(), dead_letter_bytes=ready.dead_letter_bytes
         )
@@ -199,6 +218,12 @@ class Worker:
         )
         self.app.tables.add(table)
         self.app.tables.add(accounts)
+        self.progress = Progress(
+            self.app,
+            {name: self.lanes, settings.topic("spend"): self.account_lanes},
+            settings,
+            [name, *(settings.topic(role) for role in ("control", "runs", "spend")), *changelogs.values()],
+        )
         self._turns, self._count = name, count
         table.on_recover(self._recovered)
         for role, lanes in (("turns", self.lanes), ("spend", self.account_lanes)):
@@ -209,7 +234,7 @@ class Worker:
                 self.app.topics.add(topic)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event, watchdog: Watchdog) -> None:
         """Work until somebody asks for the end. Raises what made it crash."""
         try:
             await _unless(stop, self.publisher.start())
@@ -222,18 +247,24 @@ class Worker:
             asyncio.ensure_future(self._crashed()),
             asyncio.ensure_future(self._report()),
             asyncio.ensure_future(self.orders.run()),
+            asyncio.ensure_future(self.progress.run()),
         ]
         if self.status_file is not None:
             watching.append(asyncio.ensure_future(self.status_file.run(self.orders.caught_up, self.orders.changed)))
         if self._live:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
+        patience_s = 2 * DRAIN_TIMEOUT_S
         try:
             starting.add_done_callback(self._started)
             done, _ = await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {watching[0]}:
                 task.result()  # none of them ends by itself: it failed
+        except Stuck:
+            patience_s = LEAVE_TIMEOUT_S  # what hangs does not finish
+            raise
         finally:
-            await self._end([starting, *watching])
+            watchdog.end_within(END_TIMEOUT_S)
+            await self._end([starting, *watching], patience_s)
         if self._failure.done():
             self._failure.result()
 
@@ -273,14 +304,16 @@ class Worker:
             await asyncio.sleep(REPORT_INTERVAL_S)
             counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
             counts += f" {self.accounts}"
+            if self.faults:
+                counts += f" faults={sum(self.faults.values())}"
             if counts != told:
                 log.info("working %s", counts)
                 told = counts
 
-    async def _end(self, tasks: list[asyncio.Future[Any]]) -> None:
+    async def _end(self, tasks: list[asyncio.Future[Any]], patience_s: float) -> None:
         """Finish what is in hand, commit, leave the group. A broker that is away is not waited for without end."""
         try:
-            async with asyncio.timeout(2 * DRAIN_TIMEOUT_S):
+            async with asyncio.timeout(patience_s):
                 await self.app.stop()
         except TimeoutError:
             log.warning("the broker did not take everything in time; what is missing will be done again")
@@ -290,7 +323,7 @@ class Worker:
         self.lanes.retain(set())
         self.account_lanes.retain(set())
         try:
-            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.publisher.stop()
         except TimeoutError:
             log.warning("the broker does not answer; leaving it")
@@ -332,6 +365,9 @@ def _app(settings: Settings, partitions: int) -> App:
 
 def _credentials(settings: Settings) -> Any:
     """The same TLS and SASL for Faust's clients as for ours."""
+    options = settings.kafka()
+    if "sasl_oauth_token_provider" in options:
+        return faust.OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=options["ssl_context"])
     if "SASL" in settings.security_protocol:
         return faust.SASLCredentials(
             username=settings.sasl_username,

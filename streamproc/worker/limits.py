@@ -53,7 +53,25 @@ RETRY_MAX_S: Final = 5.0  # the longest pause: a broker that is back is found wi
 COMMIT_INTERVAL_S: Final = 1.0  # how often offsets are committed: a crash reads so much again
 HEARTBEATS_A_SESSION: Final = 4  # heartbeats that a session survives losing, less one
 REQUEST_TIMEOUT_S: Final = 40.0  # of one request, as in aiokafka; produce requests are repeated without end
-DRAIN_TIMEOUT_S: Final = 20.0  # a clean stop waits so long for the broker's acknowledgements
+DRAIN_TIMEOUT_S: Final = 10.0  # a clean stop waits so long for acknowledgements, and as long again for the commit
+LEAVE_TIMEOUT_S: Final = 3.0  # and so long for connections to close
+# So long after it was asked to, a worker has ended, whatever the broker does: what Kubernetes gives it is 30 s.
+END_TIMEOUT_S: Final = 28.0
+
+# Standing still.
+
+WATCH_TICK_S: Final = 1.0  # between two looks of the watchdog at the loop
+# A loop that stands still for one session is expelled from its group; the second is for a machine that is overloaded.
+LOOP_STUCK_SESSIONS: Final = 2
+# The interpreter is not given back for so long. No step takes a hundredth of it; a frozen machine may look the same.
+INTERPRETER_STUCK_S: Final = 120.0
+PROGRESS_LOOK_S: Final = 5.0
+# There is something to do in a partition and nothing was committed. A request that got lost costs REQUEST_TIMEOUT_S
+# before it is repeated, and a commit follows within COMMIT_INTERVAL_S.
+COMMIT_STUCK_S: Final = 60.0
+# A rebalance or recovery in which nothing changes. The group waits up to a minute for one that does not come back.
+REBALANCE_STUCK_S: Final = 180.0
+BROKER_PROBE_S: Final = 10.0  # a broker that does not answer a new connection within it is away
 LIVES_MAX: Final = 5  # crashes within LIVES_WINDOW_S after which it is the supervisor's turn
 LIVES_WINDOW_S: Final = 300.0
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from streamproc.core.clock import rfc3339
+from streamproc.core.deadlines import Due
 from streamproc.core.decision import encode_decision, hex16
+from streamproc.core.engine import Engine
 from streamproc.core.ladder import hash_code
+from streamproc.core.rules import Rules
 from streamproc.core.run import EPISODES_MAX, IDS_MAX, RunState, begin_again
+from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
 from streamproc.fingerprint.hash import content, h64
-from tests.feeding import Feed, Raw, decisions, halts, told
+from tests.feeding import STANDARD, Feed, Raw, decisions, halts, told
 
 MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}
 AGAIN: Raw = {"node": "agent", "output": "again"}
@@ -57,6 +61,59 @@ def test_every_code_has_its_own_memory() -> None:
     ]
     assert {*BY_CODE} <= {*codes}
     assert len({hash_code(code) & 0xFFFFFFFF for code in codes}) == len(codes)
+
+
+# A detector with a defect.
+
+
+class Broken:
+    """Says that it waits, too, and raises whenever it is asked."""
+
+    code, name, kinds = "LOOP000", "broken", -1
+
+    def check(self, view: View, limits: object) -> None:
+        raise ZeroDivisionError
+
+    def due(self, run: RunState, budgets: dict[str, int], limits: object) -> list[Due]:
+        raise ZeroDivisionError
+
+
+class WithBroken:
+    """The standard policy, and one detector more, asked before all others."""
+
+    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+        rules = STANDARD.rules(workflow, tenant, tier)
+        others, broken = rules.detectors, (Broken(), None)
+        rules.detectors = lambda kinds: (broken, *others(kinds))
+        rules.waiting = (broken, *rules.waiting)
+        return rules
+
+
+def test_a_detector_that_raises_is_counted_and_the_others_decide_as_ever() -> None:
+    feed, faults = Feed(), []
+    feed.engine = Engine(WithBroken())
+    feed.engine.on_fault = lambda code, times, problem: faults.append((code, times, type(problem)))
+    events = [{"type": "run.started", "budgets": {"turnTimeoutMs": 1_000}}, *[MAKE] * 9]
+
+    told = feed.all(events)
+
+    assert [decision.id for decision in told] == [decision.id for decision in Feed().all(events)]
+    assert feed.engine.faults == {"LOOP000": len(faults)}
+    assert faults[:2] == [("LOOP000", 1, ZeroDivisionError), ("LOOP000", 2, ZeroDivisionError)]
+    assert feed.engine.next_deadline(feed.state) is None  # of a halted run
+
+
+def test_a_detector_that_raises_when_it_is_asked_for_its_deadline_delays_no_other() -> None:
+    feed = Feed()
+    feed.engine = Engine(WithBroken())
+    feed.all([
+        {"type": "run.started", "budgets": {"turnTimeoutMs": 1_000}, "at": 1_000},
+        {"type": "turn.started", "node": "agent", "at": 2_000},
+    ])  # fmt: skip
+
+    due = feed.engine.next_deadline(feed.state)
+
+    assert (due.about, due.due_ms) == ("BUDGET001", 3_000)
 
 
 # Evidence.

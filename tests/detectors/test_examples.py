@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.core.view import Kind
+from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.monitor import Monitor
 
@@ -23,7 +23,7 @@ SECTIONS = ("Sees", "Why", "False alarms", "Tuning", "Reference")
 RANK = {"info": 0, "warn": 1, "halt": 2}
 EXAMPLES_MIN = 2
 LADDERS = ("BUDGET008", "BUDGET009", "BUDGET010")  # all of whose rungs are told as such, the last one, too
-BOARD = {code for code in CODES if code != "BUDGET009" and BY_CODE[code].DETECTOR.kinds & Kind.BOARD}
+BOARD = {code for code in CODES if code != "BUDGET009" and BY_CODE[code].DETECTOR.kinds & kind.BOARD}
 FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # what becomes of the task, they say
 BLOCKED = "transition.blocked"
 ADVICE: dict[str, tuple[str | None, ...]] = {  # what a warning may ask for
@@ -116,9 +116,9 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
 def test_a_detector_has_examples_of_both_kinds(module: ModuleType) -> None:
-    for kind in (module.HEALTHY, module.STUCK):
-        assert len(kind) >= EXAMPLES_MIN
-        assert len({example.title for example in kind}) == len(kind)
+    for examples in (module.HEALTHY, module.STUCK):
+        assert len(examples) >= EXAMPLES_MIN
+        assert len({example.title for example in examples}) == len(examples)
     assert all(example.severity is None for example in module.HEALTHY)
     assert all(example.severity in RANK for example in module.STUCK)
     can_halt = not fields(module.Limits) or any(
