@@ -362,6 +362,9 @@ def _app(settings: Settings, partitions: int) -> App:
 
 def _credentials(settings: Settings) -> Any:
     """The same TLS and SASL for Faust's clients as for ours."""
+    options = settings.kafka()
+    if "sasl_oauth_token_provider" in options:
+        return faust.OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=options["ssl_context"])
     if "SASL" in settings.security_protocol:
         return faust.SASLCredentials(
             username=settings.sasl_username,
