@@ -109,12 +109,16 @@ class Accounts:
             self.changelog_offset = last_offset
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
-        """Take in a record of the changelog."""
+        """Take in a record of the changelog. Of two states of an account the one that has booked more is right, as with
+        runs: who was thought dead may have written once more."""
         self.changelog_offset = offset
+        account, before = _read(raw), _read(self._stored.get(key))
+        if account is not None and before is not None and account.offset < before.offset:
+            return
         self._hot.pop(key, None)
         self._stored.pop(key, None)
         self._touched.pop(key, None)
-        if raw is not None and _version(raw) == ACCOUNT_VERSION:
+        if raw is not None and account is not None:
             self._stored[key] = raw
             self._age(key)
 
@@ -142,11 +146,13 @@ class Accounts:
         return gone
 
 
-def _version(raw: bytes) -> int:
+def _read(raw: bytes | None) -> Account | None:
+    """A stored account; None where there is none, or one of another version."""
     try:
-        return load_account(raw).version
+        account = load_account(raw) if raw is not None else None
     except msgspec.DecodeError:
-        return -1
+        return None
+    return account if account is not None and account.version == ACCOUNT_VERSION else None
 
 
 class AccountStore(PartitionStore[Accounts]):
@@ -210,6 +216,7 @@ class AccountProcessor:
         except Exception:
             accounts.undo(key, before)
             raise
+        account.offset = record.offset
         self.told += len(told)
         return [
             Letter("turns", event.run_id.encode(), encode(event), partition=partition, at_ms=event.at)

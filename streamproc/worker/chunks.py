@@ -193,8 +193,8 @@ class ChunkConsumer(SeekingConsumer):
                 if not active:
                     await asyncio.sleep(IDLE_S)
                     continue
-                generation = self.app.consumer_generation_id
                 records = await self._thread.fetch(set(active))
+                generation = self.app.consumer_generation_id  # a whole rebalance may have passed while it waited
                 self.in_hand = True
                 await self._hand_over(records, generation)
                 self.in_hand = False
@@ -220,8 +220,7 @@ class ChunkConsumer(SeekingConsumer):
         while events:
             for tp, batch in events:
                 lane = self._lanes[tp.topic][tp.partition]
-                await lane.room()
-                if not self._may_go_on(generation):
+                if not await lane.room() or not self._may_go_on(generation):
                     return
                 lane.accept(batch[start : start + SLICE_RECORDS_MAX])
                 await asyncio.sleep(0)

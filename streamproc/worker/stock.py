@@ -54,7 +54,8 @@ def add_agent(app: faust.App, name: str, topic: Any, lanes: Lanes) -> None:
         async for event in stream.noack().events():
             message = event.message
             lane = lanes[message.partition]
-            await lane.room()
+            if not await lane.room():
+                continue
             acknowledgements.expect(event)
             lane.accept((_record(message),))
 
