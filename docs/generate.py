@@ -126,8 +126,8 @@ def _meaning(name: str, field: FieldInfo) -> str:
 _UNDESCRIBED: Final = {
     "security_protocol": "how to connect to Kafka",
     "sasl_mechanism": "with a SASL protocol",
-    "sasl_username": "with a SASL protocol",
-    "sasl_password": "with a SASL protocol",
+    "sasl_username": "with a SASL protocol, but not with OAUTHBEARER",
+    "sasl_password": "of that user",
     "ssl_password": "of the key",
 }
 

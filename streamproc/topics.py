@@ -21,6 +21,7 @@ from aiokafka.errors import (
     for_code,
 )
 
+from streamproc import access
 from streamproc.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -201,10 +202,10 @@ def unavailable(settings: Settings, problem: BaseException | None = None) -> Una
 async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(**settings.kafka(), request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
-        await admin.start()
+        await access.start(admin, settings)
         yield admin
     except (KafkaError, OSError, TimeoutError) as problem:
-        raise unavailable(settings, problem) from problem
+        raise access.not_allowed(settings, problem) or unavailable(settings, problem) from problem
     finally:
         await admin.close()
 

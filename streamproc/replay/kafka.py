@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from streamproc import topics
-from streamproc.errors import Unavailable
+from streamproc import access, topics
+from streamproc.errors import AccessDenied, Unavailable
 from streamproc.settings import Settings
 
 CHUNK_MAX: Final = 2_000  # records handed over at a time
@@ -91,7 +91,10 @@ async def connected(settings: Settings, group: str | None = None) -> AsyncIterat
         **settings.kafka(), group_id=group, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20
     )
     try:
-        await consumer.start()
+        await access.start(consumer, settings)
+    except AccessDenied:
+        await consumer.stop()
+        raise
     except (KafkaError, OSError) as error:
         await consumer.stop()
         raise Unavailable(
