@@ -23,11 +23,13 @@ from mode import Service
 from mode.utils.futures import maybe_async
 
 from streamproc.worker.limits import DRAIN_TIMEOUT_S, FETCH_WAIT_MS, SLICE_RECORDS_MAX
+from streamproc.worker.records import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamproc.worker.lanes import Lanes
+    from streamproc.worker.records import Fetched
     from streamproc.worker.stores import PartitionStore
 
 IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
@@ -108,14 +110,14 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
         elif mine:
             consumer.resume(*mine)
 
-    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Any]]:
+    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Fetched]]:
         """Records of some of these partitions; none after a while without any."""
         consumer = self._ensure_consumer()
         fetcher: Any = consumer._fetcher
         if consumer._closed or fetcher._closed:
             raise ConsumerStoppedError
         with fetcher._subscriptions.fetch_context():
-            return cast("Mapping[TP, Sequence[Any]]", await fetcher.fetched_records(tps, timeout=POLL_S))
+            return await fetched(fetcher, tps, POLL_S)
 
     def next_offset(self, tp: TP) -> int | None:
         """The offset of the next record to fetch; None while it is unknown."""
@@ -191,8 +193,8 @@ class ChunkConsumer(SeekingConsumer):
                 if not active:
                     await asyncio.sleep(IDLE_S)
                     continue
-                generation = self.app.consumer_generation_id
                 records = await self._thread.fetch(set(active))
+                generation = self.app.consumer_generation_id  # a whole rebalance may have passed while it waited
                 self.in_hand = True
                 await self._hand_over(records, generation)
                 self.in_hand = False
@@ -218,8 +220,7 @@ class ChunkConsumer(SeekingConsumer):
         while events:
             for tp, batch in events:
                 lane = self._lanes[tp.topic][tp.partition]
-                await lane.room()
-                if not self._may_go_on(generation):
+                if not await lane.room() or not self._may_go_on(generation):
                     return
                 lane.accept(batch[start : start + SLICE_RECORDS_MAX])
                 await asyncio.sleep(0)
