@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.cli.terminal import quiet_kafka
-from streamproc.errors import StreamprocError
+from streamproc.errors import AccessDenied, StreamprocError
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -126,6 +126,8 @@ async def _broker(settings: Settings) -> Finding:
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S), connected(settings) as consumer:
             topics = await consumer.topics()
+    except AccessDenied as denied:
+        return Finding("fail", denied.what, denied.remedy)
     except (StreamprocError, OSError, ValueError) as error:
         remedy = "start Kafka, or name it with STREAMPROC_BROKERS (`streamproc demo` needs none)"
         return Finding("fail", str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer", remedy)
@@ -137,8 +139,11 @@ async def _topics(settings: Settings) -> AsyncIterator[Finding]:
 
     try:
         report = await topics.check(settings)
+    except AccessDenied as denied:
+        yield Finding("fail", f"topics: {denied.what}", denied.remedy)
+        return
     except StreamprocError as error:
-        yield Finding("fail", f"topics: {error}", "give this user Describe on the cluster and the topics")
+        yield Finding("fail", f"topics: {error}", "`streamproc topics acls` tells what it must be allowed to do")
         return
     if report.ok:
         yield Finding("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")

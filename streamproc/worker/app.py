@@ -173,7 +173,9 @@ class Worker:
         partitions = ready.partitions
         engine = policy.engine()
         self.faults = engine.faults
-        self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
+        self.accounts = AccountProcessor(
+            settings.topic("spend"), version=_version(), dead_letter_bytes=ready.dead_letter_bytes
+        )
         changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
@@ -184,6 +186,7 @@ class Worker:
         self.status_file = status_file_of(settings, self.orders, self.publisher) if settings.status_file else None
         self.processor = Processor(
             engine,
+            name,
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
@@ -368,6 +371,9 @@ def _app(settings: Settings, partitions: int) -> App:
 
 def _credentials(settings: Settings) -> Any:
     """The same TLS and SASL for Faust's clients as for ours."""
+    options = settings.kafka()
+    if "sasl_oauth_token_provider" in options:
+        return faust.OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=options["ssl_context"])
     if "SASL" in settings.security_protocol:
         return faust.SASLCredentials(
             username=settings.sasl_username,

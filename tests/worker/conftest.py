@@ -41,14 +41,9 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     started: list[WorkerProcess] = []
 
     def start(
-        settings: Settings,
-        path: Way = "batch",
-        *,
-        give_up_after_s: float | None = None,
-        before: str = "",
-        datadir: Path | None = None,
+        settings: Settings, path: Way = "batch", *, give_up_after_s: float | None = None, before: str = ""
     ) -> WorkerProcess:
-        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before, datadir)
+        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before)
         started.append(worker)
         return worker.start(give_up_after_s)
 

@@ -16,7 +16,7 @@ from tests.worker.running import expected_ids, gather_controls, honest_run, inte
 from tests.worker.test_rebalance import ready_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from pathlib import Path
 
 # No file may grow past this, as on a disk that is full.
 FULL = """
@@ -28,8 +28,9 @@ app.RETRY_FIRST_S, app.LIVES_MAX = 0.01, 2
 
 
 @pytest.fixture
-async def settings(brokers: str, topic_prefix: str) -> Settings:
-    settings = settings_for(brokers, topic_prefix, store="rocksdb", instance="worker-0")
+async def settings(brokers: str, topic_prefix: str, tmp_path: Path) -> Settings:
+    """A deployment whose workers keep their runs in one directory, whichever process they are."""
+    settings = settings_for(brokers, topic_prefix, store="rocksdb", instance="worker-0", datadir=str(tmp_path / "data"))
     await kafka_topics.apply(settings)
     return settings
 
@@ -39,22 +40,20 @@ def read_of_the_changelog(text: str) -> int:
     return sum(int(count) for count in re.findall(r", (\d+) records read of the changelog", text))
 
 
-def halves(records: list[tuple[bytes, bytes]]) -> Iterable[list[tuple[bytes, bytes]]]:
+def halves(records: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
     return records[: len(records) // 2], records[len(records) // 2 :]
 
 
-async def test_a_killed_worker_goes_on_from_its_disk_and_decides_the_same(
-    settings, topics, start_worker, tmp_path
-) -> None:
+async def test_a_killed_worker_goes_on_from_its_disk_and_decides_the_same(settings, topics, start_worker) -> None:
     records = log_of_loops(60)
     early, late = halves(records)
-    first = start_worker(settings, datadir=tmp_path / "data")
+    first = start_worker(settings)
     await topics.send(early)
     await topics.done()
     await topics.send(late[:100])
     first.end(signal.SIGKILL)
 
-    second = start_worker(settings, datadir=tmp_path / "data")
+    second = start_worker(settings)
     await second.ready()
     assert ready_lines(second.text)[-1] == ({0, 1, 2, 3}, 60)
     assert read_of_the_changelog(second.text) <= 100, "what it had is not read again"
@@ -66,18 +65,16 @@ async def test_a_killed_worker_goes_on_from_its_disk_and_decides_the_same(
     assert second.end() == 0
 
 
-async def test_a_partition_that_was_away_comes_back_with_what_others_wrote(
-    settings, topics, start_worker, tmp_path
-) -> None:
+async def test_a_partition_that_was_away_comes_back_with_what_others_wrote(settings, topics, start_worker) -> None:
     """What lies on the disk of the worker that had it before is older than the changelog."""
     records = log_of_loops(40)
     third = len(records) // 3
-    first = start_worker(settings, datadir=tmp_path / "data")
+    first = start_worker(settings)
     await first.ready()
     await topics.send(records[:third])
     await topics.done()
     other = settings.model_copy(update={"instance": "worker-1"})
-    second = start_worker(other, datadir=tmp_path / "data")
+    second = start_worker(other)
     await second.ready()
     await first.ready(2)
     assert ready_lines(first.text)[-1][0] | ready_lines(second.text)[-1][0] == {0, 1, 2, 3}
@@ -94,13 +91,11 @@ async def test_a_partition_that_was_away_comes_back_with_what_others_wrote(
     assert first.end() == 0
 
 
-async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(
-    settings, topics, start_worker, tmp_path
-) -> None:
+async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(settings, topics, start_worker) -> None:
     early = [*log_of_loops(20), *interleaved([honest_run(f"many-{number}", 2) for number in range(1_500)])]
     late = looping_run("late")
     await topics.send(early)
-    worker = start_worker(settings, before=FULL, datadir=tmp_path / "data")
+    worker = start_worker(settings, before=FULL)
     await until(lambda: not worker.running, 90)
     assert worker.end() == 1
     assert "cannot be kept: IO error: While appending to file" in worker.text
@@ -108,7 +103,7 @@ async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(
     committed, _ = await topics.offsets()
     assert not any(committed.values()), "nothing that is not kept"
 
-    roomy = start_worker(settings, datadir=tmp_path / "data")
+    roomy = start_worker(settings)
     await topics.send(late)
 
     await gather_controls(topics, expected_ids([*early, *late]))
@@ -118,27 +113,25 @@ async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(
 
 
 async def test_a_second_worker_in_the_same_place_is_refused(settings, start_worker, tmp_path) -> None:
-    first = start_worker(settings, datadir=tmp_path / "data")
+    first = start_worker(settings)
     await first.ready()
-    second = start_worker(settings, datadir=tmp_path / "data")
+    second = start_worker(settings)
     await until(lambda: not second.running, 60)
     assert second.end() == 2
     assert "another worker keeps its runs in" in second.text
     assert first.end() == 0
 
 
-async def test_a_changelog_that_was_made_anew_is_not_mistaken_for_the_old_one(
-    settings, topics, start_worker, tmp_path
-) -> None:
-    first = start_worker(settings, datadir=tmp_path / "data")
+async def test_a_changelog_that_was_made_anew_is_not_mistaken_for_the_old_one(settings, topics, start_worker) -> None:
+    first = start_worker(settings)
     await topics.send(honest_run("r", 5))
     await topics.done()
     assert first.end() == 0
-    anew = settings_for(settings.brokers, settings.topic_prefix + "-anew", store="rocksdb", instance="worker-0")
+    anew = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-anew"})
     await kafka_topics.apply(anew)
     (tmp_path / "data" / settings.worker_group).rename(tmp_path / "data" / anew.worker_group)
 
-    second = start_worker(anew, datadir=tmp_path / "data")
+    second = start_worker(anew)
     await second.ready()
 
     assert "was made anew: forgetting 1 runs of partition" in second.text

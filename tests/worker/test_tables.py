@@ -6,13 +6,15 @@ import pytest
 from faust.types import TP
 
 from streamproc import wire
+from streamproc.core.accounts import Account, dump_account
 from streamproc.core.run import RunState
 from streamproc.policy import load_policy
 from streamproc.worker import tables
+from streamproc.worker.accounts import Accounts
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.processors import Processor
 from streamproc.worker.tables import Census, Runs, RunStore, pack, unpack
-from tests.worker.records import NOON_MS, records_of
+from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
 
@@ -21,7 +23,7 @@ def runs(census: Census | None = None) -> Runs:
 
 
 def step(mine: Runs, pairs, first: int = 0, at_ms: int = NOON_MS) -> None:
-    worker = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    worker = Processor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
     worker.accept(mine, records_of(pairs, first, at_ms))
 
 
@@ -171,6 +173,17 @@ def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
     for place, raw in enumerate((older, newer, older)):
         mine.restore(b"a", raw, place)
     assert mine.wake(b"a").turns == 9
+
+
+def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
+    older, newer = (dump_account(Account(offset=offset, applied={0: offset})) for offset in (5, 9))
+    mine = Accounts(0, lambda: 0)
+    for place, raw in enumerate((older, newer, older, b"garbage")):
+        mine.restore(b"user:ann", raw, place)
+        assert mine.changelog_offset == place
+        if place == 2:
+            assert mine.wake(b"user:ann").applied == {0: 9}
+    assert len(mine) == 0, "of another version: the account begins anew"
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, pack(RunState(version=99), None)])
