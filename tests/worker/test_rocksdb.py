@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import expected_ids, gather_controls, honest_run, interleaved, log_of_loops, looping_run
 from tests.worker.test_rebalance import ready_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # No file may grow past this, as on a disk that is full.
 FULL = """
@@ -112,7 +109,7 @@ async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(
     assert roomy.end() == 0
 
 
-async def test_a_second_worker_in_the_same_place_is_refused(settings, start_worker, tmp_path) -> None:
+async def test_a_second_worker_in_the_same_place_is_refused(settings, start_worker) -> None:
     first = start_worker(settings)
     await first.ready()
     second = start_worker(settings)
@@ -129,7 +126,8 @@ async def test_a_changelog_that_was_made_anew_is_not_mistaken_for_the_old_one(se
     assert first.end() == 0
     anew = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-anew"})
     await kafka_topics.apply(anew)
-    (tmp_path / "data" / settings.worker_group).rename(tmp_path / "data" / anew.worker_group)
+    place = Path(settings.datadir)
+    (place / settings.worker_group).rename(place / anew.worker_group)
 
     second = start_worker(anew)
     await second.ready()
