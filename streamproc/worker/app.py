@@ -172,7 +172,9 @@ class Worker:
         partitions = ready.partitions
         engine = policy.engine()
         self.faults = engine.faults
-        self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
+        self.accounts = AccountProcessor(
+            settings.topic("spend"), version=_version(), dead_letter_bytes=ready.dead_letter_bytes
+        )
         changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
@@ -183,6 +185,7 @@ class Worker:
         self.status_file = status_file_of(settings, self.orders, self.publisher) if settings.status_file else None
         self.processor = Processor(
             engine,
+            name,
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),

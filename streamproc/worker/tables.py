@@ -34,12 +34,9 @@ from streamproc.worker.stores import Change, PartitionStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.wire import Event
+    from streamproc.worker.records import Fetched
 
 log = logging.getLogger("streamproc.worker")
-
-Applied = tuple["Event", int | None]
-"""An event that a changed state took in since it was last written, and its log time. (Plain: there is one a turn.)"""
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -92,7 +89,7 @@ class Runs:
     def __init__(self, partition: int, census: Census) -> None:
         self.partition = partition
         self.hot: dict[bytes, RunState] = {}
-        self.dirty: dict[bytes, list[Applied]] = {}
+        self.dirty: dict[bytes, list[Fetched]] = {}  # changed states: what they took in since they were last taken
         self.alarms = Alarms()
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
         self.applied = -1  # the last record of the turns topic that any run knew when it was restored
@@ -149,12 +146,12 @@ class Runs:
         """The state of a run, where it is decoded already."""
         return self.hot.get(key) or self._cool.get(key)
 
-    def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
+    def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""
         raw = self.raw(key)
         state = unpack(raw)[0] if raw is not None else RunState(partition=self.partition)
-        for event, at_ms in self.dirty.get(key, ()):
-            step(state, event, at_ms)
+        for record in self.dirty.get(key, ()):
+            step(state, record)
         self.hot[key] = state
         return state
 

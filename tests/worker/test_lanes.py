@@ -14,7 +14,7 @@ from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
 from streamproc.worker.processors import Processor
 from streamproc.worker.tables import Census, Runs, unpack
 from tests.waiting import until
-from tests.worker.records import records_of
+from tests.worker.records import TOPIC, records_of
 from tests.worker.running import honest_run, looping_run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def failures() -> list[BaseException]:
 
 @pytest.fixture
 async def lanes(broker: ScriptedBroker, failures: list[BaseException]) -> AsyncIterator[Lanes]:
-    processor = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    processor = Processor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
     lanes = Lanes("runs", Store(), processor, broker, failures.append)
     yield lanes
     lanes.retain(set())

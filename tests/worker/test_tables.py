@@ -14,7 +14,7 @@ from streamproc.worker.accounts import Accounts
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.processors import Processor
 from streamproc.worker.tables import Census, Runs, RunStore, pack, unpack
-from tests.worker.records import NOON_MS, records_of
+from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
 
@@ -23,7 +23,7 @@ def runs(census: Census | None = None) -> Runs:
 
 
 def step(mine: Runs, pairs, first: int = 0, at_ms: int = NOON_MS) -> None:
-    worker = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    worker = Processor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
     worker.accept(mine, records_of(pairs, first, at_ms))
 
 
