@@ -94,6 +94,9 @@ class Fetching:
     def hold(self, tps: set[TP], *, held: bool) -> None:
         self._held = self._held | tps if held else self._held - tps
 
+    def seek(self, tp: TP, offset: int) -> None:
+        self.positions[tp] = offset
+
     def next_offset(self, tp: TP) -> int | None:
         return self.positions.get(tp)
 
@@ -200,8 +203,8 @@ class Life:
         partitions = dict.fromkeys((TURNS, SPEND, CONTROL, STATUS, DEAD, RUNS_LOG, ACCOUNTS_LOG), count)
         engine = cursed(rules)
         self.publisher = SimPublisher(cluster, self.process, SETTINGS, CHANGELOGS, partitions)
-        self.processor = Processor(engine, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
-        self.accounts = AccountProcessor(version="1", dead_letter_bytes=8192)
+        self.processor = Processor(engine, TURNS, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
+        self.accounts = AccountProcessor(SPEND, version="1", dead_letter_bytes=8192)
         self.store: RunStore = _store(RunStore, RUNS_LOG)
         self.account_store: AccountStore = _store(AccountStore, ACCOUNTS_LOG)
         self.store.census.now_ms = self.account_store.now_ms = lambda: int(cluster.loop.now_s * 1000)

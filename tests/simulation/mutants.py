@@ -20,21 +20,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Mutant(NamedTuple):
-    """A method, and what is changed in it: old text and new text. `kinds` are the faults that bring it out soon."""
+class Change(NamedTuple):
+    """A method, and what is changed in it."""
 
     owner: type[Any]
     method: str
-    changes: tuple[tuple[str, str], ...]
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """Some changes, and the kinds of faults that bring it to light soon."""
+
+    changes: tuple[Change, ...]
     kinds: tuple[str, ...] = KINDS
 
 
 def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> Mutant:
-    return Mutant(owner, method, ((old, new),), kinds or KINDS)
+    return Mutant((Change(owner, method, old, new),), kinds or KINDS)
 
 
 TOLD: Final = "await self._until(lambda position=position: self.told >= position)"
 STORED: Final = "self.committable = position; self._on_stored(self.partition, position)"
+REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 GENERATION: Final = "self.app.consumer_generation_id"
 FETCH: Final = "records = await self._thread.fetch(set(active))"
 
@@ -51,16 +59,17 @@ MUTANTS: Final = {
     ),
     "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
     "what a failed step did stays": _mutant(
-        Processor, "_failed", "runs.rebuild(record.key, self._engine.step)", "runs.hot[record.key]"
+        Processor, "_failed", "runs.rebuild(key, self._again)", "runs.hot[key]"
     ),
     "refused records are dropped": _mutant(
-        Processor, "_read", "letters.append(self._refused(record, problem.problems))", "pass"
+        Processor, "_read", f"letters.append({REFUSED}, problem.problems))", "pass"
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
-    "what is fetched belongs to the generation in which fetching began": Mutant(
-        ChunkConsumer, "_drain_messages",
-        ((FETCH, f"before = {GENERATION}; {FETCH}"), (f"generation = {GENERATION}", "generation = before")),
-    ),
+    "what is fetched belongs to the generation in which fetching began": Mutant((
+        Change(ChunkConsumer, "_drain_messages", FETCH, f"before = {GENERATION}; {FETCH}"),
+        Change(ChunkConsumer, "_drain_messages", f"generation = {GENERATION}  #", "generation = before  #"),
+        Change(ChunkConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"),
+    )),
     "slices go on through a rebalance": _mutant(
         ChunkConsumer, "_hand_over", "or not self._may_go_on(generation)", ""
     ),
@@ -75,18 +84,19 @@ MUTANTS: Final = {
 @contextlib.contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """The fault, for a while."""
-    honest = getattr(mutant.owner, mutant.method)
-    source = textwrap.dedent(inspect.getsource(honest))
-    for old, new in mutant.changes:
-        assert source.count(old) == 1, (
-            f"{mutant.owner.__name__}.{mutant.method} has not {old!r}: bring its fault up to date"
-        )
-        source = source.replace(old, new)
-    made: dict[str, Any] = {}
-    code = compile(source, f"<{mutant.method}>", "exec", flags=__future__.annotations.compiler_flag)
-    exec(code, honest.__globals__, made)
-    setattr(mutant.owner, mutant.method, made[mutant.method])
+    sources: dict[tuple[type[Any], str], str] = {}
+    for owner, method, old, new in mutant.changes:
+        source = sources.get((owner, method)) or textwrap.dedent(inspect.getsource(getattr(owner, method)))
+        assert source.count(old) == 1, f"{method} has no {old!r} any more: bring this fault up to date"
+        sources[owner, method] = source.replace(old, new)
+    honest = {(owner, method): getattr(owner, method) for owner, method in sources}
     try:
+        for (owner, method), source in sources.items():
+            made: dict[str, Any] = {}
+            code = compile(source, f"<{method}>", "exec", flags=__future__.annotations.compiler_flag)
+            exec(code, honest[owner, method].__globals__, made)
+            setattr(owner, method, made[method])
         yield
     finally:
-        setattr(mutant.owner, mutant.method, honest)
+        for (owner, method), function in honest.items():
+            setattr(owner, method, function)
