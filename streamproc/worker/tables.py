@@ -209,7 +209,7 @@ class Runs:
             changes.append((key, raw))
             self._age(key, finished=state.finished)
         self.dirty.clear()
-        changes += [(key, None) for key in self._expired()]
+        changes += [(key, None) for key in self._expired(len(changes))]
         self._under_way.update(changes)
         return changes
 
@@ -291,16 +291,17 @@ class Runs:
         else:
             self._open[key] = now_ms + IDLE_KEEP_MS
 
-    def _expired(self) -> list[bytes]:
-        """Runs that leave now: finished or idle for long, or one too many."""
+    def _expired(self, written: int) -> list[bytes]:
+        """Runs that leave now: finished or idle for long, or one too many. As many as come, at least: `written`."""
         now_ms = self._census.now_ms()
-        surplus = self._census.runs - RUNS_MAX
+        surplus, most = self._census.runs - RUNS_MAX, SWEEP_RUNS_MAX + written
         gone: list[bytes] = []
         for expiries in (self._finished, self._open):
             for key, expiry_ms in expiries.items():
-                if len(gone) >= SWEEP_RUNS_MAX or (expiry_ms > now_ms and len(gone) >= surplus):
+                if len(gone) >= most or (expiry_ms > now_ms and len(gone) >= surplus):
                     break
                 gone.append(key)
+                self._census.evicted += expiry_ms > now_ms
         for key in gone:
             self._forget(key)
         self.forgotten += len(gone)
@@ -320,6 +321,7 @@ class Census:
 
     def __init__(self) -> None:
         self.runs = 0
+        self.evicted = 0  # runs that had to go before their time, for want of room
         self.hot_share = HOT_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
         self.due_ms: Callable[[RunState], int] = lambda _state: 0  # when a run that stays silent wants to be asked

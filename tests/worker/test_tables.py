@@ -155,6 +155,19 @@ def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: p
     assert mine.forgotten == 2
 
 
+def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more come with each write than one sweep would take away."""
+    monkeypatch.setattr(tables, "RUNS_MAX", 20)
+    monkeypatch.setattr(tables, "SWEEP_RUNS_MAX", 2)
+    census = Census()
+    mine = runs(census)
+    for wave in range(10):
+        step(mine, [pair for number in range(15) for pair in honest_run(f"run-{wave}-{number}", 1)], first=100 * wave)
+        write(mine)
+        assert census.runs == len(mine) <= 20 + 15
+    assert census.evicted == mine.forgotten == 10 * 15 - len(mine)
+
+
 def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
     mine = runs()
     step(mine, honest_run("a", 1))
