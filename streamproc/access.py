@@ -80,14 +80,11 @@ def not_allowed(settings: Settings, error: BaseException) -> AccessDenied | None
     """The error of a client that was let in, and may not do what it tries; None for any other error."""
     if not isinstance(error, NO_RIGHT):
         return None
-    on = {
-        TopicAuthorizationFailedError: "a topic",
-        GroupAuthorizationFailedError: "the consumer group",
-        ClusterAuthorizationFailedError: "the cluster",
-    }[type(error)]
-    what = ", ".join(sorted(map(str, *error.args))) if error.args and isinstance(error.args[0], set | frozenset) else ""
+    named = error.args[0] if error.args else ""
+    names = [named] if isinstance(named, str) else sorted(map(str, named))
+    kind = type(error).__name__.removesuffix("AuthorizationFailedError").lower()
     return AccessDenied(
-        f"broker at {settings.brokers}: {_who(settings)} has no right to {what or on}",
+        f"broker at {settings.brokers}: {_who(settings)} has no right to {kind} {', '.join(names)}".rstrip(),
         "`streamproc topics acls` tells the rights of each role",
     )
 

@@ -24,7 +24,20 @@ LAYERS = (
     {"detectors"},
     # They know which detectors there are; the engine is handed its rules.
     {"policy", "policy_board", "policy_file", "policy_prices"},
-    {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples", "fleet", "access"},
+    {
+        "monitor",
+        "replay",
+        "worker",
+        "client",
+        "ops",
+        "topics",
+        "integrations",
+        "testing",
+        "samples",
+        "fleet",
+        "access",
+        "acls",
+    },
     {"web", "cli", "demo", "schemas", "__main__"},
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

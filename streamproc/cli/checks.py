@@ -143,7 +143,7 @@ async def _topics(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("fail", f"topics: {denied.what}", denied.remedy)
         return
     except StreamprocError as error:
-        yield Finding("fail", f"topics: {error}", "give this user Describe on the cluster and the topics")
+        yield Finding("fail", f"topics: {error}", "`streamproc topics acls` tells what it must be allowed to do")
         return
     if report.ok:
         yield Finding("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")

@@ -116,8 +116,8 @@ async def partitions_of(client: Any, settings: Settings, *names: str) -> dict[st
     missing = [topic for topic, partitions in found.items() if not partitions]
     if missing:
         raise Unavailable(
-            f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user may not see it: "
-            "run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
+            f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user may not see it "
+            "(`streamproc topics acls`): run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
         )
     return found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from streamproc.acls import ROLES
 from streamproc.cli import build
 from tests.security.broker import SecureBroker
 from tests.security.endpoint import TokenEndpoint
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from streamproc.settings import Settings
 
-USERS = ("stranger", "expired")
+USERS = ("stranger", "narrow", *(role.name for role in ROLES))
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,10 @@ async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> N
             await turns.flush()
 
 
-@pytest.mark.parametrize("way", ["certificate", "SCRAM-SHA-512"])
-async def test_a_run_is_halted(
-    way: str, secured: SecureBroker, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
+async def test_a_run_is_halted_by_those_who_show_certificates(
+    secured: SecureBroker, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
 ) -> None:
-    options = {"topic_prefix": topic_prefix}
-    certificate = way == "certificate"
-    settings = secured.by_certificate("admin", **options) if certificate else secured.by_password("admin", **options)
+    settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
     assert (await topics.apply(settings)).ok
     worker = start_worker(settings)
     await worker.ready()
