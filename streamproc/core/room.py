@@ -28,15 +28,25 @@ OTHER_EVENT: Final = 1_100  # a task with the longest id, or all that a board ma
 
 def make_room(run: RunState) -> None:
     """Forget the oldest, where a run takes up too much; `evicted` counts it."""
-    size = len(dump(run))
+    size = _size(run)
     if size > FULL_BYTES:
         for forget in _LEAST_MISSED_FIRST:
             run.evicted += 1
             forget(run)
-            size = len(dump(run))
+            size = _size(run)
             if size <= KEPT_BYTES:
                 break
     run.room = STATE_BYTES - size
+
+
+def _size(run: RunState) -> int:
+    """In bytes, without the place in the log, a large number here and a small one there: a scan knows of no place,
+    and must forget at the same turn."""
+    place = run.partition, run.offset
+    run.partition = run.offset = -1
+    size = len(dump(run))
+    run.partition, run.offset = place
+    return size
 
 
 def _old_occurrences(run: RunState) -> None:

@@ -205,7 +205,7 @@ class ChunkConsumer(SeekingConsumer):
     async def _hand_over(self, records: Mapping[TP, Sequence[Any]], generation: int) -> None:
         """Slices of the partitions in turn: one with much to catch up on does not hold up the others.
 
-        What is left when a rebalance begins is dropped: after it, every partition is read from its committed offset.
+        What is left when a rebalance begins is given back: after it, every partition is read from its committed offset.
         """
         changelogs = self.app.tables.changelog_topics
         events: list[tuple[TP, Sequence[Any]]] = []
@@ -218,14 +218,27 @@ class ChunkConsumer(SeekingConsumer):
             self._recovered()
         start = 0
         while events:
-            for tp, batch in events:
+            for place, (tp, batch) in enumerate(events):
                 lane = self._lanes[tp.topic][tp.partition]
                 if not await lane.room() or not self._may_go_on(generation):
+                    self._give_back([(tp, batch[start:]) for tp, batch in events[place:]])
+                    self._give_back([(tp, batch[start + SLICE_RECORDS_MAX :]) for tp, batch in events[:place]])
                     return
                 lane.accept(batch[start : start + SLICE_RECORDS_MAX])
                 await asyncio.sleep(0)
             start += SLICE_RECORDS_MAX
             events = [(tp, batch) for tp, batch in events if len(batch) > start]
+
+    def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
+        """Let records be fetched again that nobody will step.
+
+        A fetch that began before a rebalance may end after it, and bring what stands behind the committed offsets, to
+        which the partitions have been sought by then. Where they have not been yet, or others have them, it changes
+        nothing.
+        """
+        for tp, batch in events:
+            if batch and self._thread.next_offset(tp) == batch[-1].offset + 1:
+                self._thread.seek(tp, batch[0].offset)
 
     def _may_go_on(self, generation: int) -> bool:
         return self.flow_active and not self.should_stop and self.app.consumer_generation_id == generation
@@ -238,8 +251,13 @@ class ChunkConsumer(SeekingConsumer):
         return tables.recovery
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """A recovery begins: where the changelogs ended in the last one says nothing of this one."""
+        """A recovery begins: what ended the last one says nothing of this one.
+
+        Faust takes the sign that a recovery is over away only when its own queue wakes up, up to 5 s later. A rebalance
+        that came sooner got no recovery at all, and its runs began anew.
+        """
         self._recovery.active_highwaters.clear()
+        self._recovery.signal_recovery_end.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _restore(self, tp: TP, batch: Sequence[Any]) -> None:

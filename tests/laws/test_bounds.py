@@ -162,6 +162,21 @@ def test_a_state_is_small_when_everything_in_it_is_full(
 
 
 @pytest.mark.parametrize("make", [full_turn, circling_turn])
+def test_what_is_forgotten_does_not_depend_on_where_the_log_stands(make: Callable[[int, random.Random], Turn]) -> None:
+    memories = []
+    for place in (-1, 2**62):
+        feed, dice = Feed(), random.Random(1)
+        feed.event(started())
+        for n in range(500):
+            feed.event(make(n, dice), START_MS + n * 1_000)
+            feed.state.offset = place + n if place > 0 else place
+        assert feed.state.evicted
+        feed.state.offset = -1
+        memories.append(dump(feed.state))
+    assert memories[0] == memories[1]
+
+
+@pytest.mark.parametrize("make", [full_turn, circling_turn])
 def test_a_state_with_a_full_board_is_small(make: Callable[[int, random.Random], Turn]) -> None:
     feed, dice, worst = Feed(), random.Random(2), 0
     feed.event(started())

@@ -140,10 +140,14 @@ class Topics:
 
     async def read(self, name: str) -> list[Any]:
         """All records of a topic, up to its present ends."""
+        return await self.read_topic(self.settings.topic(name))
+
+    async def read_topic(self, topic: str) -> list[Any]:
+        """The same, given the topic's full name."""
         consumer = AIOKafkaConsumer(**self.settings.kafka(), auto_offset_reset="earliest", **_LARGE)
         await consumer.start()
         try:
-            places = await self._places(consumer, name)
+            places = await places_of(consumer, topic)
             consumer.assign(places)
             ends = await consumer.end_offsets(places)
             records: list[Any] = []
@@ -170,7 +174,7 @@ class Topics:
         )
         await consumer.start()
         try:
-            places = await self._places(consumer, "turns")
+            places = await places_of(consumer, self.settings.topic("turns"))
             ends = await consumer.end_offsets(places)
             committed = {place.partition: await consumer.committed(place) or 0 for place in places}
             return committed, {place.partition: end for place, end in ends.items()}
@@ -196,11 +200,12 @@ class Topics:
 
         await until(nothing_left, timeout_s, "the workers to commit everything", every_s=0.2)
 
-    async def _places(self, consumer: AIOKafkaConsumer, name: str) -> list[TopicPartition]:
-        topic = self.settings.topic(name)
-        consumer._client.add_topic(topic)
-        await consumer._client.force_metadata_update()
-        return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+
+async def places_of(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
+    """The partitions of a topic."""
+    consumer._client.add_topic(topic)
+    await consumer._client.force_metadata_update()
+    return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
 
 
 _LARGE = {"max_partition_fetch_bytes": 16_000_000, "fetch_max_bytes": 64_000_000}
