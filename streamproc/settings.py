@@ -24,7 +24,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="STREAMPROC_", env_file=".env", extra="ignore", frozen=True)
 
     brokers: str = Field("localhost:9092", description="Kafka bootstrap servers, with commas between them")
-    redis: str = Field("redis://localhost:6379/0", description="Redis, for admission")
+    redis: str = Field("redis://localhost:6379/0", description="Redis, for admission", repr=False)
     topic_prefix: str = Field("streamproc", pattern=r"^[A-Za-z0-9._-]{1,100}$", description="before every topic's name")
     policy: str = Field("standard", description="a policy file, or the name of a preset")
     group: str = Field("", description="consumer group of the workers; empty: the topic prefix and -worker")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis"}}
+NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
 
 # No deadlines: a loaded machine is not a bug. A failure prints what reproduces it.
 hypothesis.settings.register_profile("streamproc", deadline=None, print_blob=True)

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.cli.terminal import quiet_kafka
-from streamproc.errors import AccessDenied, StreamprocError
+from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -154,17 +154,21 @@ async def _topics(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _redis(settings: Settings) -> Finding:
-    from redis.asyncio import Redis
     from redis.exceptions import RedisError
 
     from streamproc.cli.config import without_password
+    from streamproc.client.address import connect, remedy
 
     shown = without_password(settings.redis)
     try:
-        async with Redis.from_url(settings.redis, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=2) as client:
+        client = connect(settings.redis, ANSWER_TIMEOUT_S)
+        try:
             await client.ping()
-    except (RedisError, OSError, ValueError):
-        return Finding(
-            "warn", f"Redis at {shown} does not answer", "start it, or set STREAMPROC_REDIS, where admission is used"
-        )
+        finally:
+            await client.aclose()
+    except InvalidSettings as problem:
+        return Finding("warn", f"Redis at {shown}: no address", str(problem))
+    except (RedisError, OSError) as error:
+        todo = remedy(error).replace("see STREAMPROC_REDIS", "start it, or set STREAMPROC_REDIS", 1)
+        return Finding("warn", f"Redis at {shown} does not answer", f"{todo}, where admission is used")
     return Finding("ok", f"Redis at {shown} answers")

@@ -32,7 +32,7 @@ from streamproc.worker.limits import (
     SHELF_MEMTABLE_BYTES,
     SHELF_PAGE,
 )
-from streamproc.worker.tables import FRAME, head_of
+from streamproc.worker.packed import FRAME, seen_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,11 +184,9 @@ class Shelf:
 
     def __setitem__(self, key: bytes, raw: bytes) -> None:
         before = self._value(key)
-        head = head_of(raw)
-        keep_ms = FINISHED_KEEP_MS if head is not None and head.finished else IDLE_KEEP_MS
-        expiry_ms = wall_ms() + keep_ms
-        if head is not None:
-            self.applied = max(self.applied, head.offset)
+        applied, finished = seen_of(raw) or (-1, False)
+        expiry_ms = wall_ms() + (FINISHED_KEEP_MS if finished else IDLE_KEEP_MS)
+        self.applied = max(self.applied, applied)
         if before is None:
             self._count += 1
         leaving = self._leaving.pop(key, None)
@@ -230,9 +228,13 @@ class Shelf:
 
     # When runs may go.
 
-    def expired(self, now_ms: int, surplus: int, most: int) -> list[bytes]:
-        """Runs that may go now, or are too many; each is named once, until it is put or popped."""
+    def expired(self, now_ms: int, surplus: int, most: int) -> tuple[list[bytes], int]:
+        """Runs that may go now, and how many of them only because there are too many.
+
+        Each is named once, until it is put or popped.
+        """
         gone: list[bytes] = []
+        early = 0
         moves = self._new_batch()
         for entry in self._page(AGE, bytes((AGE[0] + 1,)), SHELF_LOOK_MAX):
             at_ms, key = MOMENT.unpack_from(entry, 1)[0], entry[1 + MOMENT.size :]
@@ -249,8 +251,9 @@ class Shelf:
             else:
                 self._leaving[key] = entry
                 gone.append(key)
+                early += at_ms > now_ms
         self._move(moves)
-        return gone
+        return gone, early
 
     # When runs want to be asked.
 

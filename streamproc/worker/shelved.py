@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from streamproc.worker.limits import RUNS_ON_DISK_MAX, SHELF_PENDING_MAX, SWEEP_RUNS_MAX
+from streamproc.worker.limits import RUNS_ON_DISK_MAX, SHELF_PENDING_MAX
 from streamproc.worker.shelf import Shelves, wall_ms
 from streamproc.worker.tables import Runs
 
@@ -94,7 +94,7 @@ class ShelvedRuns(Runs):
     def _age(self, key: bytes, *, finished: bool) -> None:  # noqa: ARG002 (the shelf reads it from the state)
         self._touched.add(key)
 
-    def _leaving(self) -> list[bytes]:
-        surplus = self._census.runs - RUNS_ON_DISK_MAX
-        found = self._shelf.expired(wall_ms(), surplus, SWEEP_RUNS_MAX)
+    def _leaving(self, most: int) -> list[bytes]:
+        found, early = self._shelf.expired(wall_ms(), self._census.runs - RUNS_ON_DISK_MAX, most)
+        self._census.evicted += early
         return [key for key in found if key not in self._touched and key not in self._under_way]

@@ -13,13 +13,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from faust.tables.table import Table
 
-from streamproc.core.run import STATE_VERSION, RunState, dump, load
+from streamproc.core.run import RunState
 from streamproc.worker.alarms import Alarms
 from streamproc.worker.limits import (
     FINISHED_KEEP_MS,
@@ -29,6 +28,7 @@ from streamproc.worker.limits import (
     STATE_BYTES_MAX,
     SWEEP_RUNS_MAX,
 )
+from streamproc.worker.packed import FRAME, pack, seen_of, unpack
 from streamproc.worker.stores import Change, PartitionStore
 
 if TYPE_CHECKING:
@@ -37,50 +37,6 @@ if TYPE_CHECKING:
     from streamproc.worker.records import Fetched
 
 log = logging.getLogger("streamproc.worker")
-
-
-class Head(msgspec.Struct, array_like=True):
-    """The first fields of a stored state: what must be known of a run that is not decoded."""
-
-    version: int
-    partition: int
-    offset: int
-    turns: int
-    steps: int
-    started_ms: int
-    at_ms: int
-    finished: bool
-
-
-FRAME: Final = Struct("<Iq")  # before a stored state: its size, and when the run wants to be asked (0: not)
-_heads: Final = msgspec.msgpack.Decoder(Head)
-
-
-def head_of(raw: bytes | None) -> Head | None:
-    """What a stored state begins with; None where there is none, or one of another version."""
-    try:
-        head = _heads.decode(state_bytes(raw)) if raw and len(raw) > FRAME.size else None
-    except msgspec.DecodeError:
-        return None
-    return head if head is not None and head.version == STATE_VERSION else None
-
-
-def state_bytes(raw: bytes) -> bytes:
-    """The encoded state in what the table keeps of a run."""
-    return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
-
-
-def pack(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
-    """A run as the table keeps it: the size of its state, its next deadline, the state, the decision that halted it
-    (JSON) if one did."""
-    body = dump(state)
-    return FRAME.pack(len(body), due_ms) + body + (halt or b"")
-
-
-def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
-    """A run as it was before `pack`."""
-    end = FRAME.size + FRAME.unpack_from(raw)[0]
-    return load(raw[FRAME.size : end]), raw[end:] or None
 
 
 class Runs:
@@ -119,14 +75,24 @@ class Runs:
         """The decoded state of a run that is not hot; None for a run that is new."""
         state = self._cool.pop(key, None)
         if state is None:
-            raw = self.raw(key)
-            if raw is None:
+            written = self._written(key)
+            if written is None:
                 return None
-            state, halt = unpack(raw)
+            state, halt = written
             if halt is not None:
                 self.halts[key] = halt
         self.keep(key, state)
         return state
+
+    def _written(self, key: bytes) -> tuple[RunState, bytes | None] | None:
+        """A run as it was last written; None where it is new, or where nobody can read it: it begins anew."""
+        raw = self.raw(key)
+        try:
+            return unpack(raw) if raw is not None else None
+        except msgspec.DecodeError as problem:
+            self.unreadable += 1
+            log.error("the memory of run %r cannot be read, it begins anew: %s", key[:64], problem)
+            return None
 
     def keep(self, key: bytes, state: RunState) -> None:
         """Make a run hot. Past a partition's share the hot ones become the cool ones, and those are forgotten.
@@ -148,8 +114,8 @@ class Runs:
 
     def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""
-        raw = self.raw(key)
-        state = unpack(raw)[0] if raw is not None else RunState(partition=self.partition)
+        written = self._written(key)
+        state = written[0] if written is not None else RunState(partition=self.partition)
         for record in self.dirty.get(key, ()):
             step(state, record)
         self.hot[key] = state
@@ -168,7 +134,7 @@ class Runs:
             changes.append((key, raw))
             self._age(key, finished=state.finished)
         self.dirty.clear()
-        changes += [(key, None) for key in self._expired()]
+        changes += [(key, None) for key in self._expired(len(changes))]
         self._under_way.update(changes)
         return changes
 
@@ -200,20 +166,28 @@ class Runs:
         may have written once more after its successor did.
         """
         self.changelog_offset = offset
-        before = len(self._stored)
-        head = head_of(raw)
+        known = self._stored.get(key)
         if raw is None:
             self._forget(key)
             self._set(key, None)
-        elif head is None:
+            self._census.runs -= known is not None
+            return
+        seen = seen_of(raw)
+        if seen is None:
             self.unreadable += 1  # written by another version: the run begins anew
-        elif head.offset >= self._applied(key):
+            return
+        applied, finished = seen
+        if known is None:
+            self._census.runs += 1
+        elif applied < self._applied(known):
+            return
+        else:
             self._forget(key)
-            self._set(key, raw)
-            self._age(key, finished=head.finished)
-            self.alarms.set(key, FRAME.unpack_from(raw)[1])
-            self.applied = max(self.applied, head.offset)
-        self._census.runs += len(self._stored) - before
+        self._stored[key] = raw
+        self._age(key, finished=finished)
+        self.alarms.set(key, FRAME.unpack_from(raw)[1])
+        if applied > self.applied:
+            self.applied = applied
 
     def restored(self, offset: int) -> None:
         """The changelog was read up to this record, which need not be there any more."""
@@ -227,9 +201,9 @@ class Runs:
         self._stored.clear()
         self.hot.clear()
 
-    def _applied(self, key: bytes) -> int:
-        head = head_of(self._stored.get(key))
-        return head.offset if head is not None else -1
+    def _applied(self, known: bytes) -> int:
+        seen = seen_of(known)
+        return seen[0] if seen is not None else -1
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
         if raw is None:
@@ -248,23 +222,24 @@ class Runs:
         else:
             self._open[key] = now_ms + IDLE_KEEP_MS
 
-    def _expired(self) -> list[bytes]:
-        """Runs that leave now: finished or idle for long, or one too many."""
-        gone = self._leaving()
+    def _expired(self, written: int) -> list[bytes]:
+        """Runs that leave now: finished or idle for long, or one too many. As many as come, at least: `written`."""
+        gone = self._leaving(SWEEP_RUNS_MAX + written)
         for key in gone:
             self._forget(key)
         self.forgotten += len(gone)
         return gone
 
-    def _leaving(self) -> list[bytes]:
+    def _leaving(self, most: int) -> list[bytes]:
         now_ms = self._census.now_ms()
         surplus = self._census.runs - RUNS_MAX
         gone: list[bytes] = []
         for expiries in (self._finished, self._open):
             for key, expiry_ms in expiries.items():
-                if len(gone) >= SWEEP_RUNS_MAX or (expiry_ms > now_ms and len(gone) >= surplus):
+                if len(gone) >= most or (expiry_ms > now_ms and len(gone) >= surplus):
                     break
                 gone.append(key)
+                self._census.evicted += expiry_ms > now_ms
         return gone
 
     def _forget(self, key: bytes) -> None:
@@ -281,6 +256,7 @@ class Census:
 
     def __init__(self) -> None:
         self.runs = 0
+        self.evicted = 0  # runs that had to go before their time, for want of room
         self.hot_share = HOT_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
         self.due_ms: Callable[[RunState], int] = lambda _state: 0  # when a run that stays silent wants to be asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,3 +82,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         return result.output
 
     return run
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address on this machine where no broker is."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"

@@ -13,9 +13,10 @@ from streamproc.settings import load_settings
 from streamproc.worker import shelf as shelf_module, shelved as shelved_module
 from streamproc.worker.alarms import Alarms
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS, SHELF_AGE_MAX_MS
+from streamproc.worker.packed import pack, unpack
 from streamproc.worker.shelf import SPOILED, Shelf, ShelfFailed, Shelves
 from streamproc.worker.shelved import ShelvedRuns
-from streamproc.worker.tables import Census, pack, unpack
+from streamproc.worker.tables import Census
 from tests.worker.running import honest_run
 from tests.worker.test_tables import end, step, write
 
@@ -123,18 +124,18 @@ def test_finished_and_idle_runs_leave_in_their_time_also_over_a_restart(shelves,
     shelf[b"idle"], shelf[b"busy"], shelf[b"done"] = raw(1), raw(2), raw(3, finished=True)
     shelf.commit(3)
     now_ms[0] += FINISHED_KEEP_MS
-    assert shelf.expired(now_ms[0], 0, 10) == [b"done"]
-    assert shelf.expired(now_ms[0], 0, 10) == []
+    assert shelf.expired(now_ms[0], 0, 10)[0] == [b"done"]
+    assert shelf.expired(now_ms[0], 0, 10)[0] == []
     shelf = reopened(shelves, shelf)
-    assert shelf.expired(now_ms[0], 0, 10) == [b"done"], "its tombstone was not written"
+    assert shelf.expired(now_ms[0], 0, 10)[0] == [b"done"], "its tombstone was not written"
     shelf.pop(b"done", None)
     shelf[b"busy"] = raw(4)
     shelf.commit(5)
 
     now_ms[0] = START_MS + IDLE_KEEP_MS
-    assert shelf.expired(now_ms[0], 0, 10) == [b"idle"]
+    assert shelf.expired(now_ms[0], 0, 10)[0] == [b"idle"]
     now_ms[0] += FINISHED_KEEP_MS
-    assert shelf.expired(now_ms[0], 0, 10) == [b"busy"]
+    assert shelf.expired(now_ms[0], 0, 10)[0] == [b"busy"]
     shelf.close()
 
 
@@ -145,7 +146,7 @@ def test_of_too_many_runs_the_one_idle_longest_leaves(shelf, now_ms) -> None:
     now_ms[0] += 1
     shelf[b"run-0"] = raw(10)
     shelf.commit(10)
-    assert shelf.expired(now_ms[0], 3, 100) == [b"run-1", b"run-2", b"run-3"]
+    assert shelf.expired(now_ms[0], 3, 100) == ([b"run-1", b"run-2", b"run-3"], 3)
 
 
 @pytest.fixture
