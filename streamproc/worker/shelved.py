@@ -47,19 +47,11 @@ class ShelvedRuns(Runs):
         yield from self._shelf
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
-        """The broker has these; keep them, and up to where they make the changelog complete.
-
-        Where somebody else has written in between (a worker that was thought dead, or this one was), what is kept
-        stays complete up to before that, and the next recovery reads on from there.
-        """
+        """The broker has these; keep them, together with up to where the changelog is known."""
         changes = list(changes)
-        super().stored(changes, None)
-        before = self._shelf.offset
-        if last_offset is not None and last_offset - len(changes) == before:
-            before = last_offset
+        super().stored(changes, last_offset)
         if changes:
-            self._shelf.commit(before)
-            self.changelog_offset = before if before >= 0 else None
+            self._shelf.commit(-1 if self.changelog_offset is None else self.changelog_offset)
         self._touched.clear()
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
