@@ -6,8 +6,9 @@ PYTHON ?=
 BIN := .venv/bin
 READY := .venv/.ready
 WITH_SERVICES := $(BIN)/python deploy/local/with_services.py
+PEERS := .local/peers/.ready
 UV := .local/uv/bin/uv
-LOCK := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
 
 help:  ## list what there is
@@ -32,8 +33,14 @@ lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict streamproc
 
-bench: setup  ## measure core, worker and latency on a real Apache Kafka
+bench: setup $(PEERS)  ## measure core, worker and latency on a real Apache Kafka
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
+
+$(PEERS): $(READY) benchmarks/peers.lock
+	@$(BIN)/python -m venv --clear .local/peers
+	@.local/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		-r benchmarks/peers.lock || echo 'bench: Quix Streams and Bytewax do not install here; the table will say so'
+	@touch $@
 
 quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
@@ -57,8 +64,9 @@ schemas: setup  ## write schemas/ from the models
 	@$(BIN)/streamproc schema export
 
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows
-	$(LOCK) --upgrade --extra dev --output-file requirements.lock
-	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
+	$(LOCK) --upgrade --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock pyproject.toml
+	$(LOCK) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
 
 $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv
