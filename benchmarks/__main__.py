@@ -16,7 +16,7 @@ from typing import Final
 
 import uvloop
 
-from benchmarks import core_speed, graph_speed, latency, publisher_speed, state_size, throughput, wire_speed
+from benchmarks import core_speed, graph_speed, latency, publisher_speed, recovery, state_size, throughput, wire_speed
 from benchmarks.machine import ROOT, header, others
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
@@ -27,7 +27,7 @@ IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
     "graph": graph_speed.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
-    "worker": throughput.rows, "latency": latency.rows,
+    "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
 }  # fmt: skip
 
 EXIT_OK: Final = 0  # also where an aim was missed: that is a figure, not a fault

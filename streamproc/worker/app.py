@@ -36,6 +36,7 @@ from streamproc.worker.limits import (
     REPORT_INTERVAL_S,
     REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
+    RUNS_MAX,
 )
 from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
@@ -299,10 +300,19 @@ class Worker:
 
     async def _report(self) -> None:
         """For ever: a line of counts now and then, where there was something to count."""
-        told = ""
+        told, evicted = "", 0
+        census = self.store.census
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
-            counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
+            counts = f"{self.processor.counts} runs={census.runs} deadlines={self.deadlines.appended}"
+            if census.evicted > evicted:
+                log.warning(
+                    "no room for more than %d runs: %d that were idle longest are forgotten, and begin anew should they"
+                    " be heard of again; start more workers, or look who makes up run ids", RUNS_MAX, census.evicted,
+                )  # fmt: skip
+                evicted = census.evicted
+            if evicted:
+                counts += f" evicted={evicted}"
             counts += f" {self.accounts}"
             if self.faults:
                 counts += f" faults={sum(self.faults.values())}"

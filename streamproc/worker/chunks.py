@@ -13,6 +13,8 @@ rebalance can run beside a step. `deploy` pins faust, mode and aiokafka exactly;
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from streamproc.worker.lanes import Lanes
     from streamproc.worker.records import Fetched
     from streamproc.worker.stores import PartitionStore
+
+log = logging.getLogger("streamproc.worker")
 
 IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
 COMMIT_TRIES = 3  # one that is under way already commits less than there is by now; one that is refused stays so
@@ -174,6 +178,8 @@ class ChunkConsumer(SeekingConsumer):
     _thread: SameLoopConsumer
     in_hand = False
     """Whether records are fetched and not all of them stepped."""
+    _restored = 0  # records of the changelogs, in the recovery that goes on
+    _restoring_s = 0.0  # since when, by the monotonic clock
 
     def _new_consumer_thread(self) -> SameLoopConsumer:
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
@@ -212,6 +218,9 @@ class ChunkConsumer(SeekingConsumer):
         for tp, batch in records.items():
             if tp.topic in changelogs:
                 self._restore(TP(tp.topic, tp.partition), batch)
+                await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
+                if not self._may_go_on(generation):
+                    return
             else:
                 events.append((tp, batch))
         if self.app.in_recovery:
@@ -261,6 +270,9 @@ class ChunkConsumer(SeekingConsumer):
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _restore(self, tp: TP, batch: Sequence[Any]) -> None:
+        if not self._restored:
+            self._restoring_s = time.monotonic()
+        self._restored += len(batch)
         recovery = self._recovery
         seen = recovery.active_offsets.get(tp)
         runs = cast("ChunkTransport", self.transport).stores[tp.topic].runs(tp.partition)
@@ -281,6 +293,9 @@ class ChunkConsumer(SeekingConsumer):
                 recovery.active_offsets[tp] = position - 1
         ends_known = all(tp in recovery.active_highwaters for tp in recovery.active_tps)
         if recovery.in_recovery and ends_known and not recovery.need_recovery():
+            if self._restored:
+                log.info("recovered records=%d s=%.3f", self._restored, time.monotonic() - self._restoring_s)
+                self._restored = 0
             recovery._set_recovery_ended()
             recovery.signal_recovery_end.set()
 

@@ -155,6 +155,19 @@ def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: p
     assert mine.forgotten == 2
 
 
+def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more come with each write than one sweep would take away."""
+    monkeypatch.setattr(tables, "RUNS_MAX", 20)
+    monkeypatch.setattr(tables, "SWEEP_RUNS_MAX", 2)
+    census = Census()
+    mine = runs(census)
+    for wave in range(10):
+        step(mine, [pair for number in range(15) for pair in honest_run(f"run-{wave}-{number}", 1)], first=100 * wave)
+        write(mine)
+        assert census.runs == len(mine) <= 20 + 15
+    assert census.evicted == mine.forgotten == 10 * 15 - len(mine)
+
+
 def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
     mine = runs()
     step(mine, honest_run("a", 1))
@@ -195,6 +208,33 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
     assert mine.changelog_offset == 3
 
 
+@pytest.mark.parametrize("partition", [-1, 3, 200, 70_000])
+@pytest.mark.parametrize("offset", [-1, 0, 127, 128, 255, 256, 65_535, 65_536, 1 << 33, 1 << 62])
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
+    for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
+        state = RunState(partition=partition, offset=offset, turns=turns, steps=turns, at_ms=at_ms, finished=finished)
+        assert tables._seen(pack(state, b"{}", NOON_MS)) == (offset, finished)
+
+
+def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    mine = runs()
+    whole = pack(RunState(offset=3, turns=4), None)
+    mine.restore(b"r", whole[:-3], 0)
+    step(mine, honest_run("r", 2), first=4)
+    assert mine.hot[b"r"].turns == 2
+    assert mine.unreadable == 1
+    assert "the memory of run b'r' cannot be read, it begins anew" in caplog.text
+
+
+def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
+    census = Census()
+    mine = runs(census)
+    for place, raw in enumerate((*(pack(RunState(offset=offset), None) for offset in (1, 2, 0)), None, None)):
+        mine.restore(b"a", raw, place)
+        assert census.runs == len(mine) == (place < 3)
+
+
 def test_the_census_counts_the_runs_of_all_partitions() -> None:
     census = Census()
     one, two = Runs(0, census), Runs(1, census)
@@ -232,6 +272,19 @@ def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCapt
 
     assert set(store.partitions) == {0}
     assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text
+
+
+@pytest.mark.parametrize("part", [runs(), Accounts(0, lambda: 0)])
+def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) -> None:
+    """Who was expelled, and does not know it yet, writes behind its successor, which it has not read."""
+    part.stored([(b"a", b"1"), (b"b", b"2")], 1)
+    assert part.changelog_offset == 1
+    part.stored([(b"a", b"3")], 2)
+    assert part.changelog_offset == 2
+    part.stored([(b"a", b"4"), (b"b", b"5")], 6)
+    assert part.changelog_offset == 2, "what stands at 3 and 4 is somebody else's"
+    part.stored([(b"a", b"6")], None)
+    assert part.changelog_offset == 2
 
 
 def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
