@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TABLES = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = TABLES["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {
     "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
@@ -21,6 +22,7 @@ LOCKS = {
         for line in (ROOT / "benchmarks" / "peers.in").read_text().splitlines()
         if line and not line.startswith("#")
     ],
+    "requirements-audit.lock": TABLES["dependency-groups"]["audit"],
 }
 
 
