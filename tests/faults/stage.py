@@ -39,7 +39,7 @@ FAULTS: Final = {
     "kill -9": Fault(workers.killed, BOTH),
     "frozen": Fault(workers.frozen),
     "frozen alone": Fault(workers.frozen_alone),
-    "1, 3, 2 workers": Fault(workers.rescaled, BOTH),
+    "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
     "broker killed": Fault(brokers.broker_killed, alone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), alone=True),
     "compaction": Fault(inputs.compacted),

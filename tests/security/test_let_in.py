@@ -1,4 +1,4 @@
-"""Whom a secured broker lets in, by certificate, password or token: the whole way from a turn to a halt."""
+"""Whom a secured broker lets in, by password or token. (By certificate: test_content_stays.py, test_acls.py.)"""
 
 from __future__ import annotations
 
@@ -31,22 +31,6 @@ async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> N
         for _ in range(TURNS_MAX):
             await turns.turn(run_id=run_id, node="coder", output="I will try again.")
             await turns.flush()
-
-
-async def test_a_run_is_halted_by_those_who_show_certificates(
-    secured: SecureBroker, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
-) -> None:
-    settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
-    assert (await topics.apply(settings)).ok
-    worker = start_worker(settings)
-    await worker.ready()
-
-    async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings) as halts:
-        with pytest.raises(Halted):
-            await stuck_run(turns, halts, "r1")
-
-    assert worker.end() == 0
-    assert not [secret for secret in secured.secrets if secret in worker.text]
 
 
 async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
