@@ -1,6 +1,6 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint audit bench faults quality simulate kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -47,6 +47,9 @@ quality: setup  ## score the engine on labelled traces: what it finds, how soon,
 
 simulate: setup  ## run the worker through thousands of seeded schedules of faults, without a broker, until one fails
 	@$(BIN)/python -m tests.simulation $(or $(ARGS),--minutes 10)
+
+fuzz: setup  ## give every reader 100 000 inputs that somebody might send
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
 	@$(BIN)/python deploy/local/kafka.py start

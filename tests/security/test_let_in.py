@@ -65,6 +65,8 @@ async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
     assert endpoint.asked[0] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
     said = worker.text + caplog.text
     assert not [token for token in endpoint.given if token in said]
+    assert "kept back" not in said  # a login that ends is no broker that left
+    assert "no halt is heard" not in said
 
 
 def test_the_commands_get_in_and_say_no_secret(

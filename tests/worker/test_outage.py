@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamproc import topics as kafka_topics
 from streamproc.errors import Unavailable
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-
-if TYPE_CHECKING:
-    pass
 
 NOBODY = "127.0.0.1:1"
 
