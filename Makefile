@@ -1,6 +1,6 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint audit bench quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -45,6 +45,9 @@ $(PEERS): $(READY) benchmarks/peers.lock
 	@.local/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
 		-r benchmarks/peers.lock || echo 'bench: Quix Streams and Bytewax do not install here; the table will say so'
 	@touch $@
+
+faults: setup  ## kill, freeze, flood and starve it for half an hour: no decision may be lost or made up
+	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
 
 quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
