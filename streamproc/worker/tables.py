@@ -29,7 +29,7 @@ from streamproc.worker.limits import (
     STATE_BYTES_MAX,
     SWEEP_RUNS_MAX,
 )
-from streamproc.worker.stores import Change, PartitionStore
+from streamproc.worker.stores import Change, PartitionStore, read_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,14 +225,14 @@ class Runs:
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
         """The broker has these; `last_offset` is that of the last one."""
-        before = len(self._stored)
+        before, written = len(self._stored), 0
         for key, raw in changes:
             if self._under_way.get(key) is raw:
                 self._under_way.pop(key, None)
             self._set(key, raw)
+            written += 1
         self._census.runs += len(self._stored) - before
-        if last_offset is not None:
-            self.changelog_offset = last_offset
+        self.changelog_offset = read_up_to(self.changelog_offset, written, last_offset)
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
         """Take in a record of the changelog.

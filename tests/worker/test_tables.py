@@ -274,6 +274,19 @@ def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCapt
     assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text
 
 
+@pytest.mark.parametrize("part", [runs(), Accounts(0, lambda: 0)])
+def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) -> None:
+    """Who was expelled, and does not know it yet, writes behind its successor, which it has not read."""
+    part.stored([(b"a", b"1"), (b"b", b"2")], 1)
+    assert part.changelog_offset == 1
+    part.stored([(b"a", b"3")], 2)
+    assert part.changelog_offset == 2
+    part.stored([(b"a", b"4"), (b"b", b"5")], 6)
+    assert part.changelog_offset == 2, "what stands at 3 and 4 is somebody else's"
+    part.stored([(b"a", b"6")], None)
+    assert part.changelog_offset == 2
+
+
 def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
     store = RunStore.__new__(RunStore)
     store.census, store.partitions = Census(), {}
