@@ -215,14 +215,16 @@ class ChunkConsumer(SeekingConsumer):
         """
         changelogs = self.app.tables.changelog_topics
         events: list[tuple[TP, Sequence[Any]]] = []
-        for tp, batch in records.items():
-            if tp.topic in changelogs:
-                self._restore(TP(tp.topic, tp.partition), batch)
-                await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
-                if not self._may_go_on(generation):
-                    return
-            else:
+        held = list(records.items())
+        for place, (tp, batch) in enumerate(held):
+            if tp.topic not in changelogs:
                 events.append((tp, batch))
+                continue
+            self._restore(TP(tp.topic, tp.partition), batch)
+            await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
+            if not self._may_go_on(generation):
+                self._give_back([*events, *held[place + 1 :]])
+                return
         if self.app.in_recovery:
             self._recovered()
         start = 0
