@@ -215,15 +215,15 @@ class ChunkConsumer(SeekingConsumer):
         """
         changelogs = self.app.tables.changelog_topics
         events: list[tuple[TP, Sequence[Any]]] = []
-        held = list(records.items())
-        for place, (tp, batch) in enumerate(held):
+        for tp, batch in records.items():
             if tp.topic not in changelogs:
                 events.append((tp, batch))
                 continue
             self._restore(TP(tp.topic, tp.partition), batch)
             await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
-            if not self._may_go_on(generation):
-                self._give_back([*events, *held[place + 1 :]])
+            if self.app.consumer_generation_id != generation:
+                # Another recovery begins, from what is in memory; this one must not lose what was fetched.
+                self._give_back([(tp, batch) for tp, batch in records.items() if tp.topic not in changelogs])
                 return
         if self.app.in_recovery:
             self._recovered()

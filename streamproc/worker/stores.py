@@ -75,6 +75,11 @@ class PartitionStore(memory.Store[bytes, bytes], Generic[P]):
             part.leave()
             self._counted()
 
+    def close(self) -> None:
+        """Forget all partitions: the worker ends."""
+        for partition in list(self.partitions):
+            self.leave(partition)
+
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002 (Faust's signature)
         """Recovery by Faust's own loop: the stock path."""
         for event in batch:

@@ -9,11 +9,12 @@ from streamproc import wire
 from streamproc.core.accounts import Account, dump_account
 from streamproc.core.run import RunState
 from streamproc.policy import load_policy
-from streamproc.worker import tables
+from streamproc.worker import packed, tables
 from streamproc.worker.accounts import Accounts
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
+from streamproc.worker.packed import pack, unpack
 from streamproc.worker.processors import Processor
-from streamproc.worker.tables import Census, Runs, RunStore, pack, unpack
+from streamproc.worker.tables import Census, Runs, RunStore
 from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
@@ -214,7 +215,7 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
 def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
     for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
         state = RunState(partition=partition, offset=offset, turns=turns, steps=turns, at_ms=at_ms, finished=finished)
-        assert tables._seen(pack(state, b"{}", NOON_MS)) == (offset, finished)
+        assert packed.seen_of(pack(state, b"{}", NOON_MS)) == (offset, finished)
 
 
 def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
