@@ -88,7 +88,8 @@ class Supervisor:
         while not self._stop.is_set():
             code = await self._life(number)
             if self._stop.is_set():
-                return code
+                log.info("worker %d ended with %d", number, code)
+                return EXIT_OK if code == -signal.SIGTERM else code  # it had not begun to listen, and nothing in hand
             if code == EXIT_UNUSABLE:
                 log.critical("worker %d cannot use its settings", number)
                 self.stop()

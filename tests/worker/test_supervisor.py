@@ -52,6 +52,15 @@ async def test_a_worker_that_ends_again_and_again_ends_all(tmp_path: Path, monke
     assert started.read_text() == "x" * limits.LIVES_MAX
 
 
+async def test_a_worker_that_is_asked_to_end_before_it_listens_has_ended_well(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    supervisor = Supervisor([script(f"open({str(started)!r}, 'w'); {LASTS}")])
+    ending = asyncio.ensure_future(supervisor.run())
+    await until(started.exists, 30, "the worker to be there")
+    supervisor.stop()
+    assert await ending == 0
+
+
 async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SUPERVISOR_PATIENCE_S", 0.2)
     deaf, started = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);", tmp_path / "started"
@@ -92,10 +101,13 @@ class Parent:
         """The processes that were a worker, one after the other."""
         return [int(pid) for pid in re.findall(rf"worker {number} is process (\d+)", self.text)]
 
+    def ready(self, number: int) -> list[str]:
+        """The partitions that a worker said it has, each time that it was ready."""
+        return re.findall(rf" worker {number} INFO .*ready partitions=(\S+)", self.text)
+
     def partitions(self, number: int) -> set[str]:
         """What a worker said last that it has."""
-        found = re.findall(rf" worker {number} INFO .*ready partitions=(\S+)", self.text)
-        return set(found[-1].split(",")) - {"-"} if found else set()
+        return set(",".join(self.ready(number)[-1:]).split(",")) - {"-", ""}
 
     def shared(self) -> bool:
         """Whether all partitions are divided between the two."""
@@ -124,15 +136,16 @@ async def test_two_share_the_work_and_one_that_is_killed_is_replaced(parent: Par
     await until(parent.shared, 90, "two workers with two partitions each")
     log = interleaved([looping_run(f"run-{number}", 6) for number in range(40)])
     await topics.send(log[: len(log) // 2])
+    before = len(parent.ready(1))
     os.kill(parent.pids(1)[0], signal.SIGKILL)
     await topics.send(log[len(log) // 2 :])
-    await until(lambda: len(parent.pids(1)) == 2, 30, "the killed worker to be replaced")
+    await until(lambda: len(parent.ready(1)) > before, 60, "the killed worker to be replaced")
     await topics.done(90)
     assert {control["id"] for control in await topics.controls()} == expected_ids(log)
     assert "worker 1 ended with -9, unasked; starting it again" in parent.text
 
     parent.process.send_signal(signal.SIGTERM)
-    assert parent.process.wait(90) == 0
+    assert parent.process.wait(90) == 0, parent.text[-3000:]
     assert all(gone(pid) for number in (1, 2) for pid in parent.pids(number))
     assert len(re.findall(r"INFO streamproc.worker: stopped ", parent.text)) == 2
 
