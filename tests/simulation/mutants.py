@@ -73,9 +73,6 @@ MUTANTS: Final = {
     "slices go on through a rebalance": _mutant(
         ChunkConsumer, "_hand_over", "or not self._may_go_on(generation)", ""
     ),
-    "an expelled worker goes on with what it had": _mutant(
-        ChunkConsumer, "wait_empty", "if self._thread.expelled:", "if False:", "freeze"
-    ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip
 """By what is wrong with the worker then. Among them the faults that the simulation has found."""
