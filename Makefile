@@ -1,6 +1,6 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled compile check lint bench quality kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test test-compiled compile check lint bench quality simulate kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -44,6 +44,9 @@ bench: setup  ## measure core, worker and latency on a real Apache Kafka
 
 quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
+
+simulate: setup  ## run the worker through thousands of seeded schedules of faults, without a broker, until one fails
+	@$(BIN)/python -m tests.simulation $(or $(ARGS),--minutes 10)
 
 kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
 	@$(BIN)/python deploy/local/kafka.py start

@@ -22,6 +22,7 @@ from benchmarks import (
     graph_speed,
     latency,
     publisher_speed,
+    recovery,
     state_size,
     throughput,
     wire_speed,
@@ -37,7 +38,7 @@ IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
     "graph": graph_speed.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
-    "worker": throughput.rows, "latency": latency.rows,
+    "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
 }  # fmt: skip
 
 EXIT_OK: Final = 0  # also where an aim was missed: that is a figure, not a fault

@@ -57,17 +57,21 @@ async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def fill(settings: Settings, log: FleetLog) -> None:
-    """Put the log on the turns topic, as large batches without compression."""
+    """Put the log on the turns topic."""
+    await fill_topic(settings, settings.topic("turns"), log.partitions)
+
+
+async def fill_topic(settings: Settings, topic: str, partitions: list[list[Record]]) -> None:
+    """Put records into each partition of a topic, as large batches without compression."""
     producer = AIOKafkaProducer(**settings.kafka(), max_batch_size=BATCH_BYTES, enable_idempotence=True)
     await producer.start()
-    topic = settings.topic("turns")
     try:
         await producer.partitions_for(topic)
-        await asyncio.gather(*(_put(producer, topic, number, list_) for number, list_ in enumerate(log.partitions)))
+        await asyncio.gather(*(_put(producer, topic, number, list_) for number, list_ in enumerate(partitions)))
     finally:
         await producer.stop()
     ends = await end_offsets(settings, topic)
-    if ends != {number: len(records) for number, records in enumerate(log.partitions)}:
+    if ends != {number: len(records) for number, records in enumerate(partitions)}:
         raise BenchmarkDefect(f"{topic} was not filled: it ends at {ends}")
 
 

@@ -134,7 +134,9 @@ class _Worker:
         from streamproc.worker.tables import Census, Runs
 
         engine = load_policy().engine()
-        self._processor = Processor(engine, event_bytes_max=1 << 20, dead_letter_bytes=1 << 20, version="benchmark")
+        self._processor = Processor(
+            engine, "turns", event_bytes_max=1 << 20, dead_letter_bytes=1 << 20, version="benchmark"
+        )
         census = Census()
         self._runs = [Runs(partition, census) for partition in range(64)]
         self.changes: list[tuple[bytes, bytes | None]] = []

@@ -85,6 +85,11 @@ class Process:
         self._said.seek(0)
         return self._said.read()[-4_000:].decode("utf-8", "replace")
 
+    def peak_bytes(self) -> int:
+        """The most memory that it has had resident."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text("ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
     def cpu_s(self) -> float:
         """Processor time so far, in seconds."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()

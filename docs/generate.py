@@ -19,6 +19,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from streamproc.acls import ROLES
 from streamproc.budgets import BUDGETS
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.core import kind
@@ -126,8 +127,8 @@ def _meaning(name: str, field: FieldInfo) -> str:
 _UNDESCRIBED: Final = {
     "security_protocol": "how to connect to Kafka",
     "sasl_mechanism": "with a SASL protocol",
-    "sasl_username": "with a SASL protocol",
-    "sasl_password": "with a SASL protocol",
+    "sasl_username": "with a SASL protocol, but not with OAUTHBEARER",
+    "sasl_password": "of that user",
     "ssl_password": "of the key",
 }
 
@@ -193,7 +194,23 @@ def triggers() -> str:
     return table(("trigger", "type", "urgency", "when", "why so urgent"), rows)
 
 
+def acls() -> str:
+    """What each role must be allowed to do."""
+    rows = []
+    for role in ROLES:
+        allowed: dict[tuple[str, str], list[str]] = {}
+        for right in role.rights:
+            allowed.setdefault((", ".join(right.operations), right.resource), []).append(f"`{right.name}`")
+        said = [
+            f"{what} on {'group ' if kind == 'group' else ''}{', '.join(names)}"
+            for (what, kind), names in allowed.items()
+        ]
+        rows.append((f"`{role.name}`", role.who, "; ".join(said)))
+    return table(("role", "who", "may"), rows)
+
+
 PARTS: Final = {
+    "acls": acls,
     "detector-index": detectors,
     "settings": settings,
     "topics": topics,

@@ -111,6 +111,20 @@ class Unavailable(StreamprocError):
     """A service that is needed cannot be reached."""
 
 
+class AccessDenied(Unavailable):
+    """A broker is there, and does not let us in, or does not let us do this."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        """What the broker does."""
+        self.remedy = remedy
+        """Which setting or right to mend."""
+        super().__init__(f"{what}: {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.remedy)
+
+
 class Refused(StreamprocError):
     """A run, a session, a user or a tenant cannot pay for this."""
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streamproc.errors import InvalidSettings
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 SECRET_MIN: Final = 16  # characters: 128 bits where each is random; a word of a dictionary is shorter
 
 
@@ -19,7 +24,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="STREAMPROC_", env_file=".env", extra="ignore", frozen=True)
 
     brokers: str = Field("localhost:9092", description="Kafka bootstrap servers, with commas between them")
-    redis: str = Field("redis://localhost:6379/0", description="Redis, for admission")
+    redis: str = Field("redis://localhost:6379/0", description="Redis, for admission", repr=False)
     topic_prefix: str = Field("streamproc", pattern=r"^[A-Za-z0-9._-]{1,100}$", description="before every topic's name")
     policy: str = Field("standard", description="a policy file, or the name of a preset")
     group: str = Field("", description="consumer group of the workers; empty: the topic prefix and -worker")
@@ -36,9 +41,14 @@ class Settings(BaseSettings):
     notify_file: str = Field("", description="a notify file: triggers, urgency, rates, destinations")
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
     sasl_username: str = ""
     sasl_password: SecretStr = SecretStr("")
+    sasl_token_file: str = Field("", description="a file with the bearer token of OAUTHBEARER; read at each login")
+    sasl_oauth_token_url: str = Field("", description="or the token endpoint that gives one for a client's credentials")
+    sasl_oauth_client_id: str = Field("", description="who asks the token endpoint")
+    sasl_oauth_client_secret: SecretStr = Field(SecretStr(""), description="its secret")
+    sasl_oauth_scope: str = Field("", description="what it asks for, where the endpoint wants to be told")
     ssl_cafile: str | None = Field(None, description="certificate authorities (PEM); empty: the system's")
     ssl_certfile: str | None = Field(None, description="this client's certificate (PEM)")
     ssl_keyfile: str | None = Field(None, description="this client's key (PEM)")
@@ -52,6 +62,12 @@ class Settings(BaseSettings):
         description="whether orders must be signed; auto: yes, unless there is no key and Kafka knows who writes",
     )
     status_file: str = Field("", description="a file with `STATUS TIMESTAMP` that a worker keeps equal to the orders")
+
+    @model_validator(mode="after")
+    def _logins_are_whole(self) -> Settings:
+        if missing := list(_missing_of_login(self)):
+            raise ValueError("\n".join(missing))
+        return self
 
     @field_validator("command_key")
     @classmethod
@@ -98,11 +114,43 @@ class Settings(BaseSettings):
             "security_protocol": self.security_protocol,
             "ssl_context": self.ssl_context(),
         }
-        if "SASL" in self.security_protocol:
-            options["sasl_mechanism"] = self.sasl_mechanism
+        if "SASL" not in self.security_protocol:
+            return options
+        options["sasl_mechanism"] = self.sasl_mechanism
+        if self.sasl_mechanism == "OAUTHBEARER":
+            from streamproc.tokens import provider_of  # what needs no Kafka must not wait for its client
+
+            options["sasl_oauth_token_provider"] = provider_of(self)
+        else:
             options["sasl_plain_username"] = self.sasl_username
             options["sasl_plain_password"] = self.sasl_password.get_secret_value()
         return options
+
+
+def _missing_of_login(settings: Settings) -> Iterator[str]:
+    """What else must be set, for SASL; a line for each."""
+    if "SASL" not in settings.security_protocol:
+        return
+    if settings.sasl_mechanism != "OAUTHBEARER":
+        for name, value in (("USERNAME", settings.sasl_username), ("PASSWORD", settings.sasl_password)):
+            if not value:
+                yield f"STREAMPROC_SASL_{name}: set it, or another STREAMPROC_SECURITY_PROTOCOL"
+        return
+    url = settings.sasl_oauth_token_url
+    if bool(url) == bool(settings.sasl_token_file):
+        yield "STREAMPROC_SASL_TOKEN_FILE or STREAMPROC_SASL_OAUTH_TOKEN_URL: OAUTHBEARER needs one of them"
+    elif url:
+        parts = urlsplit(url)
+        if not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)):
+            yield "STREAMPROC_SASL_OAUTH_TOKEN_URL: must begin with https://: a secret is sent there"
+        elif not parts.hostname or "@" in parts.netloc:
+            yield "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host, and no user"
+        for name, given in (
+            ("ID", settings.sasl_oauth_client_id),
+            ("SECRET", settings.sasl_oauth_client_secret),
+        ):
+            if not given:
+                yield f"STREAMPROC_SASL_OAUTH_CLIENT_{name}: set it; the token endpoint asks for it"
 
 
 def _keys(value: SecretStr) -> dict[str, bytes]:
@@ -122,11 +170,13 @@ def load_settings(**options: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
-        lines = [
-            f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {item['msg']}{_got(item)}"
-            for item in error.errors()
-        ]
-        raise InvalidSettings("\n".join(lines)) from None
+        raise InvalidSettings("\n".join(map(_line, error.errors()))) from None
+
+
+def _line(item: Any) -> str:
+    if not item["loc"]:  # what we say of several together, names and all
+        return str(item["ctx"]["error"])
+    return f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {item['msg']}{_got(item)}"
 
 
 def _got(item: Any) -> str:

@@ -21,6 +21,7 @@ from aiokafka.errors import (
     for_code,
 )
 
+from streamproc import access
 from streamproc.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MINUTE_MS: Final = 60_000
 
+UNKNOWN: Final = "unknown"  # what a broker does not tell this user (without DescribeConfigs)
 SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it is made, and is no setting of it
 
 ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
@@ -167,7 +169,7 @@ async def apply(settings: Settings) -> Report:
 
     Raises `Unavailable` where the broker does not answer, or refuses.
     """
-    async with _admin(settings) as admin:
+    async with administering(settings) as admin:
         created = await _create(admin, settings, await _existing(admin))
         await _settled(admin, created)
         report = await _compare(admin, specs(settings))
@@ -177,7 +179,7 @@ async def apply(settings: Settings) -> Report:
 
 async def partitions(settings: Settings) -> dict[str, int]:
     """The number of partitions of each topic that exists. Raises `Unavailable` where the broker does not answer."""
-    async with _admin(settings) as admin:
+    async with administering(settings) as admin:
         existing = await _existing(admin)
         names = [spec.name for spec in specs(settings) if spec.name in existing]
         return (
@@ -187,7 +189,7 @@ async def partitions(settings: Settings) -> dict[str, int]:
 
 async def check(settings: Settings) -> Report:
     """What is missing or different. Raises `Unavailable` where the broker does not answer."""
-    async with _admin(settings) as admin:
+    async with administering(settings) as admin:
         return await _compare(admin, specs(settings))
 
 
@@ -198,13 +200,14 @@ def unavailable(settings: Settings, problem: BaseException | None = None) -> Una
 
 
 @asynccontextmanager
-async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+async def administering(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client that administers the cluster. Raises `Unavailable` for whatever Kafka says in between."""
     admin = AIOKafkaAdminClient(**settings.kafka(), request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
-        await admin.start()
+        await access.start(admin, settings)
         yield admin
     except (KafkaError, OSError, TimeoutError) as problem:
-        raise unavailable(settings, problem) from problem
+        raise access.not_allowed(settings, problem) or unavailable(settings, problem) from problem
     finally:
         await admin.close()
 
@@ -232,7 +235,9 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
         if code == 0:
             created.append(name)
         elif error in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
-            raise Unavailable(f"not allowed to create topic {name}: give this user Create on the cluster or the topic")
+            raise Unavailable(
+                f"not allowed to create topic {name}: give this user Create on the topic (`streamproc topics acls`)"
+            )
         elif error is not TopicAlreadyExistsError:  # somebody else was faster: as good as created
             raise Unavailable(f"topic {name} cannot be created: {message[0] if message else error.__name__}")
     return tuple(created)
@@ -292,9 +297,9 @@ def _drift(spec: TopicSpec, partitions: list[dict[str, Any]], config: Mapping[st
         spec.config
     )
     return [
-        Drift(spec.name, setting, found.get(setting, "unknown"), value)
+        Drift(spec.name, setting, found.get(setting, UNKNOWN), value)
         for setting, value in wanted.items()
-        if not _same(found.get(setting, "unknown"), value)
+        if not _same(found.get(setting, UNKNOWN), value)
     ]
 
 

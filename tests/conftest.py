@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # A build of the core may be there, and be older than the sources: only `make test-compiled` wants one.
 os.environ.setdefault("STREAMPROC_CORE", "python")
 
-NEEDS = {"kafka": {"brokers", "own_broker"}, "redis": {"redis_url", "own_redis"}}
+NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
 
 # No deadlines: a loaded machine is not a bug. A failure prints what reproduces it.
 hypothesis.settings.register_profile("streamproc", deadline=None, print_blob=True)

@@ -18,13 +18,26 @@ PACKAGE = "streamproc"
 # Each may import from its own line and those above, never from those below.
 LAYERS = (
     {"errors", "raw", "events", "wire", "controls", "settings", "budgets", "declaration"}
-    | {"board_events", "operator_events", "compiled"},
+    | {"board_events", "operator_events", "tokens", "compiled"},
     {"fingerprint"},
     {"core"},
     {"detectors"},
     # They know which detectors there are; the engine is handed its rules.
     {"policy", "policy_board", "policy_file", "policy_prices"},
-    {"monitor", "replay", "worker", "client", "ops", "topics", "integrations", "testing", "samples", "fleet"},
+    {
+        "monitor",
+        "replay",
+        "worker",
+        "client",
+        "ops",
+        "topics",
+        "integrations",
+        "testing",
+        "samples",
+        "fleet",
+        "access",
+        "acls",
+    },
     {"web", "cli", "demo", "schemas", "__main__"},
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -32,10 +32,11 @@ import time
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).resolve().parent
@@ -133,11 +134,25 @@ class State:
     port: int
 
 
+class Kind(NamedTuple):
+    """What a broker is like: its server.properties, what is said to Java and at formatting, and how it is asked
+    whether it answers (None: in plain text)."""
+
+    properties: str
+    java: tuple[str, ...] = ()
+    format: tuple[str, ...] = ()
+    tls: ssl.SSLContext | None = None
+
+
+PLAIN = Kind(TEMPLATE.read_text())
+
+
 class Broker:
     """The broker that lives in ``directory``. Every method may be called from any process."""
 
-    def __init__(self, directory: Path = HOME / "broker") -> None:
+    def __init__(self, directory: Path = HOME / "broker", kind: Kind = PLAIN) -> None:
         self.directory = directory.resolve()
+        self._kind = kind
         self.properties = self.directory / "server.properties"
         self.log = self.directory / "broker.log"
         self._state = self.directory / "state.json"
@@ -182,14 +197,14 @@ class Broker:
         port = port or free_port()
         say(f"starting Apache Kafka {kafka_version()} on {HOST}:{port}")
         data = self.directory / "data"
-        template = string.Template(TEMPLATE.read_text())
+        template = string.Template(self._kind.properties)
         self.properties.write_text(template.substitute(port=port, controller_port=free_port(), data=data))
         began = time.monotonic()
         with self.log.open("ab") as log:
             if not (data / "meta.properties").exists():
                 self._format(java, log)
             self._process = subprocess.Popen(
-                [java[0], "-Xmx768m", *LOGGING, *java[1:], "kafka.Kafka", str(self.properties)],
+                [java[0], "-Xmx768m", *LOGGING, *self._kind.java, *java[1:], "kafka.Kafka", str(self.properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -198,7 +213,7 @@ class Broker:
             )
         state = State(self._process.pid, port)
         self._state.write_text(json.dumps(asdict(state)))
-        if not wait_for(lambda: answers(port) or self._ended(), START_TIMEOUT_S) or self._ended():
+        if not wait_for(lambda: answers(port, self._kind.tls) or self._ended(), START_TIMEOUT_S) or self._ended():
             self.kill()
             raise KafkaUnavailableError(f"Kafka did not start. The end of {self.log}:\n{self._last_lines()}")
         say(f"ready after {time.monotonic() - began:.1f} s; its log is {self.log}")
@@ -207,6 +222,7 @@ class Broker:
     def _format(self, java: list[str], log: IO[bytes]) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties)]
+        command += self._kind.format
         if subprocess.run(command, stdout=log, stderr=log, check=False).returncode:
             raise KafkaUnavailableError(f"Kafka could not format its storage:\n{self._last_lines()}")
 
@@ -239,11 +255,14 @@ def free_port() -> int:
         return port
 
 
-def answers(port: int) -> bool:
+def answers(port: int, tls: ssl.SSLContext | None = None) -> bool:
     """Whether the broker answers a Metadata request (v1, no topics) and counts itself among the living."""
     body = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
     try:
-        with socket.create_connection((HOST, port), timeout=2) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((HOST, port), timeout=2))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=HOST))
             connection.sendall(struct.pack(">i", len(body)) + body)
             answer = connection.makefile("rb").read(12)  # length, correlation id, number of brokers
     except OSError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.cli.terminal import quiet_kafka
 from streamproc.compiled import core_kind, why_not
-from streamproc.errors import StreamprocError
+from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -135,6 +135,8 @@ async def _broker(settings: Settings) -> Finding:
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S), connected(settings) as consumer:
             topics = await consumer.topics()
+    except AccessDenied as denied:
+        return Finding("fail", denied.what, denied.remedy)
     except (StreamprocError, OSError, ValueError) as error:
         remedy = "start Kafka, or name it with STREAMPROC_BROKERS (`streamproc demo` needs none)"
         return Finding("fail", str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer", remedy)
@@ -146,8 +148,11 @@ async def _topics(settings: Settings) -> AsyncIterator[Finding]:
 
     try:
         report = await topics.check(settings)
+    except AccessDenied as denied:
+        yield Finding("fail", f"topics: {denied.what}", denied.remedy)
+        return
     except StreamprocError as error:
-        yield Finding("fail", f"topics: {error}", "give this user Describe on the cluster and the topics")
+        yield Finding("fail", f"topics: {error}", "`streamproc topics acls` tells what it must be allowed to do")
         return
     if report.ok:
         yield Finding("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")
@@ -158,17 +163,21 @@ async def _topics(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _redis(settings: Settings) -> Finding:
-    from redis.asyncio import Redis
     from redis.exceptions import RedisError
 
     from streamproc.cli.config import without_password
+    from streamproc.client.address import connect, remedy
 
     shown = without_password(settings.redis)
     try:
-        async with Redis.from_url(settings.redis, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=2) as client:
+        client = connect(settings.redis, ANSWER_TIMEOUT_S)
+        try:
             await client.ping()
-    except (RedisError, OSError, ValueError):
-        return Finding(
-            "warn", f"Redis at {shown} does not answer", "start it, or set STREAMPROC_REDIS, where admission is used"
-        )
+        finally:
+            await client.aclose()
+    except InvalidSettings as problem:
+        return Finding("warn", f"Redis at {shown}: no address", str(problem))
+    except (RedisError, OSError) as error:
+        todo = remedy(error).replace("see STREAMPROC_REDIS", "start it, or set STREAMPROC_REDIS", 1)
+        return Finding("warn", f"Redis at {shown} does not answer", f"{todo}, where admission is used")
     return Finding("ok", f"Redis at {shown} answers")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
@@ -87,11 +87,6 @@ def _shown(value: Any) -> str:
 
 
 def without_password(text: str) -> str:
-    """An address without the password in it, such as ``redis://user:********@host``."""
-    if "://" not in text or "@" not in text:
-        return text
-    parts = urlsplit(text)
-    if parts.password is None:
-        return text
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:{HIDDEN}@{host}"))
+    """An address without the passwords in it, such as ``redis://user:********@host``; also one that is none."""
+    text = re.sub(r"(?<=://)([^:@/?]*):.*@", rf"\1:{HIDDEN}@", text)
+    return re.sub(r"(?<=[?&])((?:ssl_)?password)=[^&]*", rf"\1={HIDDEN}", text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamproc.cli.options import Brokers, TopicPrefix
-from streamproc.cli.terminal import complain, examples, line, quiet_kafka
+from streamproc.cli.terminal import complain, examples, fail, line, quiet_kafka
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -58,6 +58,45 @@ def check(
 
     settings = _settings(brokers, topic_prefix, partitions, replication_factor)
     _show(asyncio.run(topics.check(settings)))
+
+
+@app.command(
+    epilog=examples(
+        "streamproc topics acls",
+        "streamproc topics acls --role worker --principal User:streamproc-worker",
+        "streamproc topics acls --role worker --principal User:streamproc-worker --apply",
+    )
+)
+def acls(
+    role: Annotated[
+        str | None, typer.Option(help="Who: publisher, listener, worker … By default all.", show_default=False)
+    ] = None,
+    principal: Annotated[
+        str | None, typer.Option(help="Whom Kafka knows, such as User:alice: prints commands.", show_default=False)
+    ] = None,
+    apply_: Annotated[bool, typer.Option("--apply", help="Give the principal these rights.")] = False,
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Say what each role must be allowed to do on Kafka, and no more; or allow it."""
+    from streamproc import acls
+
+    settings = _settings(brokers, topic_prefix, None, None)
+    roles = acls.ROLES if role is None else (acls.role_of(role),)
+    if principal is not None and ":" not in principal:
+        raise fail(f"--principal {principal}: Kafka wants a type before it, such as User:{principal}")
+    if apply_ and (role is None or principal is None):
+        raise fail("--apply: name one --role and one --principal")
+    for one in roles:
+        if apply_ and principal is not None:
+            asyncio.run(acls.apply(settings, one, principal))
+        for right in one.rights:
+            if principal is not None and not apply_:
+                line(acls.command(right, settings, principal))
+            else:
+                line(
+                    f"{one.name:<10}{right.resource:<6}{acls.full_name(right, settings)}  {', '.join(right.operations)}"
+                )
 
 
 def _settings(brokers: str | None, topic_prefix: str | None, partitions: int | None, replicas: int | None) -> Settings:

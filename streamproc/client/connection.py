@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
+from streamproc.access import not_allowed
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.settings import Settings, load_settings
 from streamproc.topics import unavailable
@@ -86,7 +87,8 @@ async def probe(client: Any) -> None:
     while True:
         await asyncio.sleep(PROBE_EVERY_S)
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            answered = await client.force_metadata_update()
+            # A broker closes a connection whose login is over (`connections.max.reauth.ms`) when it is used: once more.
+            answered = await client.force_metadata_update() or await client.force_metadata_update()
         if not answered:
             raise Unavailable("the broker left")
 
@@ -95,6 +97,9 @@ def told(settings: Settings, error: Exception) -> Unavailable:
     """The error as a person is told it."""
     if isinstance(error, Unavailable):
         return error
+    denied = not_allowed(settings, error)
+    if denied is not None:
+        return denied
     if isinstance(error, (KafkaConnectionError, OSError, TimeoutError)):
         return unavailable(settings, error)
     return Unavailable(f"broker at {settings.brokers}: {type(error).__name__}: {error}")
@@ -111,8 +116,8 @@ async def partitions_of(client: Any, settings: Settings, *names: str) -> dict[st
     missing = [topic for topic, partitions in found.items() if not partitions]
     if missing:
         raise Unavailable(
-            f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user may not see it: "
-            "run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
+            f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user may not see it "
+            "(`streamproc topics acls`): run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
         )
     return found
 

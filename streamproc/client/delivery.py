@@ -23,6 +23,7 @@ from aiokafka.errors import (
 )
 from aiokafka.partitioner import murmur2
 
+from streamproc import access
 from streamproc.client.connection import (
     CONNECT_TIMEOUT_S,
     EXPECTED,
@@ -94,7 +95,7 @@ class Delivery:
         )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await producer.start()
+                await access.start(producer, self._settings)
                 found = await partitions_of(producer.client, self._settings, "turns")
                 await producer.partitions_for(self._topic)
             count = len(found[self._topic])

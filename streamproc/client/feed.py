@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
+from streamproc import access
 from streamproc.client.connection import (
     CONNECT_TIMEOUT_S,
     EXPECTED,
@@ -102,7 +103,7 @@ class Feed:
         )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await consumer.start()
+                await access.start(consumer, self._settings)
                 found = await partitions_of(consumer._client, self._settings, "runs", "control", "commands")
                 partitions = [TopicPartition(topic, number) for topic in found for number in found[topic]]
                 consumer.assign(partitions)

@@ -8,15 +8,12 @@ import logging
 import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
-from redis.asyncio import ConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from streamproc.client.accounts import REMEMBER_MS
-from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.client.address import CONNECTIONS_MAX, connect, place, remedy
+from streamproc.errors import Unavailable
 
 if TYPE_CHECKING:
     from streamproc.client.accounts import Accounts
@@ -26,9 +23,7 @@ log = logging.getLogger(__name__)
 TEXT: Final = files("streamproc.client").joinpath("admission.lua").read_text(encoding="utf-8")
 SHA: Final = hashlib.sha1(TEXT.encode(), usedforsecurity=False).hexdigest()  # the name that Redis gives it
 
-CONNECTIONS_MAX: Final = 32  # of a process; Redis works on one call at a time, and more would only wait there
 TRY_AGAIN_S: Final = 0.5  # while Redis is away, calls in between fail at once: an outage must not slow every turn
-RETRIES: Final = 1  # a connection from before a restart of Redis fails once; repeating a call changes nothing
 
 
 class Script:
@@ -39,10 +34,10 @@ class Script:
         """Why Redis cannot be asked; None while all is well."""
         self.unasked = 0
         """Calls of this outage that went on unasked; counted by whoever lets them."""
-        self._place = _place(url) if client is None else "the given client"
+        self._place = place(url) if client is None else "the given client"
         self._timeout_s = timeout_s
         self._ours = client is None
-        self._client: Any = _connect(url, timeout_s) if client is None else client
+        self._client: Any = connect(url, timeout_s) if client is None else client
         self._turn = asyncio.Semaphore(CONNECTIONS_MAX)  # first come, first served; a pool that blocks starves some
         self._try_again = 0.0
 
@@ -103,25 +98,6 @@ class Script:
         self.unasked = 0
 
     def _unavailable(self) -> Unavailable:
-        why = str(self.trouble) or f"no answer within {self._timeout_s:g} s"
-        return Unavailable(f"Redis ({self._place}) cannot be asked: {why}; see STREAMPROC_REDIS")
-
-
-def _connect(url: str, timeout_s: float) -> Redis:
-    try:
-        pool = ConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS_MAX,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), RETRIES),
-        )
-    except ValueError as error:
-        raise InvalidSettings(f"STREAMPROC_REDIS: {error}") from None  # the URL may have a password in it
-    return Redis.from_pool(pool)
-
-
-def _place(url: str) -> str:
-    """Where that is, without its password."""
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
+        why = str(self.trouble).rstrip(".") or f"no answer within {self._timeout_s:g} s"
+        todo = remedy(self.trouble) if self.trouble is not None else ""
+        return Unavailable(f"Redis ({self._place}) cannot be asked: {why}; {todo}")

@@ -105,7 +105,7 @@ class Window(msgspec.Struct, array_like=True):
 class Account(msgspec.Struct, array_like=True):
     """What is kept of an account. `applied` is the last offset booked of each source partition; `rungs` where each
     limit stands, and since which hop; `declared` what runs of a session declared; `runs` those at work, with their
-    partitions."""
+    partitions. `offset` is where the carrier's own log of statements stands (-1: it has none)."""
 
     version: int = ACCOUNT_VERSION
     at_ms: int = 0
@@ -116,6 +116,7 @@ class Account(msgspec.Struct, array_like=True):
     declared: dict[str, int] = {}
     runs: dict[str, int] = {}
     evicted: int = 0
+    offset: int = -1
 
 
 def step_account(account: Account, statement: Statement) -> list[tuple[int, BudgetReached]]:

@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.run import CALLS_MAX, HASH, OCCURRENCES_MAX, TAG, CallMemory, RunState
+from streamproc.core.run import (
+    CALL_BYTES,
+    CALLS_MAX,
+    HASH,
+    OCCURRENCE_BYTES,
+    OCCURRENCES_MAX,
+    TAG,
+    CallMemory,
+    RunState,
+)
 from streamproc.core.view import View
 from streamproc.core.window import MIX, STEPS, TALK, know, note_news, note_poll, push
 from streamproc.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
@@ -25,6 +34,8 @@ def remember_call(run: RunState, actor: int, call: Call, index: int) -> CallMemo
         memory = CallMemory(call.exact & HASH, call.norm & HASH, 1, [run.steps], [index], False, 1, run.at_ms)
         if len(calls) >= CALLS_MAX:
             _forget_a_call(calls)
+        else:
+            run.room -= CALL_BYTES
     elif memory.norm != call.norm:
         _changed_answer(run, memory, call, index)
     else:
@@ -44,6 +55,8 @@ def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> N
     memory.turns.append(index)
     if len(memory.steps) > OCCURRENCES_MAX:
         del memory.steps[0], memory.turns[0]
+    else:
+        run.room -= OCCURRENCE_BYTES
 
 
 def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> None:

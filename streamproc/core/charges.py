@@ -41,10 +41,15 @@ NO_ACCOUNTS: Final = AccountRules()
 
 @dataclass(slots=True)
 class Charge:
-    """What a run owes for one event; `offset` is the place of that event in its log."""
+    """What a run owes for one event; `offset` is the place of that event in its log. Whom it owes is what was known
+    right after that event: later ones may be booked with it, or not."""
 
-    run: RunState
     run_id: str
+    session: str
+    user: str
+    tenant: str
+    child: bool
+    budgets: dict[str, int]
     rules: AccountRules
     at_ms: int
     tokens: int
@@ -60,11 +65,14 @@ def charge(
 ) -> Charge:
     """A charge for a turn's measured spend; without usage it only says that the run is there, or has `left`."""
     first, run.charged = not run.charged, True
-    if usage is None:
-        return Charge(run, run_id, rules, run.at_ms, 0, 0, 0, first, left, offset)
-    tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
-    unpriced = int(usage.cost_usd_micro is None and tokens > 0)
-    return Charge(run, run_id, rules, run.at_ms, tokens, usage.cost_usd_micro or 0, unpriced, first, left, offset)
+    tokens = micro_usd = unpriced = 0
+    if usage is not None:
+        tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
+        micro_usd, unpriced = usage.cost_usd_micro or 0, int(usage.cost_usd_micro is None and tokens > 0)
+    return Charge(
+        run_id, run.session, run.user, run.tenant, run.child, run.budgets, rules, run.at_ms,
+        tokens, micro_usd, unpriced, first, left, offset,
+    )  # fmt: skip
 
 
 def short_name(name: str) -> str:
@@ -87,8 +95,8 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
             place = places.get((account, one.run_id))
             if place is None:
                 place = places[account, one.run_id] = len(statement.payers)
-                child = one.run.child
-                statement.payers.append(Payer(one.run_id, source, child, list(marks), list(declared), list(percents)))
+                payer = Payer(one.run_id, source, one.child, list(marks), list(declared), list(percents))
+                statement.payers.append(payer)
             statement.entries.append(
                 Entry(place, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)
             )
@@ -102,26 +110,26 @@ _NOBODY: Final[Paid] = ("", (), (), ())
 
 
 def _session(one: Charge) -> Paid:
-    rules, run = one.rules, one.run
-    if not rules.session_percents or not (run.session or rules.session):
+    rules = one.rules
+    if not rules.session_percents or not (one.session or rules.session):
         return _NOBODY
-    budgets = run.budgets
+    budgets = one.budgets
     declared = [Mark(TOTAL, unit, budgets[name]) for unit, name in SESSION_BUDGETS if name in budgets]
-    return f"session:{run.session or short_name(one.run_id)}", rules.session, declared, rules.session_percents
+    return f"session:{one.session or short_name(one.run_id)}", rules.session, declared, rules.session_percents
 
 
 def _user(one: Charge) -> Paid:
-    rules, run = one.rules, one.run
-    marks = rules.users.get(run.user, rules.user) if rules.users else rules.user
-    if not run.user or not marks or not rules.percents:
+    rules = one.rules
+    marks = rules.users.get(one.user, rules.user) if rules.users else rules.user
+    if not one.user or not marks or not rules.percents:
         return _NOBODY
     # Names of users are names within a tenant: two customers may each have an "admin".
-    name = f"{run.tenant}/{run.user}" if run.tenant else run.user
+    name = f"{one.tenant}/{one.user}" if one.tenant else one.user
     return f"user:{name}", marks, (), rules.percents
 
 
 def _tenant(one: Charge) -> Paid:
-    rules, run = one.rules, one.run
-    if not run.tenant or not rules.tenant or not rules.percents:
+    rules = one.rules
+    if not one.tenant or not rules.tenant or not rules.percents:
         return _NOBODY
-    return f"tenant:{run.tenant}", rules.tenant, (), rules.percents
+    return f"tenant:{one.tenant}", rules.tenant, (), rules.percents

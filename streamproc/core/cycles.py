@@ -12,6 +12,7 @@ from streamproc.core.graph import components, cycles_of, read_graph, unsafe_cycl
 from streamproc.core.run import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
 from streamproc.wire import Usage
 
+EDGE_BYTES: Final = 14  # of an encoded state
 NOT_ENTERED: Final = -1  # in place of what was spent before a declared cycle
 
 
@@ -47,6 +48,8 @@ def hand_over(run: RunState, source: int, target: int) -> Cycle | None:
         if len(run.edges) > EDGES_MAX:
             del run.edges[next(iter(run.edges))]
             run.evicted += 1
+        else:
+            run.room -= EDGE_BYTES
         _find_cycle(run, source, target)
     for cycle in run.cycles:
         if cycle.anchor == target and (cycle.over == source or (not cycle.over and _inside(cycle, source))):
@@ -60,6 +63,7 @@ def cycle_of(run: RunState, node_tag: int, usage: Usage | None) -> Cycle | None:
     for cycle in run.cycles:
         if cycle.anchor == node_tag or node_tag in cycle.members:
             if cycle.spent_before == NOT_ENTERED:
+                run.room = 0
                 cycle.since_ms = run.at_ms
                 cycle.spent_before = run.ledger.cost_usd_micro - (usage.cost_usd_micro or 0 if usage else 0)
             return cycle
@@ -90,6 +94,7 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
         del run.cycles[0]
         run.evicted += 1
     run.cycles.append(first)
+    run.room = 0
 
 
 def _found(run: RunState, anchor: int, members: set[int]) -> Cycle:

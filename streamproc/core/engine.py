@@ -29,7 +29,7 @@ from streamproc.core.prices import priced
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.room import ANY_TURN, OTHER_EVENT, make_room
 from streamproc.core.rules import Rules
-from streamproc.core.run import IDS_MAX, Cycle, RunState, begin_again
+from streamproc.core.run import ID_BYTES, IDS_MAX, Cycle, RunState, begin_again
 from streamproc.core.status import Status, status_of
 from streamproc.core.step import Step
 from streamproc.core.task_tokens import grant_tokens, spend_tokens
@@ -113,6 +113,8 @@ class Engine:
             ids[digest] = 0
             if len(ids) > IDS_MAX:
                 del ids[next(iter(ids))]
+            else:
+                run.room -= ID_BYTES
         self._view.heard_ms = heard_ms = run.at_ms
         if at_ms is not None and heard_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
@@ -384,6 +386,7 @@ def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_h
 
 def _take_scope(run: RunState, event: Event) -> None:
     """A run's scope is what was said first."""
+    known = run.workflow, run.tenant, run.user, run.tier, run.session
     run.workflow = run.workflow or event.workflow
     run.tenant = run.tenant or event.tenant
     run.user = run.user or event.user
@@ -391,3 +394,5 @@ def _take_scope(run: RunState, event: Event) -> None:
     if not run.session and (event.session_id or event.parent_run_id):
         run.session = short_name(event.session_id or event.parent_run_id)
     run.child = run.child or bool(event.parent_run_id)
+    if known != (run.workflow, run.tenant, run.user, run.tier, run.session):
+        run.room = 0

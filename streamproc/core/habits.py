@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from streamproc.core.run import HASH, TAG, Monologue, NodeState, RunState, Streak, Tool
+from streamproc.core.run import HASH, OCCURRENCE_BYTES, TAG, Monologue, NodeState, RunState, Streak, Tool
 from streamproc.core.window import MIX
 from streamproc.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, Call, Content, Turn
 
@@ -25,6 +25,10 @@ SHORT: Final = 200  # characters
 NEIGHBOURS: Final = 2  # call turns from one call of a tool to its next, for both to be in a row
 TROUBLE: Final = {FAILED, FAILED_RETRYABLE, FAILED_RUN}
 HOPS_MAX: Final = 8  # edges with fruitless hand-overs
+TOOL_BYTES: Final = 40  # of an encoded state, as those of `run.py`
+SIM_BYTES: Final = 15
+MONOLOGUE_BYTES: Final = 45
+HOP_BYTES: Final = 30
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
 
@@ -63,13 +67,17 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
         tool = Tool()
         if len(tools) >= TOOLS_MAX:
             del tools[next(iter(tools))]
+        else:
+            run.room -= TOOL_BYTES
     tools[name] = tool
     key, answer = call.key & TAG, call.exact & TAG
     if outcome in (FAILED, FAILED_RUN):
+        run.room -= OCCURRENCE_BYTES
         _note_failure(tool, call.norm & TAG or 1, index)
         tool.same, tool.first, tool.answer = 0, index, 0
     else:
         if tool.failures:
+            run.room -= OCCURRENCE_BYTES
             _note_failure(tool, 0, index)
         if outcome != ANSWERED or answer != tool.answer or steps > tool.step + NEIGHBOURS:
             tool.same, tool.first = 1 if outcome == ANSWERED else 0, index
@@ -114,6 +122,8 @@ def _near_one(run: RunState, sim: int, index: int, since: int) -> int:
     run.sims.append([sim & HASH, index])
     if len(run.sims) > SIMS_MAX:
         del run.sims[0]
+    else:
+        run.room -= SIM_BYTES
     return found
 
 
@@ -149,6 +159,7 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, topic:
     )
     if before is None or not alike:
         run.monologue = Monologue(node_tag, value, sim, 1, index, text.size)
+        run.room -= MONOLOGUE_BYTES if before is None else 0
         return None
     before.count += 1
     before.loose = before.loose or (before.value != value and text.size < SHORT)
@@ -205,4 +216,6 @@ def count_hop(run: RunState, source: int, target: int, index: int, *, chosen: bo
     run.hops[edge] = hop
     if len(run.hops) > HOPS_MAX:
         del run.hops[next(iter(run.hops))]
+    elif hop[0] == 1:
+        run.room -= HOP_BYTES
     return (hop[0] if chosen or not hop[2] else 0), hop[3]

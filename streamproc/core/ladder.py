@@ -13,6 +13,7 @@ from typing import Final
 from streamproc.core.decision import Finding, Level
 from streamproc.core.run import EPISODES_MAX, TAG, RunState
 
+EPISODE_BYTES: Final = 8  # of an encoded state
 NONE: Final = -1  # no halt waits for an acknowledgement
 ESCALATED: Final = -2  # one was waited for in vain: that is told once, until the run is resumed or somebody answers
 
@@ -38,6 +39,7 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
     key = (finding.loop ^ hash_code(finding.code)) & TAG
     run.episodes.pop(key, None)
     run.episodes[key] = int(finding.level)
+    run.room -= EPISODE_BYTES
     if len(run.episodes) > EPISODES_MAX:
         del run.episodes[next(iter(run.episodes))]
     _latch(run, finding, index)

@@ -7,6 +7,7 @@ from typing import Final
 from streamproc.core.run import COUNTS_MAX, Ledger, RunState
 from streamproc.wire import Usage
 
+COUNTS_BYTES: Final = 20  # of an encoded state
 SPEND_MAX: Final = 2**63 - 1  # what a stored integer can hold; a sum that reaches it stays there
 
 
@@ -16,6 +17,8 @@ def new_counts(run: RunState, node_tag: int) -> list[int]:
     if len(run.counts) >= COUNTS_MAX:
         del run.counts[min(run.counts, key=lambda tag: run.counts[tag][0])]
         run.evicted += 1
+    else:
+        run.room -= COUNTS_BYTES
     counts = run.counts[node_tag] = [0, 0]
     return counts
 

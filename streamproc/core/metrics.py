@@ -15,6 +15,7 @@ from streamproc.core.run import Metric, RunState
 from streamproc.core.window import know, note_progress
 
 METRICS_MAX: Final = 8  # named metrics of one run; the oldest goes
+METRIC_BYTES: Final = 48  # of an encoded state
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 # Words of metrics that should rise, whatever else stands in their names: `errors_fixed`, `todo_done`.
@@ -70,6 +71,8 @@ def observe_metrics(
             if len(run.metrics) >= METRICS_MAX:
                 del run.metrics[next(iter(run.metrics))]
                 run.evicted += 1
+            else:
+                run.room -= METRIC_BYTES
             run.metrics[key] = Metric(signed, signed, 0, 0, index, stamp)
         elif signed > metric.best:
             metric.best = signed

@@ -30,9 +30,9 @@ from streamproc.core.progress import (
     remember,
     said_again,
 )
-from streamproc.core.room import EACH_CALL, OTHER_EVENT, RESULTS
+from streamproc.core.room import EACH_CALL, OTHER_EVENT, RESULTS, SAID
 from streamproc.core.rules import Rules
-from streamproc.core.run import CALLS_MAX, HASH, NODES_MAX, TAG, NodeState, RunState
+from streamproc.core.run import HASH, NODES_MAX, TAG, NodeState, RunState
 from streamproc.core.view import GAP_MS, Hop, View
 from streamproc.core.window import TALK, observe_said, push, settle_pending
 from streamproc.wire import NO_ANSWER, Content, Turn, Usage
@@ -134,7 +134,7 @@ class Observer:
 
     def _observe_calls(self, view: View, rules: Rules) -> None:
         run, turn, tag = view.run, view.turn, view.node_tag
-        run.room -= EACH_CALL * min(len(turn.calls), CALLS_MAX)
+        run.room -= EACH_CALL * len(turn.calls)
         actor = tag ^ self._names[TASK + turn.task_id] if turn.task_id else tag  # who calls, and for what
         observe_calls(view, actor, rules.still_poll)
         view.tools = tools = observe_tools(run, turn, view.index, self._names)
@@ -208,6 +208,7 @@ class Observer:
     def _observe_content(self, view: View, turn: Turn, output: Content | None, tag: int, node: NodeState) -> None:
         """Take in what was said. Streaks come last: what is new in this turn has been noted by then."""
         run, index = view.run, view.index
+        run.room -= SAID
         left = turn.structured or turn.artifact or turn.docs
         topic = self._topic(turn)
         if output is not None and node.called >= 0 and left is None and turn.tests is None:
@@ -245,6 +246,7 @@ def _new_node(run: RunState, tag: int) -> NodeState:
         del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last)]
         run.evicted += 1
     node = run.nodes[tag] = NodeState()
+    run.room = 0  # it will remember what it says, leaves, tests
     return node
 
 

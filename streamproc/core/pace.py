@@ -7,6 +7,7 @@ from typing import Final
 from streamproc.core.run import PACE_MAX, Pace, RunState
 from streamproc.wire import Usage
 
+AMOUNT_BYTES: Final = 9  # of an encoded state
 MONEY: Final = 1
 TOKENS: Final = 2
 TOTAL_MAX: Final = 2**62  # a stored integer can hold it
@@ -26,6 +27,8 @@ def observe_pace(run: RunState, usage: Usage) -> None:
         pace.total += last.pop(0)
         if pace.total > TOTAL_MAX:
             pace.total = TOTAL_MAX
+    else:
+        run.room -= AMOUNT_BYTES
 
 
 def _begun(run: RunState, usage: Usage) -> tuple[Pace | None, int | None]:
@@ -36,4 +39,5 @@ def _begun(run: RunState, usage: Usage) -> tuple[Pace | None, int | None]:
         amount, unit = usage.total_tokens or usage.input_tokens + usage.output_tokens, TOKENS
     if amount and (pace is None or pace.unit != unit):
         pace = run.pace = Pace(unit)
+        run.room -= 3 * AMOUNT_BYTES
     return pace, amount

@@ -83,6 +83,8 @@ def observe_tests(
     if track is None or track.total != total or tests.failing == 0 or track.best_failing == 0:
         # Nothing to compare with: the first result, another suite, all is well, or a new change after all was well.
         streaks = Streak(failing_set, 1, index, stamp), Streak(tests.failing, 0, index, stamp)
+        if node.tests is None:
+            run.room = 0
         node.tests = TestTrack(*streaks, tests.failing, passed, total, int(passed == 0))
         return
     better = tests.failing < track.best_failing or passed > track.best_passed

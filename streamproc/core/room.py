@@ -1,9 +1,10 @@
 """The bound on the whole of a run's memory. Each collection has a cap of its own (`run.py`); here is the cap on
 their sum, which a run reaches only if nearly all of them are full at the same time.
 
-Encoding a state to see its size takes some microseconds, so it is done only when what came since the last look could
-have filled it: whoever takes something in takes its size off the state's `room`, and below nothing it is time to look.
-Nothing but the state and the event decide, so that it does not matter who stores it and when.
+Encoding a state to see its size costs as much as a turn, so it is done only when what came since the last look could
+have filled it: whoever adds to a state takes that off its `room` (what replaces something else is free), and below
+nothing it is time to look. What is rare and may be large sets the room to nothing. Nothing but the state and the event
+decide, so that it does not matter who stores it and when.
 """
 
 from __future__ import annotations
@@ -13,28 +14,39 @@ from typing import Any, Final
 
 from streamproc.core.run import RunState, dump
 
-STATE_BYTES: Final = 4_000  # what a state may come to; the promise is 4 096
+STATE_BYTES: Final = 3_900  # what a state may come to, and numbers that were short get longer; the promise is 4 096
 FULL_BYTES: Final = 3_400  # past it, what is missed least is forgotten ...
 KEPT_BYTES: Final = 3_000  # ... down to this, so that the next turn does not begin the same again
 
-# What an event can add, in bytes; measured, in the largest numbers there are, and rounded up by half.
-ANY_TURN: Final = 160
-EACH_CALL: Final = 56
-RESULTS: Final = 400  # tests, metrics, artifacts and errors
+# What an event can add besides, in bytes, in the largest numbers there are.
+ANY_TURN: Final = 16  # tags in place of shorter ones
+EACH_CALL: Final = 8  # hashes in place of shorter ones
+SAID: Final = 10  # a hash to show
+RESULTS: Final = 20  # two hashes to show
 OTHER_EVENT: Final = 1_100  # a task with the longest id, or all that a board may hold
 
 
 def make_room(run: RunState) -> None:
     """Forget the oldest, where a run takes up too much; `evicted` counts it."""
-    size = len(dump(run))
+    size = _size(run)
     if size > FULL_BYTES:
         for forget in _LEAST_MISSED_FIRST:
             run.evicted += 1
             forget(run)
-            size = len(dump(run))
+            size = _size(run)
             if size <= KEPT_BYTES:
                 break
     run.room = STATE_BYTES - size
+
+
+def _size(run: RunState) -> int:
+    """In bytes, without the place in the log, a large number here and a small one there: a scan knows of no place,
+    and must forget at the same turn."""
+    place = run.partition, run.offset
+    run.partition = run.offset = -1
+    size = len(dump(run))
+    run.partition, run.offset = place
+    return size
 
 
 def _old_occurrences(run: RunState) -> None:

@@ -32,6 +32,13 @@ OPEN_MAX: Final = 6  # turns that were started and not ended: a node has one at 
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STATE_VERSION: Final = 1
 
+# What they are charged with where they are added (`room.py`): bytes of the encoded state, in the largest numbers.
+ID_BYTES: Final = 10
+SEEN_BYTES: Final = 6
+CALL_BYTES: Final = 60
+OCCURRENCE_BYTES: Final = 10
+RING_BYTES: Final = 10  # one more element, or period, or an empty ring
+
 
 class Ring(msgspec.Struct, array_like=True):
     """The last 16 tags of a stream, their turns, and for each period p that still holds: how many tags in a row

@@ -60,6 +60,7 @@ def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
 def _keep(run: RunState, task: int, tokens: TaskTokens) -> TaskTokens:
     run.task_tokens.pop(task, None)
     run.task_tokens[task] = tokens
+    run.room = 0
     if len(run.task_tokens) > TASKS_MAX:
         del run.task_tokens[next(iter(run.task_tokens))]
         run.evicted += 1

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from streamproc.core.run import (
+    RING_BYTES,
+    SEEN_BYTES,
     SEEN_MAX,
     TAG,
     Ring,
@@ -49,6 +51,8 @@ def know(run: RunState, tag: int) -> bool:
     seen[tag] = 0
     if len(seen) > SEEN_MAX:
         del seen[next(iter(seen))]
+    else:
+        run.room -= SEEN_BYTES
     return True
 
 
@@ -92,16 +96,21 @@ def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
     ring = run.rings.get(stream)
     if ring is None:
         ring = run.rings[stream] = Ring()
+        run.room -= RING_BYTES
     tags = ring.tags
     found = None
     if tag in tags:
+        held = len(ring.active)
         found = _extend(ring, stream, tag, index)
+        run.room -= RING_BYTES * max(0, len(ring.active) - held)
     elif ring.active:
         ring.active.clear()
     tags.append(tag)
     ring.turns.append(index)
     if len(tags) > PERIOD_MAX:
         del tags[0], ring.turns[0]
+    else:
+        run.room -= RING_BYTES
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from streamproc import access
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fleet.authority import authority_of
 from streamproc.fleet.order import WHO_MAX, WHY_MAX, Order, Status, encode_order, read_order
@@ -96,10 +97,10 @@ async def send(settings: Settings, order: Order, issuer: str = "") -> Order:
         **settings.kafka(), acks="all", enable_idempotence=True, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
     try:
-        await producer.start()
+        await access.start(producer, settings)
         await producer.send_and_wait(settings.topic("commands"), encode_order(signed), signed.scope.encode())
     except (KafkaError, OSError) as problem:
-        raise unavailable(settings, problem) from None
+        raise access.not_allowed(settings, problem) or unavailable(settings, problem) from None
     finally:
         await producer.stop()
     return signed

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
+from streamproc import access
 from streamproc.client.connection import (
     CONNECT_TIMEOUT_S,
     EXPECTED,
@@ -99,7 +100,7 @@ class Follower:
         )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await consumer.start()
+                await access.start(consumer, self._settings)
                 await partitions_of(consumer._client, self._settings, "control")
             consumer.subscribe([self._topic])
             self._known = set()

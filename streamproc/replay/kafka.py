@@ -13,11 +13,12 @@ from typing import Final, NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from streamproc import topics
-from streamproc.errors import Unavailable
+from streamproc import access, topics
+from streamproc.errors import AccessDenied, Unavailable
 from streamproc.settings import Settings
 
 CHUNK_MAX: Final = 2_000  # records handed over at a time
+UNSEEN: Final = " (or this user may not see it: `streamproc topics acls`)"
 SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as gone
 
 Record = ConsumerRecord[bytes | None, bytes | None]
@@ -91,7 +92,10 @@ async def connected(settings: Settings, group: str | None = None) -> AsyncIterat
         **settings.kafka(), group_id=group, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20
     )
     try:
-        await consumer.start()
+        await access.start(consumer, settings)
+    except AccessDenied:
+        await consumer.stop()
+        raise
     except (KafkaError, OSError) as error:
         await consumer.stop()
         raise Unavailable(
@@ -100,6 +104,11 @@ async def connected(settings: Settings, group: str | None = None) -> AsyncIterat
         ) from None
     try:
         yield consumer
+    except KafkaError as error:
+        denied = access.not_allowed(settings, error)
+        if denied is None:
+            raise
+        raise denied from error
     finally:
         await consumer.stop()
 
@@ -109,7 +118,7 @@ async def partitions_of(settings: Settings, name: str) -> int:
     topic = settings.topic(name)
     found = await topics.partitions(settings)
     if topic not in found:
-        raise Unavailable(f"topic {topic} does not exist; make it with `streamproc topics apply`")
+        raise Unavailable(f"topic {topic} does not exist; make it with `streamproc topics apply`{UNSEEN}")
     return found[topic]
 
 

@@ -8,7 +8,7 @@ Accounts are told, stored and committed as runs are, by the same lanes.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 from faust.tables.table import Table
@@ -27,10 +27,13 @@ from streamproc.errors import Problem
 from streamproc.wire import encode
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, HOT_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.publishing import BY_KEY, Letter, dead_letter
+from streamproc.worker.records import placed
 from streamproc.worker.stores import Change, PartitionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from streamproc.worker.records import Fetched, Record
 
 log = logging.getLogger(__name__)
 
@@ -106,12 +109,16 @@ class Accounts:
             self.changelog_offset = last_offset
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
-        """Take in a record of the changelog."""
+        """Take in a record of the changelog. Of two states of an account the one that has booked more is right, as with
+        runs: who was thought dead may have written once more."""
         self.changelog_offset = offset
+        account, before = _read(raw), _read(self._stored.get(key))
+        if account is not None and before is not None and account.offset < before.offset:
+            return
         self._hot.pop(key, None)
         self._stored.pop(key, None)
         self._touched.pop(key, None)
-        if raw is not None and _version(raw) == ACCOUNT_VERSION:
+        if raw is not None and account is not None:
             self._stored[key] = raw
             self._age(key)
 
@@ -139,11 +146,13 @@ class Accounts:
         return gone
 
 
-def _version(raw: bytes) -> int:
+def _read(raw: bytes | None) -> Account | None:
+    """A stored account; None where there is none, or one of another version."""
     try:
-        return load_account(raw).version
+        account = load_account(raw) if raw is not None else None
     except msgspec.DecodeError:
-        return -1
+        return None
+    return account if account is not None and account.version == ACCOUNT_VERSION else None
 
 
 class AccountStore(PartitionStore[Accounts]):
@@ -173,17 +182,18 @@ class AccountsTable(Table[bytes, bytes]):
 class AccountProcessor:
     """Books records of one partition of the spend topic."""
 
-    def __init__(self, *, version: str, dead_letter_bytes: int) -> None:
+    def __init__(self, topic: str, *, version: str, dead_letter_bytes: int) -> None:
         self.records = 0
         self.refused = 0
         self.told = 0
+        self._topic = topic
         self._version = version
         self._dead_letter_bytes = dead_letter_bytes
 
     def __str__(self) -> str:
         return f"statements={self.records} refused={self.refused} told={self.told}"
 
-    def accept(self, accounts: Accounts, records: Sequence[Any]) -> list[Letter]:
+    def accept(self, accounts: Accounts, records: Sequence[Fetched]) -> list[Letter]:
         """Book statements, oldest first; the events that runs must hear, for the turns topic."""
         letters: list[Letter] = []
         for record in records:
@@ -191,27 +201,29 @@ class AccountProcessor:
             try:
                 letters += self._book(accounts, record)
             except Exception as problem:  # noqa: BLE001 (a statement that cannot be booked costs itself, no more)
-                letters.append(self._refused(record, problem))
+                letters.append(self._refused(placed(record, self._topic, accounts.partition), problem))
         return letters
 
-    def _book(self, accounts: Accounts, record: Any) -> list[Letter]:
-        statement = read_statement(record.value)
-        if statement.account.encode("utf-8", "replace") != record.key:
+    def _book(self, accounts: Accounts, record: Fetched) -> list[Letter]:
+        statement = read_statement(record.value or b"")
+        key = statement.account.encode("utf-8", "replace")
+        if key != record.key:
             raise ValueError(f"the key is {record.key!r:.80}, the account {statement.account[:80]!r}")
-        account = accounts.wake(record.key)
+        account = accounts.wake(key)
         before = dump_account(account)
         try:
             told = step_account(account, statement)
         except Exception:
-            accounts.undo(record.key, before)
+            accounts.undo(key, before)
             raise
+        account.offset = record.offset
         self.told += len(told)
         return [
             Letter("turns", event.run_id.encode(), encode(event), partition=partition, at_ms=event.at)
             for partition, event in told
         ]
 
-    def _refused(self, record: Any, problem: Exception) -> Letter:
+    def _refused(self, record: Record, problem: Exception) -> Letter:
         self.refused += 1
         log.warning("refused %s[%d]@%d: %s", record.topic, record.partition, record.offset, problem)
         what = Problem("statement", f"{type(problem).__name__}: {problem}", NOT_OURS)

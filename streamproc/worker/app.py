@@ -37,6 +37,7 @@ from streamproc.worker.limits import (
     REPORT_INTERVAL_S,
     REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
+    RUNS_MAX,
 )
 from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
@@ -173,7 +174,9 @@ class Worker:
         partitions = ready.partitions
         engine = policy.engine()
         self.faults = engine.faults
-        self.accounts = AccountProcessor(version=_version(), dead_letter_bytes=ready.dead_letter_bytes)
+        self.accounts = AccountProcessor(
+            settings.topic("spend"), version=_version(), dead_letter_bytes=ready.dead_letter_bytes
+        )
         changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
@@ -184,6 +187,7 @@ class Worker:
         self.status_file = status_file_of(settings, self.orders, self.publisher) if settings.status_file else None
         self.processor = Processor(
             engine,
+            name,
             event_bytes_max=settings.event_bytes_max,
             dead_letter_bytes=ready.dead_letter_bytes,
             version=_version(),
@@ -297,10 +301,19 @@ class Worker:
 
     async def _report(self) -> None:
         """For ever: a line of counts now and then, where there was something to count."""
-        told = ""
+        told, evicted = "", 0
+        census = self.store.census
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
-            counts = f"{self.processor.counts} runs={self.store.census.runs} deadlines={self.deadlines.appended}"
+            counts = f"{self.processor.counts} runs={census.runs} deadlines={self.deadlines.appended}"
+            if census.evicted > evicted:
+                log.warning(
+                    "no room for more than %d runs: %d that were idle longest are forgotten, and begin anew should they"
+                    " be heard of again; start more workers, or look who makes up run ids", RUNS_MAX, census.evicted,
+                )  # fmt: skip
+                evicted = census.evicted
+            if evicted:
+                counts += f" evicted={evicted}"
             counts += f" {self.accounts}"
             if self.faults:
                 counts += f" faults={sum(self.faults.values())}"
@@ -363,6 +376,9 @@ def _app(settings: Settings, partitions: int) -> App:
 
 def _credentials(settings: Settings) -> Any:
     """The same TLS and SASL for Faust's clients as for ours."""
+    options = settings.kafka()
+    if "sasl_oauth_token_provider" in options:
+        return faust.OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=options["ssl_context"])
     if "SASL" in settings.security_protocol:
         return faust.SASLCredentials(
             username=settings.sasl_username,

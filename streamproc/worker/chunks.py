@@ -13,6 +13,8 @@ rebalance can run beside a step. `deploy` pins faust, mode and aiokafka exactly;
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
@@ -23,12 +25,16 @@ from mode import Service
 from mode.utils.futures import maybe_async
 
 from streamproc.worker.limits import DRAIN_TIMEOUT_S, FETCH_WAIT_MS, SLICE_RECORDS_MAX
+from streamproc.worker.records import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamproc.worker.lanes import Lanes
+    from streamproc.worker.records import Fetched
     from streamproc.worker.stores import PartitionStore
+
+log = logging.getLogger("streamproc.worker")
 
 IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
 COMMIT_TRIES = 3  # one that is under way already commits less than there is by now; one that is refused stays so
@@ -108,14 +114,14 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
         elif mine:
             consumer.resume(*mine)
 
-    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Any]]:
+    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Fetched]]:
         """Records of some of these partitions; none after a while without any."""
         consumer = self._ensure_consumer()
         fetcher: Any = consumer._fetcher
         if consumer._closed or fetcher._closed:
             raise ConsumerStoppedError
         with fetcher._subscriptions.fetch_context():
-            return cast("Mapping[TP, Sequence[Any]]", await fetcher.fetched_records(tps, timeout=POLL_S))
+            return await fetched(fetcher, tps, POLL_S)
 
     def next_offset(self, tp: TP) -> int | None:
         """The offset of the next record to fetch; None while it is unknown."""
@@ -172,6 +178,8 @@ class ChunkConsumer(SeekingConsumer):
     _thread: SameLoopConsumer
     in_hand = False
     """Whether records are fetched and not all of them stepped."""
+    _restored = 0  # records of the changelogs, in the recovery that goes on
+    _restoring_s = 0.0  # since when, by the monotonic clock
 
     def _new_consumer_thread(self) -> SameLoopConsumer:
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
@@ -191,8 +199,8 @@ class ChunkConsumer(SeekingConsumer):
                 if not active:
                     await asyncio.sleep(IDLE_S)
                     continue
-                generation = self.app.consumer_generation_id
                 records = await self._thread.fetch(set(active))
+                generation = self.app.consumer_generation_id  # a whole rebalance may have passed while it waited
                 self.in_hand = True
                 await self._hand_over(records, generation)
                 self.in_hand = False
@@ -203,28 +211,43 @@ class ChunkConsumer(SeekingConsumer):
     async def _hand_over(self, records: Mapping[TP, Sequence[Any]], generation: int) -> None:
         """Slices of the partitions in turn: one with much to catch up on does not hold up the others.
 
-        What is left when a rebalance begins is dropped: after it, every partition is read from its committed offset.
+        What is left when a rebalance begins is given back: after it, every partition is read from its committed offset.
         """
         changelogs = self.app.tables.changelog_topics
         events: list[tuple[TP, Sequence[Any]]] = []
         for tp, batch in records.items():
             if tp.topic in changelogs:
                 self._restore(TP(tp.topic, tp.partition), batch)
+                await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
+                if not self._may_go_on(generation):
+                    return
             else:
                 events.append((tp, batch))
         if self.app.in_recovery:
             self._recovered()
         start = 0
         while events:
-            for tp, batch in events:
+            for place, (tp, batch) in enumerate(events):
                 lane = self._lanes[tp.topic][tp.partition]
-                await lane.room()
-                if not self._may_go_on(generation):
+                if not await lane.room() or not self._may_go_on(generation):
+                    self._give_back([(tp, batch[start:]) for tp, batch in events[place:]])
+                    self._give_back([(tp, batch[start + SLICE_RECORDS_MAX :]) for tp, batch in events[:place]])
                     return
                 lane.accept(batch[start : start + SLICE_RECORDS_MAX])
                 await asyncio.sleep(0)
             start += SLICE_RECORDS_MAX
             events = [(tp, batch) for tp, batch in events if len(batch) > start]
+
+    def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
+        """Let records be fetched again that nobody will step.
+
+        A fetch that began before a rebalance may end after it, and bring what stands behind the committed offsets, to
+        which the partitions have been sought by then. Where they have not been yet, or others have them, it changes
+        nothing.
+        """
+        for tp, batch in events:
+            if batch and self._thread.next_offset(tp) == batch[-1].offset + 1:
+                self._thread.seek(tp, batch[0].offset)
 
     def _may_go_on(self, generation: int) -> bool:
         return self.flow_active and not self.should_stop and self.app.consumer_generation_id == generation
@@ -237,11 +260,19 @@ class ChunkConsumer(SeekingConsumer):
         return tables.recovery
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """A recovery begins: where the changelogs ended in the last one says nothing of this one."""
+        """A recovery begins: what ended the last one says nothing of this one.
+
+        Faust takes the sign that a recovery is over away only when its own queue wakes up, up to 5 s later. A rebalance
+        that came sooner got no recovery at all, and its runs began anew.
+        """
         self._recovery.active_highwaters.clear()
+        self._recovery.signal_recovery_end.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _restore(self, tp: TP, batch: Sequence[Any]) -> None:
+        if not self._restored:
+            self._restoring_s = time.monotonic()
+        self._restored += len(batch)
         recovery = self._recovery
         seen = recovery.active_offsets.get(tp)
         runs = cast("ChunkTransport", self.transport).stores[tp.topic].runs(tp.partition)
@@ -262,6 +293,9 @@ class ChunkConsumer(SeekingConsumer):
                 recovery.active_offsets[tp] = position - 1
         ends_known = all(tp in recovery.active_highwaters for tp in recovery.active_tps)
         if recovery.in_recovery and ends_known and not recovery.need_recovery():
+            if self._restored:
+                log.info("recovered records=%d s=%.3f", self._restored, time.monotonic() - self._restoring_s)
+                self._restored = 0
             recovery._set_recovery_ended()
             recovery.signal_recovery_end.set()
 

@@ -50,7 +50,8 @@ class Lane:
         self._to_tell = asyncio.Event()
         self._to_store = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._moved = asyncio.Condition()
+        self._moved = asyncio.Event()  # set for a moment, at each move
+        self._closed = False
 
     @property
     def backlog(self) -> int:
@@ -73,9 +74,11 @@ class Lane:
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
 
-    async def room(self) -> None:
-        """Wait while too much is stepped and not stored: the broker is slow, or away."""
-        await self._until(lambda: self.backlog < BACKLOG_RECORDS_MAX)
+    async def room(self) -> bool:
+        """Wait while too much is stepped and not stored: the broker is slow, or away. False where the lane was closed
+        meanwhile: its records will be read again."""
+        await self._until(lambda: self._closed or self.backlog < BACKLOG_RECORDS_MAX)
+        return not self._closed
 
     async def settle(self) -> None:
         """Wait until all that was stepped is told and stored."""
@@ -83,13 +86,17 @@ class Lane:
         await self._until(lambda: self.committable >= self.position)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        if not condition():
-            async with self._moved:
-                await self._moved.wait_for(condition)
+        while not condition():
+            await self._moved.wait()
 
-    async def _has_moved(self) -> None:
-        async with self._moved:
-            self._moved.notify_all()
+    def _has_moved(self) -> None:
+        self._moved.set()
+        self._moved.clear()
+
+    def close(self) -> None:
+        """Nobody will tell and store any more: let go of whoever waits for room."""
+        self._closed = True
+        self._has_moved()
 
     async def tell(self) -> None:
         """For ever: publish what was decided."""
@@ -101,7 +108,7 @@ class Lane:
             if not self._letters:
                 position = self.position  # what came meanwhile had nothing to tell
             self.told = position
-            await self._has_moved()
+            self._has_moved()
 
     async def store(self) -> None:
         """For ever: write the states that changed."""
@@ -115,7 +122,7 @@ class Lane:
             self._runs.stored(changes, last)
             self.committable = position
             self._on_stored(self.partition, position)
-            await self._has_moved()
+            self._has_moved()
 
     async def _linger(self) -> None:
         """Let states change a little longer, unless somebody waits.
@@ -196,7 +203,7 @@ class Lanes:
 
     def close(self, partition: int) -> None:
         """Stop a lane where it stands."""
-        del self._lanes[partition]
+        self._lanes.pop(partition).close()
         for task in self._tasks.pop(partition):
             task.cancel()
 

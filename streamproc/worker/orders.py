@@ -23,6 +23,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.partitioner import murmur2
 
+from streamproc import access
 from streamproc.client.connection import Backoff, contained
 from streamproc.core.decision import Trigger
 from streamproc.errors import Unavailable
@@ -144,7 +145,7 @@ class Orders:
             auto_offset_reset="none",
         )
         try:
-            await consumer.start()
+            await access.start(consumer, self._settings)
             await consumer._client.force_metadata_update()
             numbers = consumer.partitions_for_topic(self._topic) or await self._found(consumer)
             places = [TopicPartition(self._topic, number) for number in sorted(numbers)]

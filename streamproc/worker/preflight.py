@@ -70,7 +70,10 @@ async def _ready(settings: Settings) -> Ready:
     needed = [*(settings.topic(name) for name in NEEDED), *changelogs]
     missing = [name for name in needed if name not in found]
     if missing:
-        raise Unavailable(f"missing on {settings.brokers}: {', '.join(missing)}: run `streamproc topics apply`")
+        raise Unavailable(
+            f"missing on {settings.brokers}: {', '.join(missing)}: run `streamproc topics apply` "
+            "(or this user may not see them: `streamproc topics acls`)"
+        )
     turns = settings.topic("turns")
     holds = ("the workers' memory of running runs", "the workers' memory of what was spent", "what was spent")
     for other, what in zip((*changelogs, settings.topic("spend")), holds, strict=True):
@@ -90,6 +93,8 @@ async def _as_found(settings: Settings) -> tuple[int, str]:
     for drift in (await topics.check(settings)).drift:
         if drift.setting not in topics.SHAPE:
             log.warning("%s", drift)
+        if drift.found == topics.UNKNOWN:  # this user may not ask: it is as the settings say
+            continue
         if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
             room = min(room, int(drift.found))
         if drift.topic == settings.topic("turns") and drift.setting == "message.timestamp.type":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from streamproc.wire import OperatorEvent, OperatorResume, RunFinished, RunStart
 from streamproc.worker.accounts import spend_letters
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.publishing import Letter, control_letter, dead_letter
+from streamproc.worker.records import placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from streamproc.fleet.state import Fleet
     from streamproc.wire import Event
     from streamproc.worker.orders import Orders
+    from streamproc.worker.records import Fetched, Record
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class Processor:
     def __init__(
         self,
         engine: Engine,
+        topic: str,
         *,
         event_bytes_max: int,
         dead_letter_bytes: int,
@@ -73,27 +76,29 @@ class Processor:
         self.counts = Counts()
         self._orders = orders
         self._engine = engine
+        self._topic = topic
         self._charges: list[Charge] = []
         engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
 
-    def accept(self, runs: Runs, records: Sequence[Any]) -> list[Letter]:
+    def accept(self, runs: Runs, records: Sequence[Fetched]) -> list[Letter]:
         """Step records of one partition, oldest first; what is to be told about them.
 
         A record that a run has applied already (by its offset) is skipped exactly.
         """
         letters: list[Letter] = []
         changed: dict[bytes, Event] = {}  # runs whose status is to be told, once, after this slice
-        hot, dirty, step = runs.hot, runs.dirty, self._engine.step
+        engine, hot, dirty = self._engine, runs.hot, runs.dirty
+        step = engine.step
         killing = self._orders.killing if self._orders is not None else None
         stopped: set[bytes] = set()  # of these, runs that were told so in this slice
         for record in records:
-            event = self._read(record, letters)
+            event = self._read(record, runs.partition, letters)
             if event is None:
                 continue
-            key, offset, at_ms = record.key, record.offset, record.timestamp
+            key, offset = cast(bytes, record.key), record.offset
             state = hot.get(key)
             if state is None:
                 state = self._wake(runs, key, event, changed)
@@ -101,19 +106,18 @@ class Processor:
             if offset <= state.offset:
                 self.counts.repeated += 1
                 continue
-            if at_ms is None or not 0 <= at_ms <= AT_MS_MAX:
-                at_ms = None
-            self._engine.place = offset
+            engine.place = offset
             try:
-                decisions = step(state, event, at_ms)
+                decisions = step(state, event, log_time(record))
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
                 letters.append(self._failed(runs, record, event, problem))
                 continue
             state.offset = offset
             applied = dirty.get(key)
             if applied is None:
-                applied = dirty[key] = []
-            applied.append((event, at_ms))
+                dirty[key] = [record]
+            else:
+                applied.append(record)
             if type(event) in AGAIN and (state.halted < 0 or _halts(decisions)):
                 runs.halts.pop(key, None)  # of a run that had this id before, or was resumed
             if killing is not None and state.halted < 0 and key not in stopped:
@@ -137,7 +141,7 @@ class Processor:
             changed[key] = event
         return state
 
-    def _read(self, record: Any, letters: list[Letter]) -> Event | None:
+    def _read(self, record: Fetched, partition: int, letters: list[Letter]) -> Event | None:
         """The event of a record; None, and a dead letter, where it cannot be used."""
         value = record.value
         try:
@@ -149,13 +153,12 @@ class Processor:
             if event.run_id.encode() != record.key:
                 raise InvalidEvent((_wrong_key(event, record.key),))
             if isinstance(event, OperatorEvent) and self._orders is not None:
-                self._orders.authority.check_event(event, record.timestamp)
+                self._orders.authority.check_event(event, log_time(record) or 0)
         except InvalidEvent as problem:
-            letters.append(self._refused(record, problem.problems))
+            letters.append(self._refused(placed(record, self._topic, partition), problem.problems))
         except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
-            letters.append(
-                self._refused(record, (Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE),))
-            )
+            what = Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE)
+            letters.append(self._refused(placed(record, self._topic, partition), (what,)))
         else:
             return event
         return None
@@ -178,7 +181,7 @@ class Processor:
             "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
         )
 
-    def _refused(self, record: Any, problems: Sequence[Problem]) -> Letter:
+    def _refused(self, record: Record, problems: Sequence[Problem]) -> Letter:
         self.counts.refused += 1
         first = problems[0]
         log.warning(
@@ -187,12 +190,14 @@ class Processor:
         )  # fmt: skip
         return dead_letter(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
 
-    def _failed(self, runs: Runs, record: Any, event: Event, problem: Exception) -> Letter:
+    def _failed(self, runs: Runs, failing: Fetched, event: Event, problem: Exception) -> Letter:
         """Undo what a failing step began; this event counts as applied, so that it is not tried over and over."""
-        state = runs.rebuild(record.key, self._engine.step)
+        record = placed(failing, self._topic, runs.partition)
+        key = cast(bytes, record.key)
+        state = runs.rebuild(key, self._again)
         self._charges[:] = [charge for charge in self._charges if charge.offset != record.offset]
         state.offset = record.offset
-        runs.dirty.setdefault(record.key, [])
+        runs.dirty.setdefault(key, [])
         self.counts.failures += 1
         log.error(
             "the engine failed on %s[%d]@%d, run %s; the run stays as it was (the record is in the dead-letter topic)",
@@ -205,18 +210,23 @@ class Processor:
         )
         return dead_letter(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
 
-    def _decided(self, runs: Runs, record: Any, decisions: list[Decision], letters: list[Letter]) -> None:
+    def _again(self, state: RunState, record: Fetched) -> None:
+        """Step once more what was stepped before."""
+        self._engine.step(state, read_event(cast(bytes, record.value)), log_time(record))
+
+    def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], letters: list[Letter]) -> None:
         self.counts.decisions += len(decisions)
+        key = cast(bytes, record.key)
         for decision in decisions:
             if decision.trigger is not None:
-                decision.trigger.topic = record.topic
-                decision.trigger.partition = record.partition
+                decision.trigger.topic = self._topic
+                decision.trigger.partition = runs.partition
                 decision.trigger.offset = record.offset
-            letter = control_letter(record.key, decision)
+            letter = control_letter(key, decision)
             letters.append(letter)
             if decision.severity == "halt":
                 self.counts.halts += 1
-                runs.halts.setdefault(record.key, letter.value)
+                runs.halts.setdefault(key, letter.value)
                 log.info(
                     "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
                     decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
@@ -227,6 +237,12 @@ class Processor:
         halt = runs.halts.get(key)
         decision = _decode_decision(halt) if halt is not None else None
         return encode_status(self._engine.status(runs.hot[key], event.run_id, decision))
+
+
+def log_time(record: Fetched) -> int | None:
+    """When the log says that this happened; None where that is no time."""
+    at_ms = record.timestamp
+    return at_ms if at_ms is not None and 0 <= at_ms <= AT_MS_MAX else None
 
 
 def _halts(decisions: list[Decision]) -> bool:

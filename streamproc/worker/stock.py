@@ -7,27 +7,17 @@ when what it led to is told and stored, in the order of the log, so that a crash
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from faust.transport.drivers import aiokafka as driver
 
 from streamproc.worker.chunks import QuietProducer, SeekingConsumer
+from streamproc.worker.records import Record
 
 if TYPE_CHECKING:
     import faust
 
     from streamproc.worker.lanes import Lanes
-
-
-class Record(NamedTuple):
-    """A Faust message as the processor wants it: the timestamp in milliseconds."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
 
 
 class StockTransport(driver.Transport):
@@ -64,12 +54,14 @@ def add_agent(app: faust.App, name: str, topic: Any, lanes: Lanes) -> None:
         async for event in stream.noack().events():
             message = event.message
             lane = lanes[message.partition]
-            await lane.room()
+            if not await lane.room():
+                continue
             acknowledgements.expect(event)
             lane.accept((_record(message),))
 
 
 def _record(message: Any) -> Record:
+    """A Faust message as a processor wants it."""
     return Record(
         message.topic, message.partition, message.offset, round(message.timestamp * 1000), message.key, message.value
     )

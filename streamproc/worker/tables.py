@@ -34,12 +34,9 @@ from streamproc.worker.stores import Change, PartitionStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.wire import Event
+    from streamproc.worker.records import Fetched
 
 log = logging.getLogger("streamproc.worker")
-
-Applied = tuple["Event", int | None]
-"""An event that a changed state took in since it was last written, and its log time. (Plain: there is one a turn.)"""
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -68,6 +65,37 @@ def _head(raw: bytes | None) -> Head | None:
     return head if head is not None and head.version == STATE_VERSION else None
 
 
+_NO_INT: Final = 1 << 32
+# Bytes of a MessagePack integer, by its first one: small ones are one byte, both signs; others say how long they are.
+_INT_BYTES: Final = tuple(
+    1 if first < 0x80 or first >= 0xE0 else {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(first, _NO_INT)
+    for first in range(256)
+)
+_LONG_ARRAY, _TRUE, _FALSE, _NEGATIVE = 0xDC, 0xC3, 0xC2, 0xE0
+
+
+def _seen(raw: bytes) -> tuple[int, bool] | None:
+    """Up to which offset a stored state has applied the log, and whether its run is over; None as in `_head`.
+
+    Read from where `dump` puts them, without walking over the whole state: recoveries read very many.
+    """
+    try:
+        if raw[FRAME.size] == _LONG_ARRAY and raw[FRAME.size + 3] == STATE_VERSION:
+            offset_at = FRAME.size + 4 + _INT_BYTES[raw[FRAME.size + 4]]  # after the partition
+            at = offset_at + _INT_BYTES[raw[offset_at]]
+            offset = int.from_bytes(raw[offset_at + 1 : at], "big") if at > offset_at + 1 else raw[offset_at]
+            at += _INT_BYTES[raw[at]]  # the turns
+            at += _INT_BYTES[raw[at]]  # the steps
+            at += _INT_BYTES[raw[at]]  # when it began
+            at += _INT_BYTES[raw[at]]  # when it was last heard of
+            if raw[offset_at] < _NEGATIVE and raw[at] in (_TRUE, _FALSE):
+                return offset, raw[at] == _TRUE
+    except IndexError:
+        pass
+    head = _head(raw)
+    return (head.offset, head.finished) if head is not None else None
+
+
 def state_bytes(raw: bytes) -> bytes:
     """The encoded state in what the table keeps of a run."""
     return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
@@ -92,7 +120,7 @@ class Runs:
     def __init__(self, partition: int, census: Census) -> None:
         self.partition = partition
         self.hot: dict[bytes, RunState] = {}
-        self.dirty: dict[bytes, list[Applied]] = {}
+        self.dirty: dict[bytes, list[Fetched]] = {}  # changed states: what they took in since they were last taken
         self.alarms = Alarms()
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
         self.applied = -1  # the last record of the turns topic that any run knew when it was restored
@@ -122,14 +150,24 @@ class Runs:
         """The decoded state of a run that is not hot; None for a run that is new."""
         state = self._cool.pop(key, None)
         if state is None:
-            raw = self.raw(key)
-            if raw is None:
+            written = self._written(key)
+            if written is None:
                 return None
-            state, halt = unpack(raw)
+            state, halt = written
             if halt is not None:
                 self.halts[key] = halt
         self.keep(key, state)
         return state
+
+    def _written(self, key: bytes) -> tuple[RunState, bytes | None] | None:
+        """A run as it was last written; None where it is new, or where nobody can read it: it begins anew."""
+        raw = self.raw(key)
+        try:
+            return unpack(raw) if raw is not None else None
+        except msgspec.DecodeError as problem:
+            self.unreadable += 1
+            log.error("the memory of run %r cannot be read, it begins anew: %s", key[:64], problem)
+            return None
 
     def keep(self, key: bytes, state: RunState) -> None:
         """Make a run hot. Past a partition's share the hot ones become the cool ones, and those are forgotten.
@@ -149,12 +187,12 @@ class Runs:
         """The state of a run, where it is decoded already."""
         return self.hot.get(key) or self._cool.get(key)
 
-    def rebuild(self, key: bytes, step: Callable[[RunState, Event, int | None], object]) -> RunState:
+    def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
         """The state of a run as it was before a step that failed half way: what is written, and what came since."""
-        raw = self.raw(key)
-        state = unpack(raw)[0] if raw is not None else RunState(partition=self.partition)
-        for event, at_ms in self.dirty.get(key, ()):
-            step(state, event, at_ms)
+        written = self._written(key)
+        state = written[0] if written is not None else RunState(partition=self.partition)
+        for record in self.dirty.get(key, ()):
+            step(state, record)
         self.hot[key] = state
         return state
 
@@ -171,7 +209,7 @@ class Runs:
             changes.append((key, raw))
             self._age(key, finished=state.finished)
         self.dirty.clear()
-        changes += [(key, None) for key in self._expired()]
+        changes += [(key, None) for key in self._expired(len(changes))]
         self._under_way.update(changes)
         return changes
 
@@ -203,20 +241,28 @@ class Runs:
         may have written once more after its successor did.
         """
         self.changelog_offset = offset
-        before = len(self._stored)
-        head = _head(raw)
+        known = self._stored.get(key)
         if raw is None:
             self._forget(key)
             self._set(key, None)
-        elif head is None:
+            self._census.runs -= known is not None
+            return
+        seen = _seen(raw)
+        if seen is None:
             self.unreadable += 1  # written by another version: the run begins anew
-        elif head.offset >= self._applied(key):
+            return
+        applied, finished = seen
+        if known is None:
+            self._census.runs += 1
+        elif applied < self._applied(known):
+            return
+        else:
             self._forget(key)
-            self._set(key, raw)
-            self._age(key, finished=head.finished)
-            self.alarms.set(key, FRAME.unpack_from(raw)[1])
-            self.applied = max(self.applied, head.offset)
-        self._census.runs += len(self._stored) - before
+        self._stored[key] = raw
+        self._age(key, finished=finished)
+        self.alarms.set(key, FRAME.unpack_from(raw)[1])
+        if applied > self.applied:
+            self.applied = applied
 
     def leave(self) -> None:
         """Forget everything: the partition has moved to another worker."""
@@ -224,9 +270,9 @@ class Runs:
         self._stored.clear()
         self.hot.clear()
 
-    def _applied(self, key: bytes) -> int:
-        head = _head(self._stored.get(key))
-        return head.offset if head is not None else -1
+    def _applied(self, known: bytes) -> int:
+        seen = _seen(known)
+        return seen[0] if seen is not None else -1
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
         if raw is None:
@@ -245,16 +291,17 @@ class Runs:
         else:
             self._open[key] = now_ms + IDLE_KEEP_MS
 
-    def _expired(self) -> list[bytes]:
-        """Runs that leave now: finished or idle for long, or one too many."""
+    def _expired(self, written: int) -> list[bytes]:
+        """Runs that leave now: finished or idle for long, or one too many. As many as come, at least: `written`."""
         now_ms = self._census.now_ms()
-        surplus = self._census.runs - RUNS_MAX
+        surplus, most = self._census.runs - RUNS_MAX, SWEEP_RUNS_MAX + written
         gone: list[bytes] = []
         for expiries in (self._finished, self._open):
             for key, expiry_ms in expiries.items():
-                if len(gone) >= SWEEP_RUNS_MAX or (expiry_ms > now_ms and len(gone) >= surplus):
+                if len(gone) >= most or (expiry_ms > now_ms and len(gone) >= surplus):
                     break
                 gone.append(key)
+                self._census.evicted += expiry_ms > now_ms
         for key in gone:
             self._forget(key)
         self.forgotten += len(gone)
@@ -274,6 +321,7 @@ class Census:
 
     def __init__(self) -> None:
         self.runs = 0
+        self.evicted = 0  # runs that had to go before their time, for want of room
         self.hot_share = HOT_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
         self.due_ms: Callable[[RunState], int] = lambda _state: 0  # when a run that stays silent wants to be asked

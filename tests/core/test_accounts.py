@@ -293,6 +293,23 @@ def test_two_partitions_halt_whom_one_would(drawn: list[tuple[int, int, int]]) -
     assert one.windows["day"].tokens == two.windows["day"].tokens
 
 
+def test_a_charge_names_whom_was_known_then_however_many_are_booked_at_once() -> None:
+    """What a run says later of itself must not depend on where a slice of the log ends."""
+    log = [
+        {"type": "run.started", "run_id": "r", "budgets": {"maxSessionTokens": 50}},
+        spent("r", 10),
+        spent("r", 20, tenant="acme", user="ann"),
+    ]
+    charges = owed(log)
+    apart = [statement for charge in charges for statement in statements([charge], 0)]
+    together = statements(charges, 0)
+    for account in ("session:r", "tenant:acme"):
+        assert [entry.offset for one in apart if one.account == account for entry in one.entries] == [
+            entry.offset for one in together if one.account == account for entry in one.entries
+        ]
+    assert [entry.tokens for one in together if one.account == "tenant:acme" for entry in one.entries] == [20]
+
+
 def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
     account = Account()
     policy = load_policy(TENANT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 
@@ -86,6 +87,24 @@ def circling_turn(n: int, dice: random.Random) -> Turn:
     )
 
 
+def growing_turn(n: int, dice: random.Random) -> Turn:
+    """A turn in numbers that are as short as may be for long, and then as long as may be."""
+    if n >= 700:
+        return full_turn(n, dice)
+    shape = full_turn(n, dice)
+    small = Content(n % 90, n % 90)
+    return msgspec.structs.replace(
+        shape,
+        output=shape.output and small,
+        structured=shape.structured and small,
+        artifact=shape.artifact and small,
+        tests=shape.tests and wire.Tests(n % 9, 1, n % 9, 9),
+        errors=shape.errors and Errors(n % 9, n % 9, 1, ""),
+        calls=tuple(Call(call.name, n % 20, n % 2, n % 2, 1) for call in shape.calls),
+        usage=Usage(1, 1),
+    )
+
+
 def full_board(n: int, dice: random.Random) -> wire.Event:
     """An event of the board, as large as may be, of one of forty tasks."""
     task = f"{WIDE * 120}{dice.randrange(40)}"
@@ -118,7 +137,9 @@ def largest(
     feed.state.turns = feed.state.steps = before
     for n in range(turns):
         feed.event(make(n, dice), START_MS + n * 1_000)
-        worst = max(worst, len(dump(feed.state)))
+        size = len(dump(feed.state))
+        assert size + feed.state.room <= STATE_BYTES_MAX  # what may still come before it is looked at again
+        worst = max(worst, size)
     assert feed.state.turns == before + turns
     return worst
 
@@ -129,15 +150,30 @@ def test_a_state_is_small_after_every_event(trace: list[Raw]) -> None:
     feed = Feed()
     for raw in trace:
         feed.raw(raw)
-        assert len(dump(feed.state)) <= STATE_BYTES_MAX
+        assert len(dump(feed.state)) + max(0, feed.state.room) <= STATE_BYTES_MAX
 
 
 @pytest.mark.parametrize("before", [0, 100_000])
-@pytest.mark.parametrize("make", [full_turn, circling_turn])
+@pytest.mark.parametrize("make", [full_turn, circling_turn, growing_turn])
 def test_a_state_is_small_when_everything_in_it_is_full(
     make: Callable[[int, random.Random], Turn], before: int
 ) -> None:
     assert largest(make, 2_000, started(), before) <= STATE_BYTES_MAX
+
+
+@pytest.mark.parametrize("make", [full_turn, circling_turn])
+def test_what_is_forgotten_does_not_depend_on_where_the_log_stands(make: Callable[[int, random.Random], Turn]) -> None:
+    memories = []
+    for place in (-1, 2**62):
+        feed, dice = Feed(), random.Random(1)
+        feed.event(started())
+        for n in range(500):
+            feed.event(make(n, dice), START_MS + n * 1_000)
+            feed.state.offset = place + n if place > 0 else place
+        assert feed.state.evicted
+        feed.state.offset = -1
+        memories.append(dump(feed.state))
+    assert memories[0] == memories[1]
 
 
 @pytest.mark.parametrize("make", [full_turn, circling_turn])

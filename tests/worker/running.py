@@ -15,6 +15,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
+from pydantic import SecretStr
 
 from streamproc import wire
 from streamproc.core.run import RunState
@@ -61,6 +62,15 @@ Engine.step = cursed
 """
 
 
+def environment_of(settings: Settings) -> dict[str, str]:
+    """The variables that make a process have these settings."""
+    return {
+        f"STREAMPROC_{name.upper()}": str(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        for name, value in settings
+        if value is not None
+    }
+
+
 class WorkerProcess:
     """`run_worker` in a process. Its log goes to a file."""
 
@@ -73,17 +83,7 @@ class WorkerProcess:
 
     def start(self, give_up_after_s: float | None = None) -> WorkerProcess:
         """Start it; does not wait."""
-        environment = {
-            "STREAMPROC_BROKERS": self.settings.brokers,
-            "STREAMPROC_TOPIC_PREFIX": self.settings.topic_prefix,
-            "STREAMPROC_SESSION_TIMEOUT_S": str(self.settings.session_timeout_s),
-            "STREAMPROC_INSTANCE": self.settings.instance,
-            "STREAMPROC_EVENT_BYTES_MAX": str(self.settings.event_bytes_max),
-            "STREAMPROC_POLICY": self.settings.policy,
-            "STREAMPROC_COMMAND_KEY": self.settings.command_key.get_secret_value(),
-            "STREAMPROC_STATUS_FILE": self.settings.status_file,
-        }
-        arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
+        arguments = (environment_of(self.settings), str(self.log), self._path, self._before, give_up_after_s)
         self._process = FORKS.Process(target=work, args=arguments, daemon=True)
         self._process.start()
         return self
@@ -129,7 +129,7 @@ class Topics:
     async def send(self, records: Iterable[tuple[bytes | None, bytes | None]], **options: Any) -> None:
         """Send records to the turns topic, in order."""
         options.setdefault("max_request_size", 12_000_000)
-        producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers, enable_idempotence=True, **options)
+        producer = AIOKafkaProducer(**self.settings.kafka(), enable_idempotence=True, **options)
         await producer.start()
         try:
             topic = self.settings.topic("turns")
@@ -140,10 +140,14 @@ class Topics:
 
     async def read(self, name: str) -> list[Any]:
         """All records of a topic, up to its present ends."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers, auto_offset_reset="earliest", **_LARGE)
+        return await self.read_topic(self.settings.topic(name))
+
+    async def read_topic(self, topic: str) -> list[Any]:
+        """The same, given the topic's full name."""
+        consumer = AIOKafkaConsumer(**self.settings.kafka(), auto_offset_reset="earliest", **_LARGE)
         await consumer.start()
         try:
-            places = await self._places(consumer, name)
+            places = await places_of(consumer, topic)
             consumer.assign(places)
             ends = await consumer.end_offsets(places)
             records: list[Any] = []
@@ -166,11 +170,11 @@ class Topics:
     async def offsets(self) -> tuple[dict[int, int], dict[int, int]]:
         """Committed offsets of the workers and ends of the turns topic, by partition."""
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.brokers, group_id=self.settings.worker_group, enable_auto_commit=False
+            **self.settings.kafka(), group_id=self.settings.worker_group, enable_auto_commit=False
         )
         await consumer.start()
         try:
-            places = await self._places(consumer, "turns")
+            places = await places_of(consumer, self.settings.topic("turns"))
             ends = await consumer.end_offsets(places)
             committed = {place.partition: await consumer.committed(place) or 0 for place in places}
             return committed, {place.partition: end for place, end in ends.items()}
@@ -179,7 +183,7 @@ class Topics:
 
     async def no_members(self) -> bool:
         """Whether the workers' group is empty."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.brokers)
+        admin = AIOKafkaAdminClient(**self.settings.kafka())
         await admin.start()
         try:
             [response] = await admin.describe_consumer_groups([self.settings.worker_group])
@@ -196,11 +200,12 @@ class Topics:
 
         await until(nothing_left, timeout_s, "the workers to commit everything", every_s=0.2)
 
-    async def _places(self, consumer: AIOKafkaConsumer, name: str) -> list[TopicPartition]:
-        topic = self.settings.topic(name)
-        consumer._client.add_topic(topic)
-        await consumer._client.force_metadata_update()
-        return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+
+async def places_of(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
+    """The partitions of a topic."""
+    consumer._client.add_topic(topic)
+    await consumer._client.force_metadata_update()
+    return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
 
 
 _LARGE = {"max_partition_fetch_bytes": 16_000_000, "fetch_max_bytes": 64_000_000}

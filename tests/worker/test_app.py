@@ -14,12 +14,19 @@ from streamproc.worker.app import _credentials
 from streamproc.worker.logs import Calm
 from tests.waiting import until
 from tests.worker.conftest import settings_for
+from tests.worker.running import honest_run
 
 BROKEN = """
 from streamproc.policy import Policy
 from streamproc.worker import app
 Policy.engine = lambda policy: 1 / 0
 app.RETRY_FIRST_S = 0.01
+"""
+
+SMALL = """
+from streamproc.worker import app, tables
+tables.RUNS_MAX = app.RUNS_MAX = 20
+app.REPORT_INTERVAL_S = 0.1
 """
 
 
@@ -74,3 +81,13 @@ async def test_a_worker_without_a_partition_waits_for_one(brokers, topic_prefix,
     assert first.end() == 0
     await until(lambda: second.said("ready partitions=0 "), 60)
     assert second.end() == 0
+
+
+async def test_a_flood_of_run_ids_takes_no_more_room_than_there_is_and_is_told(settings, topics, start_worker) -> None:
+    worker = start_worker(settings, before=SMALL)
+    await worker.ready()
+    for wave in range(3):
+        await topics.send([pair for number in range(60) for pair in honest_run(f"run-{wave}-{number}", 1)])
+        await topics.done()
+    await until(lambda: worker.said("no room for more than 20 runs: "), 30, "the worker to say so")
+    await until(lambda: worker.said(" evicted=1"), 30, "the worker to count them")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.policy import load_policy
+from streamproc.worker import lanes as worker_lanes
 from streamproc.worker.lanes import Lane, Lanes
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
 from streamproc.worker.processors import Processor
 from streamproc.worker.tables import Census, Runs, unpack
 from tests.waiting import until
-from tests.worker.records import records_of
+from tests.worker.records import TOPIC, records_of
 from tests.worker.running import honest_run, looping_run
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def failures() -> list[BaseException]:
 
 @pytest.fixture
 async def lanes(broker: ScriptedBroker, failures: list[BaseException]) -> AsyncIterator[Lanes]:
-    processor = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    processor = Processor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
     lanes = Lanes("runs", Store(), processor, broker, failures.append)
     yield lanes
     lanes.retain(set())
@@ -149,6 +150,18 @@ async def test_a_partition_waits_when_the_broker_does_not_keep_up(lanes, broker)
     broker.may_store.set()
     await waiting
     assert lane.backlog < BACKLOG_RECORDS_MAX
+
+
+async def test_whoever_waits_for_room_in_a_lane_that_is_closed_is_let_go(lanes, broker, monkeypatch) -> None:
+    """It is the one who reads all partitions: were it not let go, none would ever be read again."""
+    monkeypatch.setattr(worker_lanes, "BACKLOG_RECORDS_MAX", 1)
+    lane = lanes[0]
+    assert await lane.room()
+    lane.accept(records_of(looping_run("r", 3)))
+    waiting = asyncio.ensure_future(lane.room())
+    await asyncio.sleep(0)
+    lanes.abandon()
+    assert not await asyncio.wait_for(waiting, 5), "the records in hand will be read again"
 
 
 async def test_what_does_not_settle_in_time_is_forgotten_and_will_be_stepped_again(lanes, broker) -> None:

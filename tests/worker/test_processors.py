@@ -17,14 +17,15 @@ from streamproc.worker.limits import CONTROL_BYTES_MAX
 from streamproc.worker.processors import Processor
 from streamproc.worker.publishing import control_letter, dead_letter
 from streamproc.worker.tables import Census, Runs
-from tests.worker.records import NOON_MS, Record, records_of
+from tests.worker.records import NOON_MS, TOPIC, Record, records_of
 from tests.worker.running import event_record, expected_ids, honest_run, interleaved, looping_run, said
 
 BYTES_MAX = 4096
 
 
 def processor(policy: str = "standard") -> Processor:
-    return Processor(load_policy(policy).engine(), event_bytes_max=BYTES_MAX, dead_letter_bytes=1024, version="1.2.3")
+    engine = load_policy(policy).engine()
+    return Processor(engine, TOPIC, event_bytes_max=BYTES_MAX, dead_letter_bytes=1024, version="1.2.3")
 
 
 def runs() -> Runs:

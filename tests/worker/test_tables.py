@@ -6,13 +6,15 @@ import pytest
 from faust.types import TP
 
 from streamproc import wire
+from streamproc.core.accounts import Account, dump_account
 from streamproc.core.run import RunState
 from streamproc.policy import load_policy
 from streamproc.worker import tables
+from streamproc.worker.accounts import Accounts
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.processors import Processor
 from streamproc.worker.tables import Census, Runs, RunStore, pack, unpack
-from tests.worker.records import NOON_MS, records_of
+from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
 
@@ -21,7 +23,7 @@ def runs(census: Census | None = None) -> Runs:
 
 
 def step(mine: Runs, pairs, first: int = 0, at_ms: int = NOON_MS) -> None:
-    worker = Processor(load_policy().engine(), event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    worker = Processor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
     worker.accept(mine, records_of(pairs, first, at_ms))
 
 
@@ -153,6 +155,19 @@ def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: p
     assert mine.forgotten == 2
 
 
+def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more come with each write than one sweep would take away."""
+    monkeypatch.setattr(tables, "RUNS_MAX", 20)
+    monkeypatch.setattr(tables, "SWEEP_RUNS_MAX", 2)
+    census = Census()
+    mine = runs(census)
+    for wave in range(10):
+        step(mine, [pair for number in range(15) for pair in honest_run(f"run-{wave}-{number}", 1)], first=100 * wave)
+        write(mine)
+        assert census.runs == len(mine) <= 20 + 15
+    assert census.evicted == mine.forgotten == 10 * 15 - len(mine)
+
+
 def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
     mine = runs()
     step(mine, honest_run("a", 1))
@@ -173,6 +188,17 @@ def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
     assert mine.wake(b"a").turns == 9
 
 
+def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
+    older, newer = (dump_account(Account(offset=offset, applied={0: offset})) for offset in (5, 9))
+    mine = Accounts(0, lambda: 0)
+    for place, raw in enumerate((older, newer, older, b"garbage")):
+        mine.restore(b"user:ann", raw, place)
+        assert mine.changelog_offset == place
+        if place == 2:
+            assert mine.wake(b"user:ann").applied == {0: 9}
+    assert len(mine) == 0, "of another version: the account begins anew"
+
+
 @pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, pack(RunState(version=99), None)])
 def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> None:
     mine = runs()
@@ -180,6 +206,33 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
     assert b"a" not in mine
     assert mine.unreadable == 1
     assert mine.changelog_offset == 3
+
+
+@pytest.mark.parametrize("partition", [-1, 3, 200, 70_000])
+@pytest.mark.parametrize("offset", [-1, 0, 127, 128, 255, 256, 65_535, 65_536, 1 << 33, 1 << 62])
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
+    for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
+        state = RunState(partition=partition, offset=offset, turns=turns, steps=turns, at_ms=at_ms, finished=finished)
+        assert tables._seen(pack(state, b"{}", NOON_MS)) == (offset, finished)
+
+
+def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    mine = runs()
+    whole = pack(RunState(offset=3, turns=4), None)
+    mine.restore(b"r", whole[:-3], 0)
+    step(mine, honest_run("r", 2), first=4)
+    assert mine.hot[b"r"].turns == 2
+    assert mine.unreadable == 1
+    assert "the memory of run b'r' cannot be read, it begins anew" in caplog.text
+
+
+def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
+    census = Census()
+    mine = runs(census)
+    for place, raw in enumerate((*(pack(RunState(offset=offset), None) for offset in (1, 2, 0)), None, None)):
+        mine.restore(b"a", raw, place)
+        assert census.runs == len(mine) == (place < 3)
 
 
 def test_the_census_counts_the_runs_of_all_partitions() -> None:

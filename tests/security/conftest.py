@@ -1,0 +1,92 @@
+"""One secured broker for all tests of this folder; and no setting of this machine in any of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from streamproc.acls import ROLES
+from streamproc.cli import build
+from tests.security.broker import SecureBroker
+from tests.security.endpoint import TokenEndpoint
+from tests.worker.running import WorkerProcess, environment_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from streamproc.settings import Settings
+
+USERS = ("stranger", "narrow", *(role.name for role in ROLES))
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A Kafka with TLS, logins and ACLs; `admin` may do everything, `stranger` nothing."""
+    broker = SecureBroker(tmp_path_factory.mktemp("secured") / "kafka", USERS)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def endpoint(secured: SecureBroker) -> Iterator[TokenEndpoint]:
+    """A token endpoint whose tokens the broker takes."""
+    with TokenEndpoint(secured.issuer) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(autouse=True)
+def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of this machine reaches a test, neither from the environment nor from a `.env` file."""
+    for name in list(os.environ):
+        if name.startswith("STREAMPROC_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path) -> Iterator[Callable[[Settings], WorkerProcess]]:
+    """Starts workers; none outlives the test."""
+    started: list[WorkerProcess] = []
+
+    def start(settings: Settings) -> WorkerProcess:
+        started.append(WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log"))
+        return started[-1].start()
+
+    yield start
+    for worker in started:
+        worker.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a command under settings that come from the environment: all that it says."""
+    app = build()
+
+    def run(settings: Settings, *words: object, code: int = 0) -> str:
+        with monkeypatch.context() as patch:
+            for name, value in environment_of(settings).items():
+                patch.setenv(name, value)
+            result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address on this machine where no broker is."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"

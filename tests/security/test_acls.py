@@ -1,0 +1,183 @@
+"""Each role with the rights that `streamproc topics acls` gives it: enough for its work, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+
+from streamproc import acls, topics
+from streamproc.acls import BY_NAME, ROLES, TOPICS, Right, full_name
+from streamproc.client import HaltListener, TurnPublisher
+from streamproc.errors import AccessDenied, Halted, Unavailable
+from streamproc.fleet.giving import send
+from streamproc.fleet.order import Order
+from streamproc.ops.following import Follower
+from streamproc.ops.plan import load_plan
+from streamproc.replay.kafka import open_topic
+from streamproc.worker.preflight import wait_until_ready
+from tests.ops.receiver import Receiver
+from tests.security.test_let_in import stuck_run
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamproc.settings import Settings
+    from tests.security.broker import SecureBroker
+    from tests.worker.running import WorkerProcess
+
+
+def test_each_role_can_do_its_work(
+    secured: SecureBroker,
+    topic_prefix: str,
+    tmp_path: Path,
+    told: Callable[..., str],
+    start_worker: Callable[[Settings], WorkerProcess],
+) -> None:
+    def of(role: str, **options: object) -> Settings:
+        return secured.by_password(role, topic_prefix=topic_prefix, **options)
+
+    for role in ROLES:
+        told(of("admin"), "topics", "acls", "--role", role.name, "--principal", f"User:{role.name}", "--apply")
+    assert "created" in told(of("topics"), "topics", "apply")
+    told(of("topics"), "topics", "check")
+    worker = start_worker(of("worker"))
+    asyncio.run(worker.ready())
+
+    asyncio.run(_halted(of("publisher"), of("listener")))
+    watched = told(of("watch"), "watch", "--since", "beginning", "--count", 1, "--format", "jsonl")
+    told(of("orders"), "kill", "--run", "r2", "--why", "a drill")
+    told(of("resume"), "resume", "r1", "--why", "a drill")
+    asyncio.run(_notified(of("notify"), "r2"))
+    assert worker.end() == 0, worker.text
+    told(of("replay"), "replay", "--all", "--diff")
+
+    assert '"r1"' in watched
+    assert "uthorization" not in worker.text
+    assert "no right" not in worker.text
+    assert not [secret for secret in secured.secrets if secret in worker.text + watched]
+
+
+async def _halted(publisher: Settings, listener: Settings) -> None:
+    async with TurnPublisher(settings=publisher) as turns, HaltListener(settings=listener) as halts:
+        with pytest.raises(Halted):
+            await stuck_run(turns, halts, "r1")
+
+
+async def _notified(settings: Settings, run_id: str) -> None:
+    receiver = Receiver().start()
+    plan, group = load_plan("", [receiver.json_url]), f"{settings.topic_prefix}-notify"
+    follower = Follower(settings, plan, group=group, from_beginning=True)
+    following = asyncio.create_task(follower.run())
+    try:
+        await until(lambda: run_id in str(receiver.posts), 30, f"the notification of {run_id}")
+        follower.stop()
+        await following
+    finally:
+        following.cancel()
+        receiver.stop()
+
+
+# Who may do what, on a deployment of its own that nobody works on.
+
+
+@pytest.fixture(scope="module")
+def unused(secured: SecureBroker) -> str:
+    """The prefix of topics that all roles have their rights to."""
+    prefix = f"unused-{uuid.uuid4().hex[:8]}"
+    admin = secured.by_password("admin", topic_prefix=prefix, partitions=1)
+
+    async def prepare() -> None:
+        await topics.apply(admin)
+        await _writable(admin, {name: full_name(Right("topic", name, ()), admin) for name in TOPICS})
+        for role in ROLES:
+            await acls.apply(admin, role, f"User:{role.name}")
+
+    asyncio.run(prepare())
+    return prefix
+
+
+@pytest.mark.parametrize("role", [role.name for role in ROLES])
+async def test_each_role_can_read_and_write_what_it_must_and_nothing_else(
+    role: str, secured: SecureBroker, unused: str
+) -> None:
+    settings = secured.by_password(role, topic_prefix=unused)
+    wanted = {
+        (right.name, operation)
+        for right in BY_NAME[role].rights
+        for operation in right.operations
+        if right.resource == "topic" and operation in ("Read", "Write")
+    }
+
+    names = {name: full_name(Right("topic", name, ()), settings) for name in TOPICS}
+    found = await _writable(settings, names) | await _readable(settings, names)
+
+    assert found == wanted
+
+
+async def test_a_publisher_may_neither_join_the_workers_nor_give_rights(secured: SecureBroker, unused: str) -> None:
+    settings = secured.by_password("publisher", topic_prefix=unused)
+
+    consumer = AIOKafkaConsumer(settings.topic("turns"), **settings.kafka(), group_id=settings.worker_group)
+    with pytest.raises(GroupAuthorizationFailedError):
+        await consumer.start()
+    await consumer.stop()
+    with pytest.raises(Unavailable, match=r"takes no rights from this user .*: give it Alter on the cluster"):
+        await acls.apply(settings, BY_NAME["worker"], "User:publisher")
+
+
+async def test_who_has_no_right_is_told_where_rights_are_told(secured: SecureBroker, unused: str) -> None:
+    stranger = secured.by_password("stranger", topic_prefix=unused)
+    publisher = secured.by_password("publisher", topic_prefix=unused)
+
+    with pytest.raises(Unavailable, match=r"this user may not see it .`streamproc topics acls`"):
+        await HaltListener(settings=stranger, start_timeout_s=3).start()
+    with pytest.raises(Unavailable, match=r"not allowed to create topic .*`streamproc topics acls`"):
+        await topics.apply(stranger)
+    with pytest.raises(AccessDenied, match=r"user publisher has no right to .*turns: `streamproc topics acls`"):
+        async with open_topic(publisher, "turns") as reader:
+            _ = [chunk async for chunk in reader.chunks()]
+    with pytest.raises(AccessDenied, match=r"user publisher has no right to .*: `streamproc topics acls`"):
+        await send(publisher, Order(w=1, id="o", status="STOP", scope="fleet", by="eve", why="", at=1))
+
+
+async def test_a_worker_that_may_not_ask_for_settings_goes_by_its_own(secured: SecureBroker, unused: str) -> None:
+    role = BY_NAME["worker"]
+    rights = (right._replace(operations=set(right.operations) - {"DescribeConfigs"}) for right in role.rights)
+    admin = secured.by_password("admin", topic_prefix=unused, partitions=1)
+    await acls.apply(admin, role._replace(rights=tuple(rights)), "User:narrow")
+
+    ready = await wait_until_ready(secured.by_password("narrow", topic_prefix=unused, partitions=1), 10)
+
+    assert ready.live
+    assert ready.dead_letter_bytes == admin.event_bytes_max + topics.ENVELOPE_BYTES
+
+
+async def _writable(settings: Settings, names: dict[str, str]) -> set[tuple[str, str]]:
+    found = set()
+    async with AIOKafkaProducer(**settings.kafka(), enable_idempotence=False) as producer:
+        for name, topic in names.items():
+            with suppress(TopicAuthorizationFailedError):
+                await producer.send_and_wait(topic, b"x", partition=0, key=b"k")
+                found.add((name, "Write"))
+    return found
+
+
+async def _readable(settings: Settings, names: dict[str, str]) -> set[tuple[str, str]]:
+    found = set()
+    async with AIOKafkaConsumer(**settings.kafka(), auto_offset_reset="earliest") as consumer:
+        seen = (await consumer._client.fetch_all_metadata()).topics()
+        for name, topic in names.items():
+            if topic in seen:  # of others, aiokafka waits for news
+                consumer.assign([TopicPartition(topic, 0)])
+                with suppress(TopicAuthorizationFailedError):
+                    assert await until(lambda: consumer.getmany(timeout_ms=1_000), what=f"a record of {topic}")
+                    found.add((name, "Read"))
+    return found

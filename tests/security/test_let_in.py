@@ -1,0 +1,103 @@
+"""Whom a secured broker lets in, by certificate, password or token: the whole way from a turn to a halt."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc import topics
+from streamproc.client import HaltListener, TurnPublisher
+from streamproc.errors import Halted
+from tests.cli.conftest import jsonl, stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamproc.settings import Settings
+    from tests.security.broker import SecureBroker
+    from tests.security.endpoint import TokenEndpoint
+    from tests.worker.running import WorkerProcess
+
+TURNS_MAX = 500  # a stuck run is halted at its third turn, and the guard hears of it within milliseconds
+LOGINS_S = 5.0  # the broker ends a login after 2 s: this is long enough for two to end
+
+
+async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> None:
+    """A run that says the same over and over, under a guard."""
+    async with halts.guard(run_id):
+        for _ in range(TURNS_MAX):
+            await turns.turn(run_id=run_id, node="coder", output="I will try again.")
+            await turns.flush()
+
+
+async def test_a_run_is_halted_by_those_who_show_certificates(
+    secured: SecureBroker, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
+) -> None:
+    settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
+    assert (await topics.apply(settings)).ok
+    worker = start_worker(settings)
+    await worker.ready()
+
+    async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings) as halts:
+        with pytest.raises(Halted):
+            await stuck_run(turns, halts, "r1")
+
+    assert worker.end() == 0
+    assert not [secret for secret in secured.secrets if secret in worker.text]
+
+
+async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
+    secured: SecureBroker,
+    endpoint: TokenEndpoint,
+    topic_prefix: str,
+    start_worker: Callable[[Settings], WorkerProcess],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    endpoint.lives_s = 3
+    settings = secured.by_token(topic_prefix=topic_prefix, **endpoint.options)
+    assert (await topics.apply(settings)).ok
+    worker = start_worker(settings)
+    await worker.ready()
+
+    async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings) as halts:
+        with pytest.raises(Halted):
+            await stuck_run(turns, halts, "r1")
+        before = len(endpoint.given)
+        until = time.monotonic() + LOGINS_S
+        number = 0
+        while time.monotonic() < until:  # at work, not idle: a login ends when its connection is used
+            await turns.turn(run_id="honest", node="coder", output=f"step {number}")
+            await turns.flush()
+            number += 1
+        with pytest.raises(Halted):
+            await stuck_run(turns, halts, "r2")
+        assert (turns.dropped, turns.invalid) == (0, 0)
+
+    assert worker.end() == 0, worker.text
+    assert len(endpoint.given) >= before + 2
+    assert endpoint.asked[0] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+    said = worker.text + caplog.text
+    assert not [token for token in endpoint.given if token in said]
+
+
+def test_the_commands_get_in_and_say_no_secret(
+    secured: SecureBroker, topic_prefix: str, tmp_path: Path, told: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    settings = secured.by_password("admin", "SCRAM-SHA-256", topic_prefix=topic_prefix)
+    turns = tmp_path / "turns.jsonl"
+    turns.write_text(jsonl(stuck()))
+
+    said = told(settings, "topics", "apply")
+    said += told(settings, "doctor")
+    said += told(settings, "config")
+    said += told(settings, "publish", turns)
+    said += told(settings, "stop-all", "--why", "a drill")
+    said += told(settings, "clear")
+    replayed = told(settings, "replay", "--all")
+
+    assert "HALTED  stuck" in replayed
+    assert not [secret for secret in secured.secrets if secret in said + replayed + caplog.text]

@@ -1,0 +1,156 @@
+"""Admission on a Redis that wants TLS, a certificate of the client, and a user of few rights."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import trustme
+from redis.asyncio import Redis
+
+from deploy.local import redis
+from streamproc.client.admission import Admission
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.settings import load_settings
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from deploy.local.redis import Server
+
+PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
+PASSWORD = "s3cr3t-of-the-agents"
+
+
+class Secured(NamedTuple):
+    """Where it is, and the files of its authority and of its client."""
+
+    port: int
+    authority: Path
+    certificate: Path
+
+    def url(self, host: str = redis.HOST, user: str = f"agents:{PASSWORD}", **options: object) -> str:
+        """An address of it; an option that is None is left out."""
+        files = {"ssl_ca_certs": self.authority, "ssl_certfile": self.certificate, "ssl_keyfile": self.certificate}
+        query = "&".join(f"{name}={value}" for name, value in (files | options).items() if value is not None)
+        return f"rediss://{user}@{host}:{self.port}/0?{query}"
+
+
+@contextlib.asynccontextmanager
+async def tls_in_front(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+    """A port where TLS ends that is spoken to the server behind: not every Redis for tests is built with it."""
+    streams: set[asyncio.StreamWriter] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind_reader, behind_writer = await asyncio.open_connection(redis.HOST, port)
+        streams.update((writer, behind_writer))
+        await asyncio.gather(copy(reader, behind_writer), copy(behind_reader, writer))
+
+    server = await asyncio.start_server(serve, redis.HOST, 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for stream in streams:
+            stream.close()
+
+
+@pytest.fixture
+async def secured_redis(own_redis: Server, tmp_path: Path) -> AsyncIterator[Secured]:
+    """A Redis behind TLS. Its user `agents` has the rights that are documented."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name in ("server", "client"):
+        authority.issue_cert(redis.HOST).private_key_and_cert_chain_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.pem"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(tmp_path / "server.pem")
+    documented = re.search(r"^ACL SETUSER agents on >secret (.+)$", PAGE.read_text(), re.MULTILINE)
+    assert documented is not None
+    port = own_redis.start().port
+    async with Redis(port=port) as administrator:
+        await administrator.execute_command("ACL", "SETUSER", "agents", "on", f">{PASSWORD}", *documented[1].split())
+        await administrator.execute_command("ACL", "SETUSER", "default", "off")
+    async with tls_in_front(port, context) as front:
+        yield Secured(front, tmp_path / "ca.pem", tmp_path / "client.pem")
+
+
+def admission(url: str) -> Admission:
+    return Admission(settings=load_settings(redis=url), limits={"run": {"cost_usd": 1}}, timeout_s=5)
+
+
+async def test_a_user_with_few_rights_spends_over_tls(secured_redis: Secured) -> None:
+    async with admission(secured_redis.url()) as ours:
+        async with ours.payer("r1").reserve(cost_usd="0.60") as hold:
+            hold.settle(cost_usd="0.10")
+
+        await until(lambda: not ours.unbooked)
+        assert ours.granted == 1
+        assert [one.spent_usd_micro for one in await ours.balances(ours.payer("r1"))] == [100_000]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"user": "agents:another"}, "invalid username-password pair.*check user and password in STREAMPROC_REDIS"),
+        ({"user": ""}, "check user and password in STREAMPROC_REDIS"),
+        ({"ssl_ca_certs": None}, "CERTIFICATE_VERIFY_FAILED.*name the authority that signed its certificate"),
+        ({"host": "localhost"}, "Hostname mismatch.*name it in STREAMPROC_REDIS as its certificate does"),
+        ({"ssl_certfile": None, "ssl_keyfile": None}, "STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+async def test_who_is_not_let_in_is_told_what_to_set_and_no_password(
+    wrong: dict[str, object], says: str, secured_redis: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+
+    with pytest.raises(Unavailable, match=says) as problem:
+        await admission(secured_redis.url(**wrong)).start()
+
+    assert "another" not in str(problem.value) + caplog.text
+    assert PASSWORD not in str(problem.value) + caplog.text
+
+
+async def test_who_speaks_no_tls_is_told(secured_redis: Secured) -> None:
+    with pytest.raises(Unavailable, match="whether it needs rediss://"):
+        await admission(f"redis://agents:{PASSWORD}@{redis.HOST}:{secured_redis.port}/0").start()
+
+
+@pytest.mark.parametrize(
+    "url", [f"redis://agents:a/{PASSWORD}@host", f"redis://agents:1{PASSWORD}#@host", "cache:6379"]
+)
+def test_an_address_that_cannot_be_read_is_told_without_its_password(
+    url: str, told: Callable[..., str], nowhere: str
+) -> None:
+    settings = load_settings(redis=url, brokers=nowhere)
+
+    with pytest.raises(InvalidSettings, match=r"STREAMPROC_REDIS must be .* write / as %2F") as problem:
+        admission(url)
+    said = told(settings, "config") + told(settings, "config", "--json") + told(settings, "doctor", code=1)
+
+    assert "write / as %2F" in said
+    assert PASSWORD not in said + str(problem.value) + repr(settings)
+    assert "agents:a/" not in said
+
+
+def test_passwords_in_options_of_the_address_are_not_shown(told: Callable[..., str]) -> None:
+    url = f"rediss://host:1/0?ssl_certfile=c.pem&ssl_password={PASSWORD}&password={PASSWORD}&ssl_keyfile=k.pem"
+
+    said = told(load_settings(redis=url), "config", "--json")
+
+    assert "rediss://host:1/0?ssl_certfile=c.pem&ssl_password=********&password=********&ssl_keyfile=k.pem" in said
+    assert PASSWORD not in said

@@ -1,0 +1,66 @@
+"""Run schedules until one fails: `python -m tests.simulation --schedules 100000 --seed 1`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import multiprocessing
+import random
+import sys
+import time
+
+from tests.simulation.plan import plan
+from tests.simulation.schedule import run, run_seed, shrunk
+
+CHUNK = 50  # schedules between two collections: what one leaves behind is a net of cycles
+
+
+def work(seeds: range) -> list[int]:
+    """Those of these seeds that fail."""
+    gc.disable()
+    failing = [seed for seed in seeds if run_seed(seed)]
+    gc.collect()
+    return failing
+
+
+def main() -> int:
+    """0: nothing failed. 1: a schedule did; its seed, how to see it again, and the least of it that fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31), help="the first one")
+    parser.add_argument("--schedules", type=int, default=0, help="how many (0: until one fails, or time is up)")
+    parser.add_argument("--minutes", type=float, default=0.0, help="how long (0: as long as it takes)")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    options = parser.parse_args()
+    print(f"schedules from seed {options.seed} on")
+    begun_s, done = time.monotonic(), 0
+    end_s = begun_s + 60 * options.minutes if options.minutes else float("inf")
+    last = options.seed + options.schedules if options.schedules else sys.maxsize
+    firsts = itertools.takewhile(lambda seed: seed < last, itertools.count(options.seed, CHUNK))
+    chunks = (range(first, min(first + CHUNK, last)) for first in firsts)
+    with multiprocessing.Pool(options.processes) as pool:
+        while batch := list(itertools.islice(chunks, options.processes)):
+            failing = [seed for found in pool.map(work, batch) for seed in found]
+            done += sum(map(len, batch))
+            print(f"\r{done} schedules, {60 * done / (time.monotonic() - begun_s):.0f} a minute", end="", flush=True)
+            if failing:
+                print()
+                tell(failing[0])
+                return 1
+            if time.monotonic() > end_s:
+                break
+    print()
+    return 0
+
+
+def tell(seed: int) -> None:
+    """What fails, and the least of it that does."""
+    script = plan(seed)
+    print(f"seed {seed} fails; again: python -m tests.simulation --schedules 1 --seed {seed}")
+    print(*run(script), sep="\n")
+    least = shrunk(script)
+    print("\nThe least of it that fails:", least, *run(least), sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

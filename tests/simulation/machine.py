@@ -1,0 +1,336 @@
+"""A worker in the simulation: the parts of the real one, put together as `worker.app` does it, around another Kafka.
+
+Real: lanes, processors, tables and their stores, the publisher and its letters, the deadlines, and of the consumer
+whatever moves records, restores, and decides what is committed. Not real: aiokafka's clients, Faust's services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from faust.types import TP
+
+from streamproc.core.engine import Engine
+from streamproc.settings import load_settings
+from streamproc.worker.accounts import AccountProcessor, AccountStore
+from streamproc.worker.app import Worker
+from streamproc.worker.chunks import POLL_S, ChunkConsumer
+from streamproc.worker.deadlines import Deadlines
+from streamproc.worker.lanes import Lanes
+from streamproc.worker.limits import COMMIT_INTERVAL_S
+from streamproc.worker.processors import Processor
+from streamproc.worker.tables import RunStore
+from tests.simulation.cluster import Member, SimPublisher
+from tests.simulation.loop import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamproc.core.engine import RulesOf
+    from streamproc.worker.stores import PartitionStore
+    from tests.simulation.cluster import Cluster, Group, Record
+
+SETTINGS: Final = load_settings(brokers="localhost:1", topic_prefix="sim", event_bytes_max=4096)
+TURNS: Final = SETTINGS.topic("turns")
+SPEND: Final = SETTINGS.topic("spend")
+CONTROL: Final = SETTINGS.topic("control")
+STATUS: Final = SETTINGS.topic("runs")
+DEAD: Final = SETTINGS.topic("dead-letter")
+RUNS_LOG: Final = "sim-runs-changelog"
+ACCOUNTS_LOG: Final = "sim-accounts-changelog"
+CHANGELOGS: Final = {"runs": RUNS_LOG, "accounts": ACCOUNTS_LOG}
+CURSED: Final = "cursed"  # a node on which the engine fails, after it has changed the state
+
+
+def cursed(rules: RulesOf) -> Engine:
+    """An engine with a bug."""
+    engine = Engine(rules)
+    honest = engine.step
+
+    def step(run: Any, event: Any, at_ms: int | None) -> Any:
+        decisions = honest(run, event, at_ms)
+        if event.node == CURSED:
+            raise RuntimeError("a bug in a detector")
+        return decisions
+
+    engine.step = step  # type: ignore[method-assign]
+    return engine
+
+
+class Recovery:
+    """What Faust knows of a recovery that is going on."""
+
+    def __init__(self) -> None:
+        self.in_recovery = False
+        self.active_tps: set[TP] = set()
+        self.active_offsets: dict[TP, int] = {}
+        self.active_highwaters: dict[TP, int] = {}
+        self.signal_recovery_end = asyncio.Event()
+
+    def need_recovery(self) -> bool:
+        return any(end > self.active_offsets[tp] for tp, end in self.active_highwaters.items())
+
+    def _set_recovery_ended(self) -> None:
+        self.in_recovery = False
+
+
+class Fetching:
+    """What the consumer asks of aiokafka: records from where it stands, the group's commits."""
+
+    def __init__(self, cluster: Cluster, group: Group, member: Member, most: int) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._member = member
+        self._most = most
+        self.positions: dict[TP, int] = {}
+        self._held: set[TP] = set()
+
+    @property
+    def expelled(self) -> bool:
+        return self._member.generation < 0
+
+    def hold(self, tps: set[TP], *, held: bool) -> None:
+        self._held = self._held | tps if held else self._held - tps
+
+    def seek(self, tp: TP, offset: int) -> None:
+        self.positions[tp] = offset
+
+    def next_offset(self, tp: TP) -> int | None:
+        return self.positions.get(tp)
+
+    async def fetch(self, tps: set[TP]) -> Mapping[TP, list[Record]]:
+        cluster = self._cluster
+        await cluster.pause()
+        end_s = cluster.loop.now_s + POLL_S
+        while not (found := self._found(tps)) and cluster.loop.now_s < end_s:
+            await cluster.news(end_s - cluster.loop.now_s)
+        return found
+
+    def _found(self, tps: set[TP]) -> dict[TP, list[Record]]:
+        found: dict[TP, list[Record]] = {}
+        for tp in sorted(tps & self.positions.keys() - self._held):
+            position, end = self.positions[tp], len(self._cluster.log(*tp))
+            if position < end:
+                most = self._cluster.rng.randint(1, self._most)
+                found[tp] = records = self._cluster.read(tp, position, most)
+                self.positions[tp] = records[-1].offset + 1 if records else end  # none: compacted away
+        return {tp: records for tp, records in found.items() if records}
+
+    async def commit(self, offsets: Mapping[TP, int]) -> bool:
+        generation = self._member.generation
+        await self._cluster.pause()
+        done = self._group.commit(self._member, generation, offsets)
+        await self._cluster.pause()
+        return done
+
+
+class SimConsumer(ChunkConsumer):
+    """The worker's consumer without Faust's services around it."""
+
+    can_resume_flow: Any
+
+    def __init__(self, app: Any, transport: Any, fetching: Fetching) -> None:  # not Faust's
+        self.app = app
+        self.transport = transport
+        self._thread = fetching
+        self._stopped = asyncio.Event()
+        self.can_resume_flow = asyncio.Event()
+        self._committed_offset: dict[TP, int | None] = {}
+        self._committing: asyncio.Future[None] | None = None
+        self.mine: set[TP] = set()
+        self.active: set[TP] = set()
+        self.log = SimpleNamespace(warning=lambda *_: None, info=lambda *_: None)
+
+    flow_active = property(lambda self: self.can_resume_flow.is_set())
+    should_stop = property(lambda self: self._stopped.is_set())
+
+    async def wait(self, work: Any) -> None:
+        await work
+
+    def _get_active_partitions(self) -> set[TP]:
+        return self.active
+
+    def assignment(self) -> set[TP]:
+        return self.mine
+
+    async def highwaters(self, *tps: TP) -> dict[TP, int]:
+        cluster = self._thread._cluster
+        await cluster.pause()
+        return {tp: len(cluster.log(tp.topic, tp.partition)) for tp in tps}
+
+    async def position(self, tp: TP) -> int | None:
+        return self._thread.positions.get(tp)
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        return await self._thread.commit(offsets)
+
+    async def commit(self, *_: Any) -> bool:
+        """As Faust's: one at a time, and whoever comes meanwhile waits for it and has committed nothing."""
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+            return False
+        self._committing = asyncio.get_running_loop().create_future()
+        try:
+            offsets = self._filter_committable_offsets(())
+            return bool(offsets) and await self._commit_offsets(offsets)
+        finally:
+            done, self._committing = self._committing, None
+            done.set_result(None)
+
+
+def _store(kind: type[Any], changelog: str) -> Any:
+    """A store without the service that Faust makes of it."""
+    store = kind.__new__(kind)
+    store.table = SimpleNamespace(changelog_topic=SimpleNamespace(get_topic_name=lambda: changelog))
+    store.__post_init__()
+    return store
+
+
+class Life:
+    """One life of a worker: from its start to its end, or to the moment when it is killed."""
+
+    def __init__(self, name: str, cluster: Cluster, group: Group, rules: RulesOf, *, fetch_most: int, hot: int) -> None:
+        self.process = Process(name)
+        self.cluster, self.group = cluster, group
+        self.member = Member(self.process)
+        self.over = asyncio.Event()
+        self.stop = asyncio.Event()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.violations: list[str] = []
+        count = cluster.partitions
+        partitions = dict.fromkeys((TURNS, SPEND, CONTROL, STATUS, DEAD, RUNS_LOG, ACCOUNTS_LOG), count)
+        engine = cursed(rules)
+        self.publisher = SimPublisher(cluster, self.process, SETTINGS, CHANGELOGS, partitions)
+        self.processor = Processor(engine, TURNS, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
+        self.accounts = AccountProcessor(SPEND, version="1", dead_letter_bytes=8192)
+        self.store: RunStore = _store(RunStore, RUNS_LOG)
+        self.account_store: AccountStore = _store(AccountStore, ACCOUNTS_LOG)
+        self.store.census.now_ms = self.account_store.now_ms = lambda: int(cluster.loop.now_s * 1000)
+        self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
+        self.store.census.share = lambda _partitions: None  # type: ignore[method-assign]
+        self.store.census.hot_share = hot
+        failed = lambda problem: Worker._failed(self, problem)  # type: ignore[arg-type]  # noqa: E731
+        self.lanes = Lanes("runs", self.store, self.processor, self.publisher, failed)
+        self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, failed)
+        self.orders = SimpleNamespace(keep=lambda _mine: None, have=lambda _mine: None)
+        self.store.retained = lambda mine: Worker._retain(self, mine)  # type: ignore[arg-type]
+        self.account_store.retained = self.account_lanes.retain
+        self.recovery = Recovery()
+        self.app = SimpleNamespace(
+            consumer_generation_id=-1, rebalancing=True, in_recovery=False, should_stop=False,
+            tables=SimpleNamespace(changelog_topics={RUNS_LOG, ACCOUNTS_LOG}, recovery=self.recovery),
+            conf=SimpleNamespace(broker_rebalance_timeout=60.0),
+        )  # fmt: skip
+        transport = SimpleNamespace(
+            lanes={TURNS: self.lanes, SPEND: self.account_lanes},
+            stores={RUNS_LOG: self.store, ACCOUNTS_LOG: self.account_store},
+        )
+        self.fetching = Fetching(cluster, group, self.member, fetch_most)
+        self.consumer = self.app.consumer = SimConsumer(self.app, transport, self.fetching)
+        self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.lanes, self.publisher)
+        self._turns, self._count = TURNS, count
+
+    # As in `worker.app.Worker`.
+
+    async def run(self) -> None:
+        """Until somebody asks for the end, or something failed."""
+        stop = asyncio.ensure_future(self.stop.wait())
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(work)
+            for work in (
+                self._membership(), self._commits(), self.deadlines.run(),
+                self.consumer._drain_messages(SimpleNamespace(_stopped=self.consumer._stopped)),
+            )
+        ]  # fmt: skip
+        self.group.beat(self.member)
+        done, _ = await asyncio.wait({stop, self._failure, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done & {self._failure}:
+            task.exception()  # it is known
+        for task in done - {stop, self._failure}:
+            self.violations.append(f"{self.process.name}: a part of the worker ended: {task.exception()!r}")
+        tasks[0].cancel()
+        await self._give_back()
+        self.consumer._stopped.set()
+        for task in tasks:
+            task.cancel()
+        self.lanes.retain(set())
+        self.account_lanes.retain(set())
+        self.group.leave(self.member)
+        self.over.set()
+
+    async def _commits(self) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_INTERVAL_S)
+            await self.consumer.commit()
+
+    async def _membership(self) -> None:
+        """What Faust and aiokafka do at rebalances."""
+        while True:
+            generation, partitions = await self.group.join(self.member)
+            self.member.must_join.clear()
+            recovering = asyncio.ensure_future(self._begin(generation, partitions))
+            recovering.add_done_callback(lambda task: task.cancelled() or self._crashed_by(task.exception()))
+            await self.member.must_join.wait()
+            recovering.cancel()
+            await self._give_back()
+
+    def _crashed_by(self, problem: BaseException | None) -> None:
+        if problem is not None:
+            self.violations.append(f"{self.process.name}: the rebalance failed: {problem!r}")
+
+    async def _give_back(self) -> None:
+        self.app.rebalancing = True
+        self.consumer.can_resume_flow.clear()
+        if self.consumer.mine:
+            await self.consumer.wait_empty()
+
+    async def _begin(self, generation: int, partitions: set[int]) -> None:
+        consumer, recovery = self.consumer, self.recovery
+        stores: dict[str, PartitionStore[Any]] = {RUNS_LOG: self.store, ACCOUNTS_LOG: self.account_store}
+        consumer.mine = {TP(topic, n) for topic in (TURNS, SPEND, *stores) for n in partitions}
+        self.fetching.positions.clear()
+        self.fetching.hold(set(consumer.mine), held=True)
+        self.app.consumer_generation_id = generation
+        recovery.active_highwaters.clear()
+        for store in stores.values():
+            await store.on_rebalance(consumer.mine, set(), set(), generation)
+        self._check_memory(partitions)
+        consumer.active = recovery.active_tps = {tp for tp in consumer.mine if tp.topic in stores}
+        recovery.active_offsets = {tp: stores[tp.topic].persisted_offset(tp) for tp in recovery.active_tps}
+        for tp, offset in recovery.active_offsets.items():
+            self.fetching.positions[tp] = offset + 1
+        self.app.in_recovery = recovery.in_recovery = True
+        recovery.signal_recovery_end.clear()
+        self.fetching.hold(recovery.active_tps, held=False)
+        ends = await consumer.highwaters(*recovery.active_tps)
+        recovery.active_highwaters.update({tp: end - 1 for tp, end in ends.items()})
+        consumer.can_resume_flow.set()
+        if recovery.need_recovery():
+            await recovery.signal_recovery_end.wait()
+        self.app.in_recovery = recovery.in_recovery = False
+        self.fetching.hold(recovery.active_tps, held=True)
+        await Worker._recovered(self)  # type: ignore[arg-type]
+        await self._seek(generation)
+
+    async def _seek(self, generation: int) -> None:
+        events = {tp for tp in self.consumer.mine if tp.topic in (TURNS, SPEND)}
+        await self.cluster.pause()
+        for tp in events:
+            committed = self.cluster.committed.get((tp.topic, tp.partition))
+            self.consumer._committed_offset[tp] = committed
+            self.fetching.positions[tp] = committed or 0
+        self.fetching.hold(events, held=False)
+        self.consumer.active = events
+        self.app.rebalancing = False
+
+    def _check_memory(self, partitions: set[int]) -> None:
+        """What is not this worker's any more is gone."""
+        for lanes, store in ((self.lanes, self.store), (self.account_lanes, self.account_store)):
+            left = (set(lanes._lanes) | set(lanes._tasks) | set(store.partitions)) - partitions
+            if left:
+                self.violations.append(f"{self.process.name}: still remembers partitions {sorted(left)}")
+        runs = sum(map(len, self.store.partitions.values()))
+        if self.store.census.runs != runs:
+            self.violations.append(f"{self.process.name}: counts {self.store.census.runs} runs and has {runs}")

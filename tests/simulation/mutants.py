@@ -1,0 +1,102 @@
+"""Faults put into the worker on purpose: whatever the simulation is to catch, it must be seen to catch."""
+
+from __future__ import annotations
+import __future__
+
+import contextlib
+import inspect
+import textwrap
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streamproc.worker.accounts import Accounts
+from streamproc.worker.chunks import ChunkConsumer
+from streamproc.worker.lanes import Lane, Lanes
+from streamproc.worker.processors import Processor
+from streamproc.worker.stores import PartitionStore
+from streamproc.worker.tables import Runs
+from tests.simulation.plan import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Change(NamedTuple):
+    """A method, and what is changed in it."""
+
+    owner: type[Any]
+    method: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """Some changes, and the kinds of faults that bring it to light soon."""
+
+    changes: tuple[Change, ...]
+    kinds: tuple[str, ...] = KINDS
+
+
+def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> Mutant:
+    return Mutant((Change(owner, method, old, new),), kinds or KINDS)
+
+
+TOLD: Final = "await self._until(lambda position=position: self.told >= position)"
+STORED: Final = "self.committable = position; self._on_stored(self.partition, position)"
+REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
+GENERATION: Final = "self.app.consumer_generation_id"
+FETCH: Final = "records = await self._thread.fetch(set(active))"
+
+MUTANTS: Final = {
+    "stored before it is told": _mutant(Lane, "store", TOLD, "pass"),
+    "committable before it is stored": _mutant(Lane, "store", TOLD, f"{TOLD}; {STORED}"),
+    "commits go as far as was stepped": _mutant(Lanes, "committable", "lane.committable for", "lane.position for"),
+    "what was applied is applied again": _mutant(Processor, "accept", "if offset <= state.offset:", "if False:"),
+    "the last state wins, whoever wrote it": _mutant(
+        Runs, "restore", "elif head.offset >= self._applied(key):", "else:", "freeze"
+    ),
+    "the last account wins, whoever wrote it": _mutant(
+        Accounts, "restore", "account.offset < before.offset", "False", "freeze"
+    ),
+    "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
+    "what a failed step did stays": _mutant(
+        Processor, "_failed", "runs.rebuild(key, self._again)", "runs.hot[key]"
+    ),
+    "refused records are dropped": _mutant(
+        Processor, "_read", f"letters.append({REFUSED}, problem.problems))", "pass"
+    ),
+    "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
+    "what is fetched belongs to the generation in which fetching began": Mutant((
+        Change(ChunkConsumer, "_drain_messages", FETCH, f"before = {GENERATION}; {FETCH}"),
+        Change(ChunkConsumer, "_drain_messages", f"generation = {GENERATION}  #", "generation = before  #"),
+        Change(ChunkConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"),
+    )),
+    "slices go on through a rebalance": _mutant(
+        ChunkConsumer, "_hand_over", "or not self._may_go_on(generation)", ""
+    ),
+    "an expelled worker goes on with what it had": _mutant(
+        ChunkConsumer, "wait_empty", "if self._thread.expelled:", "if False:", "freeze"
+    ),
+    "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
+}  # fmt: skip
+"""By what is wrong with the worker then. Among them the faults that the simulation has found."""
+
+
+@contextlib.contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The fault, for a while."""
+    sources: dict[tuple[type[Any], str], str] = {}
+    for owner, method, old, new in mutant.changes:
+        source = sources.get((owner, method)) or textwrap.dedent(inspect.getsource(getattr(owner, method)))
+        assert source.count(old) == 1, f"{method} has no {old!r} any more: bring this fault up to date"
+        sources[owner, method] = source.replace(old, new)
+    honest = {(owner, method): getattr(owner, method) for owner, method in sources}
+    try:
+        for (owner, method), source in sources.items():
+            made: dict[str, Any] = {}
+            code = compile(source, f"<{method}>", "exec", flags=__future__.annotations.compiler_flag)
+            exec(code, honest[owner, method].__globals__, made)
+            setattr(owner, method, made[method])
+        yield
+    finally:
+        for (owner, method), function in honest.items():
+            setattr(owner, method, function)

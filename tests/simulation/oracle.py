@@ -1,0 +1,310 @@
+"""What must be true after a schedule: the engine has stepped the same logs once, in order, with nothing going wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from streamproc.core.accounts import Account, BudgetReached, dump_account, load_account, read_statement, step_account
+from streamproc.core.charges import Charge, statements
+from streamproc.core.decision import encode_decision
+from streamproc.core.engine import Engine
+from streamproc.core.run import RunState, dump, load
+from streamproc.errors import InvalidEvent
+from streamproc.fingerprint import read_event
+from streamproc.worker.accounts import Accounts
+from streamproc.worker.tables import Census, Runs, unpack
+from tests.simulation.machine import (
+    ACCOUNTS_LOG,
+    CONTROL,
+    CURSED,
+    DEAD,
+    RUNS_LOG,
+    SETTINGS,
+    SPEND,
+    STATUS,
+    TURNS,
+)  # fmt: skip
+from tests.simulation.plan import policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.cluster import Cluster, Record
+    from tests.simulation.machine import Life
+
+SHOWN: Final = 3  # violations of one kind that are told
+
+
+@dataclass
+class Truth:
+    """What one engine makes of one partition of the turns topic."""
+
+    decisions: dict[str, bytes] = field(default_factory=dict)  # by id
+    made_at: dict[str, int] = field(default_factory=dict)
+    states: dict[bytes, RunState] = field(default_factory=dict)
+    halts: dict[bytes, str] = field(default_factory=dict)
+    applied: dict[bytes, list[int]] = field(default_factory=dict)
+    refused: list[int] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)
+    entries: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
+
+
+def truth_of(log: list[Record], partition: int) -> Truth:
+    """Step a partition once."""
+    truth, engine = Truth(), Engine(policy())
+    engine.charges = truth.charges
+    for record in log:
+        event = _read(record)
+        if event is None or event.node == CURSED:
+            truth.refused.append(record.offset)
+        if event is None or record.key is None:
+            continue
+        state = truth.states.get(record.key)
+        if state is None:
+            state = truth.states[record.key] = RunState(partition=partition)
+        truth.applied.setdefault(record.key, []).append(record.offset)
+        if event.node == CURSED:
+            state.offset = record.offset
+            continue
+        engine.place = record.offset
+        for decision in engine.step(state, event, record.timestamp):
+            if decision.trigger is not None:
+                decision.trigger.topic, decision.trigger.partition = record.topic, record.partition
+                decision.trigger.offset = record.offset
+            truth.decisions[decision.id] = encode_decision(decision)
+            truth.made_at[decision.id] = record.offset
+        state.offset = record.offset
+        _book(truth, partition)
+    return truth
+
+
+def _book(truth: Truth, partition: int) -> None:
+    for statement in statements(truth.charges, partition):
+        for entry in statement.entries:
+            truth.entries[statement.account, partition, entry.offset] = (entry.tokens, entry.micro_usd)
+    truth.charges.clear()
+
+
+def _read(record: Record) -> Any:
+    try:
+        if record.value is None or len(record.value) > SETTINGS.event_bytes_max:
+            return None
+        event = read_event(record.value)
+        return event if event.run_id.encode() == record.key else None
+    except (InvalidEvent, ValueError, RecursionError):
+        return None
+
+
+def violations(cluster: Cluster, lives: list[Life]) -> list[str]:
+    """Everything that is wrong, in words."""
+    truths = {n: truth_of(cluster.log(TURNS, n), n) for n in range(cluster.partitions)}
+    accounts, told = _accounts(cluster)
+    found: list[str] = []
+    for check in (
+        _controls(cluster, truths), _dead_letters(cluster, truths), _states(cluster, truths, lives),
+        () if cluster.zombies else _statuses(cluster, truths), _spend(cluster, truths), _reached(cluster, told),
+        _account_states(cluster, accounts, lives), _commits(cluster, truths), _spend_commits(cluster),
+    ):  # fmt: skip
+        several = list(check)
+        found += several[:SHOWN] + ([f"… and {len(several) - SHOWN} more"] if len(several) > SHOWN else [])
+    return found
+
+
+def _controls(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+    expected = {i: raw for truth in truths.values() for i, raw in truth.decisions.items()}
+    seen: set[str] = set()
+    for partition, truth in truths.items():
+        for record in cluster.log(CONTROL, partition):
+            told = dict(record.headers)["ce_id"].decode()
+            seen.add(told)
+            if told not in expected:
+                yield f"control [{partition}]@{record.offset} was never decided: {record.value!r}"
+            elif expected[told] != record.value or told not in truth.decisions:
+                yield f"control [{partition}]@{record.offset} differs: {record.value!r}, not {expected[told]!r}"
+    yield from (f"control is missing: {expected[i]!r}" for i in expected.keys() - seen)
+
+
+def _dead_letters(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+    for partition, truth in truths.items():
+        found = {int(dict(record.headers)["source.offset"]) for record in cluster.log(DEAD, partition)}
+        yield from (f"no dead letter for [{partition}]@{offset}" for offset in set(truth.refused) - found)
+        yield from (f"a dead letter for [{partition}]@{offset}, which is fine" for offset in found - set(truth.refused))
+
+
+def _states(cluster: Cluster, truths: dict[int, Truth], lives: list[Life]) -> Iterator[str]:
+    for partition, truth in truths.items():
+        owners = [life for life in lives if partition in life.member.partitions and life.member.generation >= 0]
+        if len(owners) != 1:
+            yield f"partition {partition} has {len(owners)} owners"
+        for number, gone in enumerate((frozenset(), cluster.compacted.get((RUNS_LOG, partition), frozenset()))):
+            restored = _restored(cluster, partition, gone)
+            yield from _compare(truth, restored, f"changelog [{partition}]{' compacted' * number}")
+        for life in owners:
+            yield from _compare(truth, life.store.runs(partition), f"memory of {life.process.name} [{partition}]")
+
+
+def _restored(cluster: Cluster, partition: int, gone: Any) -> Runs:
+    runs = Runs(partition, Census())
+    for record in cluster.log(RUNS_LOG, partition):
+        if record.offset not in gone:
+            runs.restore(record.key or b"", record.value, record.offset)
+    return runs
+
+
+def _compare(truth: Truth, runs: Runs, where: str) -> Iterator[str]:
+    if set(runs.known()) != set(truth.states):
+        yield f"{where} knows {sorted(runs.known())}, not {sorted(truth.states)}"
+        return
+    for key, state in truth.states.items():
+        raw = runs.raw(key)
+        for kind, found in (("stored", raw and unpack(raw)[0]), ("decoded", runs.decoded(key))):
+            if found is not None and dump(found) != dump(load(dump(state))):
+                yield f"{where}, {kind} state of {key!r}: {_difference(found, state)}"
+
+
+def _difference(found: RunState, expected: RunState) -> str:
+    names = [name for name in RunState.__struct_fields__ if getattr(found, name) != getattr(expected, name)]
+    return "; ".join(f"{name} is {getattr(found, name)}, not {getattr(expected, name)}" for name in names)
+
+
+def _statuses(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+    """Not where a worker was thought dead and was not: nothing fences it, so it may have told an older status last."""
+    for partition, truth in truths.items():
+        last = {record.key: msgspec.json.decode(record.value) for record in cluster.log(STATUS, partition)}
+        for key, state in truth.states.items():
+            status = "halted" if state.halted >= 0 else "finished" if state.finished else "running"
+            told = last.get(key, {"status": "none"})
+            if told["status"] != status or (status == "halted") > ("halt" in told):
+                yield f"the last status of {key!r} in [{partition}] is {told}; the run is {status}"
+
+
+# Accounts.
+
+
+def _accounts(cluster: Cluster) -> tuple[dict[int, dict[bytes, Account]], set[tuple[int, str]]]:
+    """What one book-keeper makes of the spend topic: the accounts of each partition, and what it has told."""
+    books: dict[int, dict[bytes, Account]] = {}
+    told: set[tuple[int, str]] = set()
+    for partition in range(cluster.partitions):
+        books[partition] = {}
+        for record in cluster.log(SPEND, partition):
+            account = books[partition].setdefault(record.key or b"", Account())
+            events = step_account(account, read_statement(record.value or b""))
+            account.offset = max(account.offset, record.offset)
+            told |= {(number, event.event_id) for number, event in events}
+    return books, told
+
+
+def _spend(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+    """Every charge was sent on, with the right amount, and in the order of its log."""
+    expected = {place: amounts for truth in truths.values() for place, amounts in truth.entries.items()}
+    found: dict[tuple[str, int, int], tuple[int, int]] = {}
+    last: dict[tuple[str, int], int] = {}
+    for partition in range(cluster.partitions):
+        for record in cluster.log(SPEND, partition):
+            statement = read_statement(record.value or b"")
+            account, source = statement.account, statement.source
+            for entry in statement.entries:
+                place, amounts = (account, source, entry.offset), (entry.tokens, entry.micro_usd)
+                if place not in found and entry.offset < last.get((account, source), -1):
+                    yield f"{account} heard of [{source}]@{entry.offset} too late to book it"
+                elif found.setdefault(place, amounts) != amounts:
+                    yield f"{account} was charged {amounts} for [{source}]@{entry.offset}, and {found[place]} before"
+                last[account, source] = max(entry.offset, last.get((account, source), -1))
+    for place in found.keys() | expected.keys():
+        if found.get(place) != expected.get(place):
+            yield f"charge {place} is {found.get(place)}, not {expected.get(place)}"
+
+
+def _account_states(cluster: Cluster, books: dict[int, dict[bytes, Account]], lives: list[Life]) -> Iterator[str]:
+    for partition, accounts in books.items():
+        places = [(f"changelog [{partition}]", _restored_accounts(cluster, partition))]
+        places += [
+            (f"memory of {life.process.name} [{partition}]", life.account_store.runs(partition))
+            for life in lives
+            if partition in life.member.partitions
+        ]
+        for where, found in places:
+            if set(found._stored) != set(accounts):
+                yield f"{where} has accounts {sorted(found._stored)}, not {sorted(accounts)}"
+            for key, account in accounts.items():
+                if dump_account(mine := found.wake(key)) != dump_account(account):
+                    yield f"{where} remembers account {key!r} as {mine}, not {account}"
+
+
+def _restored_accounts(cluster: Cluster, partition: int) -> Accounts:
+    accounts = Accounts(partition, lambda: 0)
+    for record in cluster.read((ACCOUNTS_LOG, partition), 0, 1 << 60):
+        accounts.restore(record.key or b"", record.value, record.offset)
+    return accounts
+
+
+def _reached(cluster: Cluster, told: set[tuple[int, str]]) -> Iterator[str]:
+    found = {
+        (record.partition, event.event_id)
+        for partition in range(cluster.partitions)
+        for record in cluster.log(TURNS, partition)
+        if isinstance(event := _read(record), BudgetReached)
+    }
+    yield from (f"[{place}] never heard that a budget is reached: {event_id}" for place, event_id in told - found)
+    yield from (f"[{place}] heard of a budget that is not: {event_id}" for place, event_id in found - told)
+
+
+# Commits.
+
+
+def _first(log: list[Record], key: Any) -> dict[Any, int]:
+    found: dict[Any, int] = {}
+    for record in log:
+        found.setdefault(key(record), record.offset)
+    return found
+
+
+def _commits(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+    """What is committed was told and stored by then."""
+    for partition, truth in truths.items():
+        controls = _first(cluster.log(CONTROL, partition), lambda record: dict(record.headers)["ce_id"].decode())
+        dead = _first(cluster.log(DEAD, partition), lambda record: int(dict(record.headers)["source.offset"]))
+        stored: dict[bytes, list[tuple[int, int]]] = {}
+        for record in cluster.log(RUNS_LOG, partition):
+            if record.value is not None:
+                stored.setdefault(record.key or b"", []).append((record.offset, unpack(record.value)[0].offset))
+        for place, offset, ends in cluster.commits:
+            if place != (TURNS, partition):
+                continue
+            if offset > ends[place]:
+                yield f"{offset} was committed in {place}, which ends at {ends[place]}"
+            for i, made in truth.made_at.items():
+                if made < offset and controls.get(i, 1 << 60) >= ends.get((CONTROL, partition), 0):
+                    yield f"[{partition}] was committed up to {offset} before the decision on {made} was told"
+            for refused in truth.refused:
+                if refused < offset and dead.get(refused, 1 << 60) >= ends.get((DEAD, partition), 0):
+                    yield f"[{partition}] was committed up to {offset} before the dead letter for {refused}"
+            yield from _unstored(truth, stored, partition, offset, ends.get((RUNS_LOG, partition), 0))
+
+
+def _unstored(
+    truth: Truth, stored: dict[bytes, list[tuple[int, int]]], partition: int, offset: int, end: int
+) -> Iterator[str]:
+    for key, applied in truth.applied.items():
+        last = max((number for number in applied if number < offset), default=-1)
+        known = max((at for place, at in stored.get(key, ()) if place < end), default=-1)
+        if known < last:
+            yield f"[{partition}] was committed up to {offset} while {key!r} was stored as of {known}, not {last}"
+
+
+def _spend_commits(cluster: Cluster) -> Iterator[str]:
+    """What is committed of the spend topic was booked and stored by then."""
+    for place, offset, ends in cluster.commits:
+        if place[0] != SPEND:
+            continue
+        booked: dict[bytes, int] = {}
+        for record in cluster.log(ACCOUNTS_LOG, place[1])[: ends.get((ACCOUNTS_LOG, place[1]), 0)]:
+            known = load_account(record.value or b"").offset
+            booked[record.key or b""] = max(known, booked.get(record.key or b"", -1))
+        for record in cluster.log(*place)[:offset]:
+            if booked.get(record.key or b"", -1) < record.offset:
+                yield f"{place} was committed up to {offset} before @{record.offset} was booked for {record.key!r}"

@@ -1,0 +1,243 @@
+"""One schedule, from its plan to what is wrong afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from streamproc.worker import chunks, deadlines, lanes, limits, publishing
+from tests.simulation.cluster import Cluster, Group
+from tests.simulation.loop import START_S, SimLoop, Stuck
+from tests.simulation.machine import ACCOUNTS_LOG, RUNS_LOG, SPEND, TURNS, Life
+from tests.simulation.oracle import violations
+from tests.simulation.plan import Fault, Plan, plan, policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CALM_S: Final = 400.0  # after the last fault, until everything must be done: drains and rebalances take their time
+RESTART_S: Final = 1.0
+PATIENCE_STEPS: Final = 300  # of the loop, in which whoever is to be killed or frozen may take something in hand
+
+
+class Schedule:
+    """The world of one schedule."""
+
+    def __init__(self, script: Plan) -> None:
+        self.plan = script
+        rng = random.Random(f"course {script.seed}")
+        self.loop = SimLoop(rng)
+        self.cluster = Cluster(self.loop, rng, script.partitions)
+        self.group: Group
+        self.lives: list[Life] = []  # of each worker the present one
+        self.past: list[Life] = []
+        self._faults = list(reversed(script.faults))
+        self._trouble = True
+
+    def play(self) -> list[str]:
+        """Everything that is wrong afterwards, in words."""
+        with _quiet(), _small(self):
+            return self._play()
+
+    def _play(self) -> list[str]:
+        found: list[str] = []
+        self.loop.before_step = self._strike
+        self.loop.set_exception_handler(lambda _loop, problem: found.extend(_faults_in(problem)))
+        try:
+            self.loop.run_until_complete(self._main())
+        except Stuck as problem:
+            found.append(f"stuck: {problem}")
+        finally:
+            self._bury()
+        lives = [*self.past, *self.lives]
+        found += [violation for life in lives for violation in life.violations]
+        return found or violations(self.cluster, self.lives)
+
+    def _bury(self) -> None:
+        """Close what was under way, where it stands."""
+        for task in self.loop.tasks:
+            if not task.done():
+                with contextlib.suppress(BaseException):
+                    task.get_coro().close()  # type: ignore[union-attr]
+        self.loop.close()
+
+    async def _main(self) -> None:
+        self.group = Group(self.cluster)
+        for number in range(self.plan.workers):
+            self._give_birth(f"worker-{number}")
+        for one in self.plan.inputs:
+            self.loop.call_at(START_S + one.at_s, self.cluster.append, TURNS, one.partition, one.key, one.value)
+        await asyncio.sleep(self.plan.inputs[-1].at_s + 0.1 if self.plan.inputs else 0.1)
+        while self._faults:
+            await asyncio.sleep(0.5)
+        self._trouble = False
+        self.cluster.slow, self.cluster.down_until_s = 1.0, 0.0
+        self.cluster.refusals.clear()
+        for life in self.lives:
+            self.loop.thaw(life.process)
+        end_s = self.loop.now_s + CALM_S
+        calm = 0
+        while calm < 4:
+            await asyncio.sleep(1.0)
+            calm = calm + 1 if self._done() else 0
+            if self.loop.now_s > end_s:
+                raise Stuck(f"not done {CALM_S:g} s after the last fault: {self._left()}")
+
+    def _left(self) -> dict[Any, tuple[int, int]]:
+        """Partitions that are not committed up to their end: offset and end."""
+        logs = {place: len(log) for place, log in self.cluster.logs.items() if place[0] in (TURNS, SPEND)}
+        committed = self.cluster.committed
+        return {place: (committed.get(place, 0), end) for place, end in logs.items() if committed.get(place, 0) < end}
+
+    def _done(self) -> bool:
+        mine = [partition for life in self.lives if not life.app.rebalancing for partition in life.member.partitions]
+        return self.group.stable and sorted(mine) == list(range(self.plan.partitions)) and not self._left()
+
+    # Workers.
+
+    def _give_birth(self, name: str) -> None:
+        script = self.plan
+        life = Life(name, self.cluster, self.group, policy(), fetch_most=script.fetch_most, hot=script.hot)
+        self.lives.append(life)
+        self.loop.start(life.process, life.run())
+        self.loop.create_task(self._follow(life, name), context=self.cluster.context)
+
+    async def _follow(self, life: Life, name: str) -> None:
+        """When a life is over, another begins."""
+        await life.over.wait()
+        self._bury_life(life)
+        await asyncio.sleep(RESTART_S)
+        self._give_birth(name)
+
+    def _bury_life(self, life: Life) -> None:
+        life.process.dead = True
+        self.lives.remove(life)
+        self.past.append(life)
+
+    # Trouble.
+
+    def _strike(self, step: int) -> None:
+        while self._faults and self._faults[-1].step <= step:
+            fault = self._faults.pop()
+            if fault.kind in ("kill", "freeze") and not self._busy(fault) and step < fault.step + PATIENCE_STEPS:
+                self._faults.append(fault)
+                return
+            self.cluster.context.run(getattr(self, "_" + fault.kind.partition(" ")[0]), fault)
+
+    def _busy(self, fault: Fault) -> bool:
+        """Whether the victim has something in hand: then it hurts most."""
+        life = self._victim(fault)
+        return life is not None and any(lane.backlog for lane in life.lanes._lanes.values())
+
+    def _victim(self, fault: Fault) -> Life | None:
+        return self.lives[fault.worker % len(self.lives)] if self.lives else None
+
+    def _kill(self, fault: Fault) -> None:
+        if (life := self._victim(fault)) is not None:
+            self._bury_life(life)
+            self.loop.call_later(RESTART_S, self._give_birth, life.process.name, context=self.cluster.context)
+
+    def _freeze(self, fault: Fault) -> None:
+        """For less than a session, or for more: then it comes back as one who was thought dead."""
+        if (life := self._victim(fault)) is not None:
+            self.loop.freeze(life.process)
+            self.loop.call_later(30 * fault.amount, self.loop.thaw, life.process, context=self.cluster.context)
+
+    def _stop(self, fault: Fault) -> None:
+        if (life := self._victim(fault)) is not None:
+            life.stop.set()
+
+    def _join(self, fault: Fault) -> None:
+        if len(self.lives) < 4:
+            self._give_birth(f"late-{len(self.lives) + len(self.past)}")
+
+    def _rebalance(self, fault: Fault) -> None:
+        self.group.rebalance()
+
+    def _away(self, fault: Fault) -> None:
+        self.cluster.down_until_s = self.loop.now_s + 60 * fault.amount
+
+    def _slow(self, fault: Fault) -> None:
+        self.cluster.slow = 10 * fault.amount
+
+    def _quick(self, fault: Fault) -> None:
+        self.cluster.slow = 0.1
+
+    def _refuse(self, fault: Fault) -> None:
+        self.cluster.refusals.append(fault.kind == "refuse after")
+
+    def _compact(self, fault: Fault) -> None:
+        for (topic, partition), log in self.cluster.logs.items():
+            if topic in (RUNS_LOG, ACCOUNTS_LOG):
+                self.cluster.compact((topic, partition), int(len(log) * fault.amount * 1.2))
+
+    def _clock(self, fault: Fault) -> None:
+        self.cluster.clock_step_ms = int((fault.amount - 0.5) * 7_200_000)
+
+
+def _faults_in(problem: dict[str, Any]) -> Iterator[str]:
+    """What asyncio complains of, but for what a killed process leaves behind."""
+    if "never retrieved" not in problem["message"]:
+        yield f"{problem['message']}: {problem.get('exception')!r}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@contextlib.contextmanager
+def _small(schedule: Schedule) -> Iterator[None]:
+    """Bounds scaled down and clocks that are the schedule's, for as long as it runs."""
+    script, loop = schedule.plan, schedule.loop
+    clock = SimpleNamespace(monotonic=loop.time, time=lambda: schedule.cluster.now_ms() / 1000)
+    changes: list[tuple[Any, str, Any]] = [
+        (chunks, "SLICE_RECORDS_MAX", script.slice_most),
+        (lanes, "BACKLOG_RECORDS_MAX", script.backlog),
+        (limits, "DEADLINE_GRACE_S", 1.0),
+        (limits, "DEADLINE_TICK_S", 0.7),
+        (deadlines, "time", clock),
+        (publishing, "time", clock),
+    ]
+    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
+    for place, name, value in changes:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
+
+
+def run(script: Plan) -> list[str]:
+    """What is wrong after a schedule."""
+    return Schedule(script).play()
+
+
+def shrunk(script: Plan) -> Plan:
+    """A part of a failing schedule that fails, too: fewer faults, fewer records."""
+    for part in ("faults", "inputs"):
+        size = len(getattr(script, part))
+        while size:
+            place = 0
+            while place < len(getattr(script, part)):
+                less = script.without(**{part: slice(place, place + size)})
+                if run(less):
+                    script = less
+                else:
+                    place += size
+            size //= 2
+    return script
+
+
+def run_seed(seed: int) -> list[str]:
+    """What is wrong after the schedule of a seed."""
+    return run(plan(seed))

@@ -1,0 +1,53 @@
+"""Schedules with fixed seeds, all of which must end as if nothing had gone wrong; and faults that must be found."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS, planted
+from tests.simulation.plan import plan
+from tests.simulation.schedule import Schedule, run, run_seed, shrunk
+
+SEEDS = 200
+A_TEST = 40
+MUTANT_SEEDS = 300
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, A_TEST))
+def test_however_it_goes_wrong_the_same_is_told_stored_and_booked(first: int) -> None:
+    failing = {seed: found for seed in range(first, first + A_TEST) if (found := run_seed(seed))}
+    gc.collect()
+    assert not failing, f"again: python -m tests.simulation --schedules 1 --seed {next(iter(failing))}"
+
+
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_a_fault_in_the_worker_is_found(fault: str) -> None:
+    mutant = MUTANTS[fault]
+    with planted(mutant):
+        found = any(run(plan(seed, mutant.kinds)) for seed in range(MUTANT_SEEDS))
+    gc.collect()
+    assert found, f"{MUTANT_SEEDS} schedules have not seen it"
+
+
+def test_the_same_seed_takes_the_same_course() -> None:
+    def course(seed: int) -> tuple[int, float, dict]:
+        schedule = Schedule(plan(seed))
+        found = schedule.play()
+        assert not found
+        return schedule.loop.steps, schedule.loop.now_s, schedule.cluster.logs
+
+    for seed in range(5):
+        assert course(seed) == course(seed)
+
+
+def test_what_fails_is_told_with_the_least_of_it_that_does() -> None:
+    mutant = MUTANTS["refused records are dropped"]
+    with planted(mutant):
+        script = next(plan(seed) for seed in range(MUTANT_SEEDS) if run_seed(seed))
+        least = shrunk(script)
+        assert run(least)
+    assert not run(least)
+    assert len(least.inputs) == 1
+    assert least.faults == ()

@@ -1,0 +1,86 @@
+"""What the worker takes from aiokafka without its wrapping is what aiokafka would have given."""
+
+from __future__ import annotations
+
+from struct import pack_into
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, FetchResult, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import calc_crc32c
+from faust.types import TP
+
+from streamproc.worker.records import _unpacked
+
+PLACE = TP("turns", 3)
+CONTROL = 0x20
+
+
+def batch(first: int, count: int, *, compression: int = 0, control: bool = False) -> bytes:
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=compression, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 20,
+    )  # fmt: skip
+    for number in range(count):
+        key = None if number % 7 == 6 else b"run-%d" % number
+        builder.append(number, 1_000 + number, key, b"value" * number, headers=[("h", b"1")] * (number % 2))
+    raw = bytearray(builder.build())
+    pack_into(">q", raw, 0, first)
+    if control:
+        raw[22] |= CONTROL
+        pack_into(">I", raw, 17, calc_crc32c(bytes(raw[21:])))
+    return bytes(raw)
+
+
+def fetch(raw: bytes, offset: int, isolation: int = READ_UNCOMMITTED) -> tuple[FetchResult, Any]:
+    """What a fetch from `offset` brought, and the position of its partition."""
+    state = SimpleNamespace(paused=False, position=offset)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment = SimpleNamespace(active=True, state_value=lambda _tp: state)
+    records = PartitionRecords(PLACE, MemoryRecords(raw), [], offset, None, None, True, isolation)
+    return FetchResult(PLACE, assignment=assignment, partition_records=records, backoff=0), state
+
+
+def fields(records: list[Any]) -> list[tuple[Any, ...]]:
+    return [(record.offset, record.timestamp, record.key, record.value) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("raw", "offset"),
+    [
+        (batch(0, 9), 0),
+        (batch(40, 9) + batch(49, 1) + batch(50, 30), 44),
+        (batch(0, 5) + batch(5, 1, control=True) + batch(6, 3), 0),
+        (batch(0, 1, control=True), 0),
+        (batch(0, 9, compression=1) + batch(9, 9, compression=3), 4),
+        (b"", 17),
+    ],
+    ids=["one", "from the middle", "what ends a transaction", "nothing else", "compressed", "empty"],
+)
+@pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
+def test_the_same_records_and_the_same_position(raw: bytes, offset: int, isolation: int) -> None:
+    plain, at_plain = fetch(raw, offset, isolation)
+    ours, at_ours = fetch(raw, offset, isolation)
+    assert fields(_unpacked(ours)) == fields(plain.getall())
+    assert at_ours.position == at_plain.position
+    assert ours.has_more() == plain.has_more()
+
+
+def test_a_batch_with_another_checksum_moves_nothing() -> None:
+    broken = bytearray(batch(0, 3) + batch(3, 3))
+    broken[-1] ^= 1
+    ours, at = fetch(bytes(broken), 0)
+    with pytest.raises(CorruptRecordException, match="turns"):
+        _unpacked(ours)
+    assert at.position == 0
+
+
+def test_nothing_of_a_partition_that_was_sought_meanwhile() -> None:
+    ours, at = fetch(batch(0, 3), 0)
+    at.position = 2
+    assert _unpacked(ours) == []
+    assert at.position == 2
