@@ -291,7 +291,7 @@ class Declarations:
         }
         signature = []
         for place, one in enumerate([*node.args.args, *node.args.kwonlyargs]):
-            kind = "" if method and not place else self._word(kinds[one.arg], used)
+            kind = "" if method and not place else self._word(kinds[one.arg], used) or "object"  # `signed` is a type
             signature.append(f"{kind} {one.arg}".strip() + ("=*" if one.arg in optional else ""))
         assert isinstance(found.type, mypy.types.CallableType)
         returns = self._word(found.type.ret_type, used)
