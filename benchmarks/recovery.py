@@ -64,7 +64,7 @@ def _woken(runs: int) -> int:
 
 def _states(runs: int, partitions: int) -> tuple[Partitions, list[int]]:
     """Records of a changelog, and how many turns the states have that they repeat, in turn."""
-    from streamproc.worker.tables import pack  # brings Faust along, which nothing else here needs
+    from streamproc.worker.packed import pack
 
     samples = real_states()
     for state in samples:
@@ -114,7 +114,7 @@ async def _worker(settings: Settings, runs: int) -> tuple[float, float]:
 
 async def _same_states(settings: Settings, turns_before: list[int], runs: int) -> None:
     """Every run that took a turn must have gone on from where it was."""
-    from streamproc.worker.tables import unpack
+    from streamproc.worker.packed import unpack
 
     last: dict[str, bytes] = {}
     async for records in read_all(settings, topics.changelog_topic(settings)):

@@ -124,7 +124,7 @@ def _same_decisions(watched: Watched, log: FleetLog) -> None:
 
 async def _same_states(settings: Settings, log: FleetLog) -> list[int]:
     """The sizes of all states in the changelog, of which the last of each run must have taken in all its turns."""
-    from streamproc.worker.tables import unpack  # brings Faust along, which nothing else here needs
+    from streamproc.worker.packed import unpack
 
     sizes: list[int] = []
     last: dict[str, bytes] = {}

@@ -34,6 +34,9 @@ class Settings(BaseSettings):
         "LogAppendTime", description="whose clock the turns topic keeps; CreateTime for imported logs"
     )
     datadir: str = Field(".streamproc", description="where a worker keeps local files")
+    store: Literal["memory", "rocksdb"] = Field(
+        "memory", description="where a worker keeps written runs; rocksdb: in `datadir`, for more runs than memory"
+    )
     instance: str = Field("", description="static group membership id of this worker; empty: none")
     session_timeout_s: float = Field(10.0, ge=3, le=300, description="a dead worker's partitions stand still so long")
     event_bytes_max: int = Field(1_048_576, ge=1024, description="a larger event is refused, or dead-lettered")

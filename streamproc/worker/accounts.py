@@ -28,7 +28,7 @@ from streamproc.wire import encode
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, HOT_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.publishing import BY_KEY, Letter, dead_letter
 from streamproc.worker.records import placed
-from streamproc.worker.stores import Change, PartitionStore
+from streamproc.worker.stores import Change, PartitionStore, read_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -103,10 +103,9 @@ class Accounts:
         self._dirty.clear()
         return changes + [(key, None) for key in self._expired()]
 
-    def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:  # noqa: ARG002 (as `Runs` has it)
+    def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
         """The broker has these; `last_offset` is that of the last one."""
-        if last_offset is not None:
-            self.changelog_offset = last_offset
+        self.changelog_offset = read_up_to(self.changelog_offset, len(list(changes)), last_offset)
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
         """Take in a record of the changelog. Of two states of an account the one that has booked more is right, as with

@@ -26,6 +26,10 @@ class Alarms:
         if before is None or due_ms < before:
             heappush(self._heap, (due_ms, key))
 
+    def again(self, key: bytes, due_ms: int) -> None:
+        """A run that was asked wants to be asked at this log time instead."""
+        self.set(key, due_ms)
+
     def take(self, now_ms: int, most: int) -> list[bytes]:
         """Runs whose time has come, the first one first. They have no alarm after this."""
         found: list[bytes] = []

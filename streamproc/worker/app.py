@@ -44,6 +44,7 @@ from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
 from streamproc.worker.progress import Progress, Stuck
 from streamproc.worker.publishing import Publisher
+from streamproc.worker.shelved import keep_on_disk
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
@@ -197,8 +198,10 @@ class Worker:
         table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
         accounts = AccountsTable(self.app, name="accounts", partitions=count, key_type=bytes, value_type=bytes)
         self.store, self.account_store = table.store, accounts.store
+        self.shelves = keep_on_disk(self.store, settings) if settings.store == "rocksdb" else None
         self.lanes = Lanes("runs", self.store, self.processor, self.publisher, self._failed)
         self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, self._failed)
+        self.store.failed = self._failed
         self.store.retained, self.account_store.retained = self._retain, self.account_lanes.retain
         self.orders.runs = self.store.runs
         self.deadlines = Deadlines(self.app, name, engine, self.store, self.lanes, self.publisher)
@@ -333,6 +336,9 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.lanes.retain(set())
         self.account_lanes.retain(set())
+        self.store.close()
+        if self.shelves is not None:
+            self.shelves.close()
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.publisher.stop()

@@ -219,8 +219,8 @@ class ChunkConsumer(SeekingConsumer):
             if tp.topic in changelogs:
                 self._restore(TP(tp.topic, tp.partition), batch)
                 await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
-                if not self._may_go_on(generation):
-                    return
+                if self.app.consumer_generation_id != generation:
+                    return  # another recovery begins, from what is in memory; this one must not lose what was fetched
             else:
                 events.append((tp, batch))
         if self.app.in_recovery:

@@ -118,7 +118,7 @@ class Deadlines:
             if due is None:
                 continue
             if due.due_ms > now_ms:
-                runs.alarms.set(key, due.due_ms)
+                runs.alarms.again(key, due.due_ms)
                 continue
             letters.append(Letter("turns", key, encode(deadline_event(key.decode(), due))))
         if not letters:
@@ -127,7 +127,7 @@ class Deadlines:
             await self._publisher.tell(runs.partition, letters)
         except KafkaError:
             for letter in letters:
-                runs.alarms.set(letter.key or b"", now_ms)
+                runs.alarms.again(letter.key or b"", now_ms)
             raise
         self.appended += len(letters)
         log.info("deadlines partition=%d appended=%d", runs.partition, len(letters))

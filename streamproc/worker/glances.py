@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from streamproc.worker.tables import Head, state_bytes
+from streamproc.worker.packed import Head, state_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,6 +31,21 @@ ACCOUNTS_MAX: Final = (
     100_000  # accounts, a partition of the spend topic: 3 to 10 KB each; past it, the one idle longest goes
 )
 ACCOUNT_KEEP_MS: Final = 32 * 86_400_000  # no window of an account that was idle for so long holds anything
+
+# What is kept of runs on disk (STREAMPROC_STORE=rocksdb).
+
+RUNS_ON_DISK_MAX: Final = 5_000_000  # runs, a worker: at most 4 KiB each, so 20 GiB; past it, the one idle longest goes
+SHELF_CACHE_BYTES: Final = 134_217_728  # blocks, indexes and filters of all partitions' files, read lately
+SHELF_BLOCK_BYTES: Final = 16_384  # read at once: about ten states; the index of 5 million runs is then 30 MB
+SHELF_FILE_BYTES: Final = 16_777_216  # of a file: its index fits well into the 64th part of the cache that it may have
+SHELF_BUFFER_BYTES: Final = 67_108_864  # written lately and not in a file yet, all partitions together
+SHELF_MEMTABLE_BYTES: Final = 4_194_304  # the same, of one partition: about 2 500 states
+SHELF_PENDING_MAX: Final = 2_000  # states that recovery writes at once: about 4 MiB
+SHELF_LOOK_MAX: Final = 1_000  # entries of the index of ages that one write looks at: a few ms
+SHELF_PAGE: Final = 1_000  # keys that are read at once where all are walked through
+# Half of the time that a changelog keeps its tombstones: what is on disk for longer may hold runs that are long gone.
+SHELF_AGE_MAX_MS: Final = 43_200_000
+
 CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; a stranger's labels and test names may be anything
 
 # Times that are not times.

@@ -16,6 +16,16 @@ Change = tuple[bytes, bytes | None]
 """A record of a changelog: a key, and its value (None: it is forgotten)."""
 
 
+def read_up_to(known: int | None, written: int, last: int | None) -> int | None:
+    """Up to which record of its changelog a partition is in memory, after it wrote some, the last of them at `last`.
+
+    Not up to its own last record where others stand before it: a worker that was expelled, and does not know it yet,
+    writes behind its successor, and has not read what that one wrote.
+    """
+    follows = last is not None and last - written == (-1 if known is None else known)
+    return last if follows else known
+
+
 class Part(Protocol):
     """One partition of a table."""
 
@@ -64,6 +74,11 @@ class PartitionStore(memory.Store[bytes, bytes], Generic[P]):
         if part is not None:
             part.leave()
             self._counted()
+
+    def close(self) -> None:
+        """Forget all partitions: the worker ends."""
+        for partition in list(self.partitions):
+            self.leave(partition)
 
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002 (Faust's signature)
         """Recovery by Faust's own loop: the stock path."""

@@ -13,13 +13,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from faust.tables.table import Table
 
-from streamproc.core.run import STATE_VERSION, RunState, dump, load
+from streamproc.core.run import RunState
 from streamproc.worker.alarms import Alarms
 from streamproc.worker.limits import (
     FINISHED_KEEP_MS,
@@ -29,7 +28,8 @@ from streamproc.worker.limits import (
     STATE_BYTES_MAX,
     SWEEP_RUNS_MAX,
 )
-from streamproc.worker.stores import Change, PartitionStore
+from streamproc.worker.packed import FRAME, pack, seen_of, unpack
+from streamproc.worker.stores import Change, PartitionStore, read_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,81 +37,6 @@ if TYPE_CHECKING:
     from streamproc.worker.records import Fetched
 
 log = logging.getLogger("streamproc.worker")
-
-
-class Head(msgspec.Struct, array_like=True):
-    """The first fields of a stored state: what must be known of a run that is not decoded."""
-
-    version: int
-    partition: int
-    offset: int
-    turns: int
-    steps: int
-    started_ms: int
-    at_ms: int
-    finished: bool
-
-
-FRAME: Final = Struct("<Iq")  # before a stored state: its size, and when the run wants to be asked (0: not)
-_heads: Final = msgspec.msgpack.Decoder(Head)
-
-
-def _head(raw: bytes | None) -> Head | None:
-    """What a stored state begins with; None where there is none, or one of another version."""
-    try:
-        head = _heads.decode(state_bytes(raw)) if raw and len(raw) > FRAME.size else None
-    except msgspec.DecodeError:
-        return None
-    return head if head is not None and head.version == STATE_VERSION else None
-
-
-_NO_INT: Final = 1 << 32
-# Bytes of a MessagePack integer, by its first one: small ones are one byte, both signs; others say how long they are.
-_INT_BYTES: Final = tuple(
-    1 if first < 0x80 or first >= 0xE0 else {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(first, _NO_INT)
-    for first in range(256)
-)
-_LONG_ARRAY, _TRUE, _FALSE, _NEGATIVE = 0xDC, 0xC3, 0xC2, 0xE0
-
-
-def _seen(raw: bytes) -> tuple[int, bool] | None:
-    """Up to which offset a stored state has applied the log, and whether its run is over; None as in `_head`.
-
-    Read from where `dump` puts them, without walking over the whole state: recoveries read very many.
-    """
-    try:
-        if raw[FRAME.size] == _LONG_ARRAY and raw[FRAME.size + 3] == STATE_VERSION:
-            offset_at = FRAME.size + 4 + _INT_BYTES[raw[FRAME.size + 4]]  # after the partition
-            at = offset_at + _INT_BYTES[raw[offset_at]]
-            offset = int.from_bytes(raw[offset_at + 1 : at], "big") if at > offset_at + 1 else raw[offset_at]
-            at += _INT_BYTES[raw[at]]  # the turns
-            at += _INT_BYTES[raw[at]]  # the steps
-            at += _INT_BYTES[raw[at]]  # when it began
-            at += _INT_BYTES[raw[at]]  # when it was last heard of
-            if raw[offset_at] < _NEGATIVE and raw[at] in (_TRUE, _FALSE):
-                return offset, raw[at] == _TRUE
-    except IndexError:
-        pass
-    head = _head(raw)
-    return (head.offset, head.finished) if head is not None else None
-
-
-def state_bytes(raw: bytes) -> bytes:
-    """The encoded state in what the table keeps of a run."""
-    return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
-
-
-def pack(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
-    """A run as the table keeps it: the size of its state, its next deadline, the state, the decision that halted it
-    (JSON) if one did."""
-    body = dump(state)
-    return FRAME.pack(len(body), due_ms) + body + (halt or b"")
-
-
-def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
-    """A run as it was before `pack`."""
-    end = FRAME.size + FRAME.unpack_from(raw)[0]
-    return load(raw[FRAME.size : end]), raw[end:] or None
 
 
 class Runs:
@@ -225,14 +150,14 @@ class Runs:
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
         """The broker has these; `last_offset` is that of the last one."""
-        before = len(self._stored)
+        before, written = len(self._stored), 0
         for key, raw in changes:
             if self._under_way.get(key) is raw:
                 self._under_way.pop(key, None)
             self._set(key, raw)
+            written += 1
         self._census.runs += len(self._stored) - before
-        if last_offset is not None:
-            self.changelog_offset = last_offset
+        self.changelog_offset = read_up_to(self.changelog_offset, written, last_offset)
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
         """Take in a record of the changelog.
@@ -247,7 +172,7 @@ class Runs:
             self._set(key, None)
             self._census.runs -= known is not None
             return
-        seen = _seen(raw)
+        seen = seen_of(raw)
         if seen is None:
             self.unreadable += 1  # written by another version: the run begins anew
             return
@@ -264,6 +189,12 @@ class Runs:
         if applied > self.applied:
             self.applied = applied
 
+    def restored(self, offset: int) -> None:
+        """The changelog was read up to this record, which need not be there any more."""
+
+    def discard(self) -> None:
+        """Forget everything for good, when this is left: it is of a log that is gone."""
+
     def leave(self) -> None:
         """Forget everything: the partition has moved to another worker."""
         self._census.runs -= len(self._stored)
@@ -271,7 +202,7 @@ class Runs:
         self.hot.clear()
 
     def _applied(self, known: bytes) -> int:
-        seen = _seen(known)
+        seen = seen_of(known)
         return seen[0] if seen is not None else -1
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
@@ -293,8 +224,15 @@ class Runs:
 
     def _expired(self, written: int) -> list[bytes]:
         """Runs that leave now: finished or idle for long, or one too many. As many as come, at least: `written`."""
+        gone = self._leaving(SWEEP_RUNS_MAX + written)
+        for key in gone:
+            self._forget(key)
+        self.forgotten += len(gone)
+        return gone
+
+    def _leaving(self, most: int) -> list[bytes]:
         now_ms = self._census.now_ms()
-        surplus, most = self._census.runs - RUNS_MAX, SWEEP_RUNS_MAX + written
+        surplus = self._census.runs - RUNS_MAX
         gone: list[bytes] = []
         for expiries in (self._finished, self._open):
             for key, expiry_ms in expiries.items():
@@ -302,9 +240,6 @@ class Runs:
                     break
                 gone.append(key)
                 self._census.evicted += expiry_ms > now_ms
-        for key in gone:
-            self._forget(key)
-        self.forgotten += len(gone)
         return gone
 
     def _forget(self, key: bytes) -> None:
@@ -334,12 +269,17 @@ class Census:
 class RunStore(PartitionStore[Runs]):
     """The runs of every partition that this worker has, as Faust's table wants to see them."""
 
+    on_disk: Callable[[int], Runs] | None = None
+    """Finds the runs of a partition on disk, where they are kept there. (The worker sets this.)"""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.census = Census()
+        self.failed: Callable[[BaseException], None] = lambda _problem: None
+        """Told what Faust would log and forget. (The worker sets this.)"""
 
     def _new(self, partition: int) -> Runs:
-        return Runs(partition, self.census)
+        return Runs(partition, self.census) if self.on_disk is None else self.on_disk(partition)
 
     def _counted(self) -> None:
         self.census.share(len(self.partitions))
@@ -353,10 +293,37 @@ class RunStore(PartitionStore[Runs]):
             runs = self.partitions.get(partition)
             if runs is not None and runs.applied >= end:
                 log.warning("the turns topic was made anew: forgetting %d runs of partition %d", len(runs), partition)
+                runs.discard()
                 self.leave(partition)
+
+    async def on_rebalance(
+        self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any], generation_id: int = 0
+    ) -> None:
+        """Forget the partitions that are no longer this worker's; find what is on disk of the others."""
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        if self.on_disk is None:
+            return
+        topic = self.table.changelog_topic.get_topic_name()
+        mine = [tp for tp in assigned if tp.topic == topic]
+        ends = await self.app.consumer.highwaters(*mine) if mine else {}
+        for tp, end in ends.items():
+            runs = self.runs(tp.partition)
+            if runs.changelog_offset is not None and runs.changelog_offset >= end:
+                log.warning("%s was made anew: forgetting %d runs of partition %d", topic, len(runs), tp.partition)
+                runs.discard()
+                self.leave(tp.partition)
+                self.runs(tp.partition)
 
     async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:  # noqa: ARG002 (Faust's signature)
         """Say what this worker has now."""
+        if self.on_disk is not None:
+            tables: Any = self.app.tables
+            try:
+                for tp in active_tps:
+                    self.runs(tp.partition).restored(tables.recovery.active_offsets.get(tp, -1))
+            except Exception as problem:
+                self.failed(problem)
+                raise
         mine = sorted(tp.partition for tp in active_tps)
         unreadable = sum(runs.unreadable for runs in self.partitions.values())
         log.info(

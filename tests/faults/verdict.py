@@ -13,7 +13,8 @@ from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.topics import changelog_topic
-from streamproc.worker.tables import Census, Runs, unpack
+from streamproc.worker.packed import unpack
+from streamproc.worker.tables import Census, Runs
 from tests.faults.workload import SESSION, line
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ MUTANTS: Final = {
     "commits go as far as was stepped": _mutant(Lanes, "committable", "lane.committable for", "lane.position for"),
     "what was applied is applied again": _mutant(Processor, "accept", "if offset <= state.offset:", "if False:"),
     "the last state wins, whoever wrote it": _mutant(
-        Runs, "restore", "elif head.offset >= self._applied(key):", "else:", "freeze"
+        Runs, "restore", "elif applied < self._applied(known):", "elif False:", "freeze"
     ),
     "the last account wins, whoever wrote it": _mutant(
         Accounts, "restore", "account.offset < before.offset", "False", "freeze"

@@ -15,7 +15,8 @@ from streamproc.core.run import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.worker.accounts import Accounts
-from streamproc.worker.tables import Census, Runs, unpack
+from streamproc.worker.packed import unpack
+from streamproc.worker.tables import Census, Runs
 from tests.simulation.machine import (
     ACCOUNTS_LOG,
     CONTROL,

@@ -83,7 +83,10 @@ class WorkerProcess:
 
     def start(self, give_up_after_s: float | None = None) -> WorkerProcess:
         """Start it; does not wait."""
-        arguments = (environment_of(self.settings), str(self.log), self._path, self._before, give_up_after_s)
+        environment = environment_of(self.settings)
+        if "datadir" not in self.settings.model_fields_set:
+            environment["STREAMPROC_DATADIR"] = str(self.log.with_suffix(".data"))
+        arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
         self._process = FORKS.Process(target=work, args=arguments, daemon=True)
         self._process.start()
         return self

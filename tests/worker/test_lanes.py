@@ -11,8 +11,9 @@ from streamproc.policy import load_policy
 from streamproc.worker import lanes as worker_lanes
 from streamproc.worker.lanes import Lane, Lanes
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
+from streamproc.worker.packed import unpack
 from streamproc.worker.processors import Processor
-from streamproc.worker.tables import Census, Runs, unpack
+from streamproc.worker.tables import Census, Runs
 from tests.waiting import until
 from tests.worker.records import TOPIC, records_of
 from tests.worker.running import honest_run, looping_run

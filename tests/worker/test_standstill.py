@@ -14,6 +14,7 @@ import pytest
 
 from streamproc import topics as kafka_topics
 from streamproc.worker import watchdog
+from streamproc.worker.limits import END_TIMEOUT_S
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, expected_ids, gather_controls, honest_run, log_of_loops, looping_run, turn
@@ -39,7 +40,8 @@ Engine.step = endless
 """
 
 SOON = """
-from streamproc.worker import progress
+from streamproc.worker import app, chunks, progress
+app.DRAIN_TIMEOUT_S = chunks.DRAIN_TIMEOUT_S = 3.0
 progress.PROGRESS_LOOK_S, progress.COMMIT_STUCK_S, progress.BROKER_PROBE_S = 0.2, 2.0, 1.5
 progress.REBALANCE_STUCK_S = 8.0
 """
@@ -121,7 +123,7 @@ async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) 
     assert "the rebalance or recovery stands still since" in worker.text
 
 
-async def test_a_worker_whose_broker_is_frozen_waits_and_goes_on(own_broker: Broker, start_worker) -> None:
+async def test_a_worker_whose_broker_is_frozen_waits_goes_on_and_can_be_ended(own_broker: Broker, start_worker) -> None:
     state = await asyncio.to_thread(own_broker.start)
     settings = settings_for(f"127.0.0.1:{state.port}", "frozen")
     await kafka_topics.apply(settings)
@@ -140,8 +142,13 @@ async def test_a_worker_whose_broker_is_frozen_waits_and_goes_on(own_broker: Bro
     await topics.done()
 
     assert {control["id"] for control in await topics.controls()} == expected_ids(records)
-    assert worker.end() == 0
     assert worker.text.count("starts brokers=") == 1
+    os.killpg(state.pid, signal.SIGSTOP)
+    try:
+        worker.send(signal.SIGTERM)
+        assert worker.end(signal.SIGTERM, timeout_s=END_TIMEOUT_S) == 0
+    finally:
+        os.killpg(state.pid, signal.SIGCONT)
 
 
 def test_the_watchdog_is_content_with_a_loop_that_turns_and_ends_with_it(monkeypatch) -> None:

@@ -9,11 +9,12 @@ from streamproc import wire
 from streamproc.core.accounts import Account, dump_account
 from streamproc.core.run import RunState
 from streamproc.policy import load_policy
-from streamproc.worker import tables
+from streamproc.worker import packed, tables
 from streamproc.worker.accounts import Accounts
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
+from streamproc.worker.packed import pack, unpack
 from streamproc.worker.processors import Processor
-from streamproc.worker.tables import Census, Runs, RunStore, pack, unpack
+from streamproc.worker.tables import Census, Runs, RunStore
 from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
@@ -214,7 +215,7 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
 def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
     for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
         state = RunState(partition=partition, offset=offset, turns=turns, steps=turns, at_ms=at_ms, finished=finished)
-        assert tables._seen(pack(state, b"{}", NOON_MS)) == (offset, finished)
+        assert packed.seen_of(pack(state, b"{}", NOON_MS)) == (offset, finished)
 
 
 def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -272,6 +273,19 @@ def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCapt
 
     assert set(store.partitions) == {0}
     assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text
+
+
+@pytest.mark.parametrize("part", [runs(), Accounts(0, lambda: 0)])
+def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) -> None:
+    """Who was expelled, and does not know it yet, writes behind its successor, which it has not read."""
+    part.stored([(b"a", b"1"), (b"b", b"2")], 1)
+    assert part.changelog_offset == 1
+    part.stored([(b"a", b"3")], 2)
+    assert part.changelog_offset == 2
+    part.stored([(b"a", b"4"), (b"b", b"5")], 6)
+    assert part.changelog_offset == 2, "what stands at 3 and 4 is somebody else's"
+    part.stored([(b"a", b"6")], None)
+    assert part.changelog_offset == 2
 
 
 def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
