@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-if Path(__file__).with_name("_compiled").is_dir():  # made by `make compile`
+if "STREAMPROC_CORE" in os.environ or Path(__file__).with_name("_compiled").is_dir():  # made by `make compile`
     from streamproc.compiled import activate
 
     activate()

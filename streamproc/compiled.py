@@ -49,9 +49,8 @@ class CompiledModules:
     def __init__(self, folder: Path, *, required: bool) -> None:
         self._folder = folder
         self._required = required
-        self._manifest: dict[str, Any] = {}
-        self._modules: dict[str, str] = {}
-        self._looked = False
+        self._manifest: dict[str, Any] | None = None
+        self._checked = False
         self.fault = ""
         """Why the build is not used; empty where it is."""
 
@@ -59,32 +58,42 @@ class CompiledModules:
         """Where a module of the core is; None where Python has to look for its source."""
         if not fullname.startswith(("streamproc.core.", "streamproc.detectors.")):
             return None
-        if not self._looked:
-            self._look()
-        file = self._modules.get(fullname)
-        return None if file is None else spec_from_file_location(fullname, self._folder / file)
+        if self._manifest is None:
+            self._read()
+        file = (self._manifest or {}).get("modules", {}).get(fullname)
+        # The check imports what is not compiled: asked for that, it must not begin, or there were two of it.
+        if file is not None and not self._checked:
+            self._checked = True
+            self._check()
+        return None if file is None or self.fault else spec_from_file_location(fullname, self._folder / file)
 
-    def _look(self) -> None:
-        self._looked = True  # what is imported on the way is never compiled
+    def _read(self) -> None:
+        self._manifest = {}
         try:
             self._manifest = json.loads((self._folder / MANIFEST).read_bytes())
-            self.fault = self._mismatch()
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            self.fault = f"it cannot be read ({error})"
-        if not self.fault:
-            self._modules = self._manifest["modules"]
-        elif self._required:
-            raise ImportError(f"STREAMPROC_CORE=compiled, and the build in {self._folder} is of no use: {self.fault}")
-        else:
-            warnings.warn(
-                f"streamproc decides in pure Python: there is a compiled core in {self._folder}, and {self.fault}. "
-                "`make compile` makes it anew, and `make clean` takes it away.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        except (OSError, ValueError) as error:
+            self._refuse(f"it cannot be read ({error})")
 
-    def _mismatch(self) -> str:
-        made = self._manifest
+    def _check(self) -> None:
+        try:
+            fault = self._mismatch(self._manifest or {})
+        except (OSError, KeyError, ImportError) as error:
+            fault = f"it cannot be read ({error})"
+        if fault:
+            self._refuse(fault)
+
+    def _refuse(self, fault: str) -> None:
+        self.fault = fault
+        if self._required:
+            raise ImportError(f"STREAMPROC_CORE=compiled, and the build in {self._folder} is of no use: {fault}")
+        warnings.warn(
+            f"streamproc decides in pure Python: there is a compiled core in {self._folder}, and {fault}. "
+            "`make compile` makes it anew, and `make clean` takes it away.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def _mismatch(self, made: dict[str, Any]) -> str:
         if made["abi"] != abi():
             return f"it was made for another Python ({made['abi']}, and this is {abi()})"
         if made["sources"] != sources_hash():

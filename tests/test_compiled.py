@@ -36,7 +36,7 @@ def test_a_build_that_does_not_fit_is_not_used_and_that_is_said_once(
 
     with pytest.warns(RuntimeWarning, match=reason) as told:
         assert finder.find_spec(ENGINE) is None
-    assert finder.find_spec("streamproc.core.view") is None
+    assert finder.find_spec(ENGINE) is None
     assert len(told) == 1
     assert "`make compile`" in str(told[0].message)
 
@@ -48,7 +48,14 @@ def test_a_build_that_was_not_finished_is_not_used(tmp_path: Path) -> None:
 
 def test_what_must_be_compiled_and_is_not_ends_the_import(tmp_path: Path) -> None:
     with pytest.raises(ImportError, match=r"STREAMPROC_CORE=compiled.*the sources have changed"):
-        CompiledModules(build(tmp_path, sources="0"), required=True).find_spec(ENGINE)
+        CompiledModules(build(tmp_path, sources="0", modules={ENGINE: "e.so"}), required=True).find_spec(ENGINE)
+
+
+def test_a_module_that_is_not_compiled_is_found_without_a_look_at_the_others(tmp_path: Path) -> None:
+    """That look would import it, and then there were two of it."""
+    finder = CompiledModules(build(tmp_path, sources="0", modules={ENGINE: "core/engine.so"}), required=True)
+
+    assert finder.find_spec("streamproc.core.run") is None
 
 
 def test_modules_of_others_are_none_of_its_business(tmp_path: Path) -> None:

@@ -53,3 +53,17 @@ def test_every_module_of_the_build_is_used() -> None:
     environment = os.environ | {"STREAMPROC_CORE": "compiled"}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("first", ["run", "board_state", "decision", "engine"])
+def test_there_is_one_of_each_type_whatever_is_imported_first(first: str) -> None:
+    code = (
+        f"import streamproc.core.{first}, streamproc.core.engine, streamproc.core.run as run, sys;"
+        "from streamproc.core.board_state import Board;"
+        "from streamproc.core.step import board_of; from streamproc.core.board_law import NO_BOARD;"
+        "state = run.load(run.dump(run.RunState(board=Board(NO_BOARD.tag))));"
+        "assert board_of(state, NO_BOARD) is state.board"
+    )
+    environment = os.environ | {"STREAMPROC_CORE": "compiled"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
