@@ -1,14 +1,15 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled compile check lint bench quality simulate kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
 READY := .venv/.ready
 WITH_SERVICES := $(BIN)/python deploy/local/with_services.py
 UV := .local/uv/bin/uv
-LOCK := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
+LOCK := $(COMPILE) pyproject.toml
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,14 +40,23 @@ lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict streamproc
 
+audit: setup  ## look at the locked packages: hashes, licences, and what is known of them (ARGS=--offline: no network)
+	@$(BIN)/python deploy/local/audit.py $(ARGS)
+
 bench: setup  ## measure core, worker and latency on a real Apache Kafka
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
+
+faults: setup  ## kill, freeze, flood and starve it for half an hour: no decision may be lost or made up
+	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
 
 quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
 
 simulate: setup  ## run the worker through thousands of seeded schedules of faults, without a broker, until one fails
 	@$(BIN)/python -m tests.simulation $(or $(ARGS),--minutes 10)
+
+fuzz: setup  ## give every reader 100 000 inputs that somebody might send
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
 	@$(BIN)/python deploy/local/kafka.py start
@@ -66,6 +76,7 @@ schemas: setup  ## write schemas/ from the models
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
+	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
 
 $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv

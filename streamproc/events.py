@@ -221,7 +221,7 @@ def parse_raw(data: Any) -> RawEvent:
     deep = [str(name) for name, value in data.items() if _depth_exceeds(value, DEPTH_MAX)]
     if deep:
         what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
-        raise InvalidEvent([Problem(name, what, remedy) for name in deep])
+        raise InvalidEvent([Problem(name or "event", what, remedy) for name in deep])
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -101,13 +101,27 @@ class Settings(BaseSettings):
         return self.group or f"{self.topic_prefix}-worker"
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """TLS for Kafka, where the security protocol asks for it. Host names are always checked."""
+        """TLS for Kafka, where the security protocol asks for it. Host names are always checked.
+
+        Raises `InvalidSettings` for a file that cannot be used.
+        """
         if "SSL" not in self.security_protocol:
             return None
-        context = ssl.create_default_context(cafile=self.ssl_cafile)
+        try:
+            context = ssl.create_default_context(cafile=self.ssl_cafile or None)
+        except OSError as error:
+            why = error.strerror or error
+            raise InvalidSettings(f"STREAMPROC_SSL_CAFILE: {self.ssl_cafile} holds no certificates ({why})") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.ssl_certfile:
-            context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password.get_secret_value() or None)
+            try:  # a function, because OpenSSL asks at the terminal where it is told of no password
+                context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password.get_secret_value)
+            except OSError as error:
+                files = f"{self.ssl_certfile} and {self.ssl_keyfile or 'the key in it'}"
+                raise InvalidSettings(
+                    f"STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: {files} cannot be used "
+                    f"({error.strerror or error}): is it PEM, the key of this certificate, and its password?"
+                ) from None
         return context
 
     def kafka(self) -> dict[str, Any]:

@@ -321,7 +321,7 @@ def decode(raw: bytes) -> Event:
     """Read a fingerprinted event. Raises `msgspec.DecodeError` (or its `ValidationError`) for anything else."""
     try:
         return _decoder.decode(raw)
-    except UnicodeDecodeError as error:  # of a text with a length to check, msgspec lets Python's own error through
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
         raise msgspec.DecodeError(str(error)) from None
 
 

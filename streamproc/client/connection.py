@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from streamproc.access import not_allowed
-from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.errors import Unavailable
 from streamproc.settings import Settings, load_settings
 from streamproc.topics import unavailable
 
@@ -132,8 +132,5 @@ def settings_of(brokers: str | None, settings: Settings | None) -> Settings:
         settings = load_settings(brokers=brokers)
     elif brokers is not None:
         settings = settings.model_copy(update={"brokers": brokers})
-    try:
-        settings.kafka()
-    except OSError as error:
-        raise InvalidSettings(f"STREAMPROC_SSL_CAFILE, _CERTFILE, _KEYFILE or _PASSWORD: {error}") from error
+    settings.kafka()
     return settings

@@ -83,7 +83,10 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
     """
     if value is None:
         return StatusNews((key or b"").decode(), at_ms, None)
-    status = _status_decoder.decode(value)
+    try:
+        status = _status_decoder.decode(value)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     control = bytes(status.halt)
     if control == b"null":
         control = b""
@@ -95,7 +98,10 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
 
 def read_control_news(value: bytes, at_ms: int) -> ControlNews:
     """Read a record of the `control` topic. Raises `ValueError` for anything that is no control event."""
-    control = _control_decoder.decode(value)
+    try:
+        control = _control_decoder.decode(value)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     halts = control.severity == "halt" and control.type != "fleet.state"  # orders are heard on their own topic
     halt = Halt(value, control.code, at_ms) if halts else None
     return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")

@@ -11,7 +11,7 @@ of 1. Amounts are integers: tokens and micro-USD.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import xxhash
@@ -48,12 +48,16 @@ RUNGS: Final = {
 CLOSED: Final = ("restrict", "wrap_up", EXCEEDED)  # a session on one of these takes no new work
 
 
+# What an account can keep: whoever writes more into a statement must not make the account one that cannot be stored.
+Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Mark(msgspec.Struct, array_like=True, frozen=True):
     """A limit in force: in which window, of which unit, how much."""
 
     window: str
     unit: str
-    limit: int
+    limit: Whole
 
 
 class Payer(msgspec.Struct, array_like=True):
@@ -61,7 +65,7 @@ class Payer(msgspec.Struct, array_like=True):
     `percents`), and which of a session it declared itself."""
 
     run_id: str
-    partition: int
+    partition: Whole
     child: bool
     marks: list[Mark]
     declared: list[Mark]
@@ -72,12 +76,12 @@ class Entry(msgspec.Struct, array_like=True):
     """What one turn of a payer spent, and where the turn stands in the log. `first`: the run has just come;
     `left`: it is over."""
 
-    payer: int
-    offset: int
-    at_ms: int
-    tokens: int
-    micro_usd: int
-    unpriced: int
+    payer: Whole
+    offset: Whole
+    at_ms: Whole
+    tokens: Whole
+    micro_usd: Whole
+    unpriced: Annotated[int, msgspec.Meta(ge=0, le=1)]
     first: bool = False
     left: bool = False
 
@@ -87,7 +91,7 @@ class Statement(msgspec.Struct, array_like=True):
 
     version: int
     account: str
-    source: int
+    source: Whole
     payers: list[Payer]
     entries: list[Entry]
 
@@ -308,7 +312,10 @@ def dump_account(account: Account) -> bytes:
 
 def load_account(raw: bytes) -> Account:
     """A stored account. Raises `msgspec.DecodeError` for anything that `dump_account` did not write."""
-    return _account_decoder.decode(raw)
+    try:
+        return _account_decoder.decode(raw)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def write_statement(statement: Statement) -> bytes:
@@ -318,4 +325,7 @@ def write_statement(statement: Statement) -> bytes:
 
 def read_statement(raw: bytes) -> Statement:
     """A statement from the spend topic. Raises `msgspec.DecodeError` for anything else."""
-    return _statement_decoder.decode(raw)
+    try:
+        return _statement_decoder.decode(raw)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None

@@ -301,4 +301,7 @@ def dump(state: RunState) -> bytes:
 
 def load(raw: bytes) -> RunState:
     """A stored state. Raises `msgspec.DecodeError` for anything that `dump` did not write."""
-    return _decoder.decode(raw)
+    try:
+        return _decoder.decode(raw)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
+        raise msgspec.DecodeError(str(error)) from None

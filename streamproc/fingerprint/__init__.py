@@ -19,7 +19,7 @@ def read_event(value: bytes) -> wire.Event:
     """
     try:
         return wire.decode(value)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         raw = parse_line(value)
     version = (raw.model_extra or {}).get("w")
     if isinstance(version, int) and version > wire.WIRE_VERSION:

@@ -50,7 +50,7 @@ def read_carried(value: bytes | None) -> Carried | None:
     """A record of the control topic; None where it is no control event."""
     try:
         found = _decoder.decode(value or b"")
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and Python's own of a text
         return None
     trigger = found.trigger
     return Carried(

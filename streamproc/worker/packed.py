@@ -80,6 +80,8 @@ def pack(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
 
 
 def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
-    """A run as it was before `pack`."""
+    """A run as it was before `pack`. Raises `msgspec.DecodeError` for anything else."""
+    if len(raw) < FRAME.size:
+        raise msgspec.DecodeError(f"{len(raw)} bytes are no stored run")
     end = FRAME.size + FRAME.unpack_from(raw)[0]
     return load(raw[FRAME.size : end]), raw[end:] or None

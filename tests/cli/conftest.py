@@ -45,15 +45,15 @@ def run() -> Callable[..., Result]:
     return invoke
 
 
-def command(*arguments: object, **environment: str) -> subprocess.Popen[str]:
-    """A command as a process of its own, with its standard streams as pipes."""
+def command(*arguments: object, output: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
+    """A command as a process of its own; what it says goes to pipes, or all into one file."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMPROC_")}
     return subprocess.Popen(
         [sys.executable, "-m", "streamproc", *map(str, arguments)],
         env=clean | {"PYTHONPATH": str(ROOT)} | environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
         text=True,
     )
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+
+from streamproc.settings import Settings
 
 
 def test_every_setting_is_told_with_where_it_comes_from(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -36,3 +40,16 @@ def test_the_table_says_what_each_is_for(run) -> None:
 
     assert "STREAMPROC_REPLICATION_FACTOR" in shown
     assert "3 where there are three brokers" in shown
+
+
+def test_whatever_is_secret_by_its_name_is_hidden(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = [name for name, field in Settings.model_fields.items() if field.annotation is SecretStr]
+    named = [name for name in Settings.model_fields if re.search("password|secret|command_key", name)]
+    monkeypatch.setenv("STREAMPROC_COMMAND_KEY", "ops:hunter2-hunter2-hunter2")
+    for name in set(secret) - {"command_key"}:
+        monkeypatch.setenv(f"STREAMPROC_{name.upper()}", "hunter2")
+
+    found = json.loads(run("config", "--json").stdout)
+
+    assert set(named) <= set(secret)
+    assert {found[f"STREAMPROC_{name.upper()}"]["value"] for name in secret} == {"********"}

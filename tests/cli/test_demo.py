@@ -19,6 +19,7 @@ from streamproc.demo.show import Outcome
 from streamproc.demo.summary import sentences
 from streamproc.demo.trajectories import Trajectory, load_trajectories, spared
 from tests.cli.conftest import ROOT, command
+from tests.listening import public
 
 NOW_MS = 1_790_000_000_000
 
@@ -56,6 +57,7 @@ def test_ctrl_c_ends_the_demo_and_everything_it_started() -> None:
         if "turns 1 of" in line or "each under a guard" in line:
             break
     children = _children(process.pid)
+    open_to_others = [address for pid in (process.pid, *children) for address in public(pid)]
 
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
@@ -64,6 +66,7 @@ def test_ctrl_c_ends_the_demo_and_everything_it_started() -> None:
     assert "stopped; the broker and the worker are gone, too" in stdout
     assert "Traceback" not in stderr
     assert len(children) == 2
+    assert not open_to_others
     assert not any(alive(pid) for pid in children)
 
 

@@ -11,11 +11,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TABLES = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = TABLES["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {
     "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
     "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"]],
+    "requirements-audit.lock": TABLES["dependency-groups"]["audit"],
 }
 
 

@@ -105,6 +105,13 @@ class SecureBroker:
         self._broker.kill()
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        state = self._broker.running()
+        assert state is not None
+        return state.pid
+
+    @property
     def secrets(self) -> list[str]:
         """What no output may show: passwords, and a line of each key."""
         keys = [path.read_text().splitlines()[1] for path in self.directory.glob("*.pem") if path.name != "ca.pem"]

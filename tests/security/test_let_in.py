@@ -1,4 +1,4 @@
-"""Whom a secured broker lets in, by certificate, password or token: the whole way from a turn to a halt."""
+"""Whom a secured broker lets in, by password or token. (By certificate: test_content_stays.py, test_acls.py.)"""
 
 from __future__ import annotations
 
@@ -33,22 +33,6 @@ async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> N
             await turns.flush()
 
 
-async def test_a_run_is_halted_by_those_who_show_certificates(
-    secured: SecureBroker, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
-) -> None:
-    settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
-    assert (await topics.apply(settings)).ok
-    worker = start_worker(settings)
-    await worker.ready()
-
-    async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings) as halts:
-        with pytest.raises(Halted):
-            await stuck_run(turns, halts, "r1")
-
-    assert worker.end() == 0
-    assert not [secret for secret in secured.secrets if secret in worker.text]
-
-
 async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
     secured: SecureBroker,
     endpoint: TokenEndpoint,
@@ -81,6 +65,8 @@ async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
     assert endpoint.asked[0] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
     said = worker.text + caplog.text
     assert not [token for token in endpoint.given if token in said]
+    assert "kept back" not in said  # a login that ends is no broker that left
+    assert "no halt is heard" not in said
 
 
 def test_the_commands_get_in_and_say_no_secret(

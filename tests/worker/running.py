@@ -106,6 +106,11 @@ class WorkerProcess:
         """Whether it is alive."""
         return self._process is not None and self._process.is_alive()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return int(self._process.pid)
+
     async def ready(self, times: int = 1) -> None:
         """Wait until it has its partitions."""
         await until(lambda: self.said("ready partitions=", times), 60, f"the worker to be ready {times} times")

@@ -1,0 +1,114 @@
+"""Inputs that somebody might send: bytes by chance, good ones spoilt in bytes, in structure and in text. By a seed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator, Sequence
+
+DEEP: Final = 400
+NASTY: Final[tuple[Any, ...]] = (
+    None, True, False, 0, -1, 1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**30,
+    0.5, -0.0, 1e308, float("nan"), float("inf"), "", "x", "r", "0", "-1", "NaN", "1e999", "\x00", "\ud800",
+    "é\U0001f600", "x" * 300, "2026-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "turn", "run.started",
+    [], [[]], {}, {"": None}, [0] * 50, {"a": {"b": [1, {"c": "d"}]}},
+)  # fmt: skip
+TEXTS: Final = (
+    b"1e99999", b"-", b"9" * 5_000, b"0.1e-9999", b"\\ud800", b"\\u0000", b"NaN", b"Infinity", b"[" * 5_000,
+    b'{"a":' * 5_000, b"\xff", b"\x00", b"\xed\xa0\x80", b'"', b"\\", b"}", b"]", b",", b":", b"null",
+    b"\xef\xbb\xbf", b"\n", b"\x1b[31m",
+)  # fmt: skip
+
+
+def inputs(
+    rng: random.Random, samples: Sequence[bytes], count: int, *, packed: bool = False, whole: bool = True
+) -> Iterator[bytes]:
+    """So many inputs, made from good ones; `packed`: those are MessagePack, else JSON. Not `whole`: torn ones alone."""
+    for number in range(count):
+        sample = rng.choice(samples)
+        draw = number % 10
+        if draw == 0:
+            yield rng.randbytes(rng.randrange(64))
+        elif draw < 4 or not whole:
+            yield _torn(rng, sample, rng.choice(samples))
+        else:
+            yield _restructured(rng, sample, packed=packed)
+
+
+def _torn(rng: random.Random, sample: bytes, other: bytes) -> bytes:
+    """Spoilt in some of its bytes."""
+    data = bytearray(sample)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        place = rng.randrange(len(data) + 1)
+        length = rng.randrange(1, 9)
+        match rng.randrange(7):
+            case 0:
+                data[place:] = b""
+            case 1:
+                data[place : place + length] = b""
+            case 2:
+                data[place:place] = rng.randbytes(length)
+            case 3:
+                data[place:place] = rng.choice(TEXTS)
+            case 4:
+                data[place : place + length] = rng.choice(TEXTS)
+            case 5:
+                data[place:] = other[rng.randrange(len(other) + 1) :]
+            case _:
+                data[place:place] = data[place : place + 40]
+    return bytes(data)
+
+
+def _restructured(rng: random.Random, sample: bytes, *, packed: bool) -> bytes:
+    """Spoilt in its structure."""
+    try:
+        value = msgspec.msgpack.decode(sample, strict=False) if packed else json.loads(sample)
+    except (ValueError, msgspec.DecodeError):
+        return sample
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        value = _changed(rng, value)
+    if packed:
+        try:
+            return msgspec.msgpack.encode(value)
+        except (OverflowError, TypeError, ValueError, RecursionError):  # what nobody can write
+            return sample[: rng.randrange(len(sample))]
+    text = json.dumps(value)
+    if isinstance(value, dict) and value and rng.random() < 0.1:  # a key twice
+        twice = {rng.choice(list(value)): rng.choice(NASTY)}
+        text = text[:-1] + ", " + json.dumps(twice)[1:]
+    return text.encode()
+
+
+def _changed(rng: random.Random, value: Any) -> Any:
+    """The value with one place in it changed."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        match rng.randrange(12):
+            case 0:
+                return {name: one for name, one in value.items() if name != key}
+            case 1:
+                return {**value, rng.choice((str(key) + "x", "", "w", "type", "run_id", "at")): rng.choice(NASTY)}
+            case _:
+                return {**value, key: _changed(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = rng.randrange(len(value))
+        match rng.randrange(8):
+            case 0:
+                return value[:place] + value[place + 1 :]
+            case 1:
+                return value[:place] + [value[place]] * rng.choice((2, 40)) + value[place:]
+            case _:
+                return [*value[:place], _changed(rng, value[place]), *value[place + 1 :]]
+    if rng.random() < 0.02:
+        nested: Any = value
+        for _ in range(DEEP):
+            nested = [nested] if rng.random() < 0.5 else {"a": nested}
+        return nested
+    if isinstance(value, int) and not isinstance(value, bool) and rng.random() < 0.4:
+        return value + rng.choice((-1, 1, 2**32, 2**53, -value - 1))
+    return rng.choice(NASTY)

@@ -1,0 +1,238 @@
+"""Everything that reads what others wrote: good samples, how it is read, how it may refuse, and what comes after."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import pydantic
+
+from streamproc import wire
+from streamproc.client.halts import read_control_news, read_status_news
+from streamproc.controls import read_control
+from streamproc.core.accounts import Account, dump_account, load_account, read_statement, step_account, write_statement
+from streamproc.core.charges import Charge, statements
+from streamproc.core.decision import encode_decision
+from streamproc.core.run import RunState, dump, load
+from streamproc.core.status import encode_status
+from streamproc.errors import InvalidEvent, InvalidPolicy
+from streamproc.events import parse_line
+from streamproc.fingerprint import fingerprint, read_event
+from streamproc.fleet.order import Order, encode_order, read_order
+from streamproc.fleet.state import Fleet
+from streamproc.policy import Policy, load_policy
+from streamproc.policy_file import read_layer, read_preset
+from streamproc.replay.diff import read_carried
+from streamproc.worker.accounts import AccountProcessor, Accounts
+from streamproc.worker.packed import pack, unpack
+from streamproc.worker.processors import Processor
+from streamproc.worker.status_file import parse
+from streamproc.worker.tables import Census, Runs
+from tests.laws.traces import EVENTS, START_MS
+from tests.worker.records import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PRESETS: Final = Path(wire.__file__).parent / "presets"
+POLICY: Final = {"budgets": {"maxTenantTokensPerDay": 1_000, "maxUserTokensPerHour": 500, "maxSessionTokens": 700}}
+
+
+class Reader(NamedTuple):
+    """One reader."""
+
+    samples: Callable[[], list[bytes]]
+    read: Callable[[bytes], Any]
+    refuses: tuple[type[Exception], ...]
+    after: Callable[[Any], None] = lambda _found: None
+    packed: bool = False
+    whole: bool = True  # whether its structure is spoilt, too: what only workers write may be torn, and is not made up
+    share: float = 1.0  # of the inputs: some are slow
+
+
+@cache
+def _policy() -> Policy:
+    return load_policy(POLICY)
+
+
+def _raws() -> list[dict[str, Any]]:
+    scope = {"tenant": "acme", "user": "ann", "session_id": "s"}
+    return [
+        {"run_id": "r", "event_id": f"e{number}", "at": START_MS, **scope, **template}
+        for number, template in enumerate(EVENTS)
+    ]
+
+
+@cache
+def _raw_lines() -> list[bytes]:
+    return [msgspec.json.encode(raw) for raw in _raws()]
+
+
+@cache
+def _wire_lines() -> list[bytes]:
+    return [wire.encode(read_event(line)) for line in _raw_lines()]
+
+
+@cache
+def _stepped() -> tuple[list[RunState], list[bytes], list[bytes], list[Charge]]:
+    """States, decisions and statuses of all that there is, and what was owed for it."""
+    engine = _policy().engine()
+    engine.charges = charges = []
+    state, states, decisions, statuses = RunState(), list[RunState](), list[bytes](), list[bytes]()
+    for number, line in enumerate(_raw_lines() * 2):
+        engine.place = number
+        for decision in engine.step(state, read_event(line), START_MS + number * 1_000):
+            decisions.append(encode_decision(decision))
+            statuses.append(encode_status(engine.status(state, "r", decision)))
+        if number % 5 == 0:
+            states.append(load(dump(state)))
+    return states, decisions, statuses, charges
+
+
+def _statements() -> list[bytes]:
+    return [write_statement(one) for charge in _stepped()[3] for one in statements([charge], 0)]
+
+
+def _accounts() -> list[bytes]:
+    found: dict[str, Account] = {}
+    packed: list[bytes] = []
+    for raw in _statements():
+        statement = read_statement(raw)
+        account = found.setdefault(statement.account, Account())
+        step_account(account, statement)
+        packed.append(dump_account(account))
+    return packed
+
+
+def _orders() -> list[bytes]:
+    scopes = ("fleet", "user:eve", "tenant:acme", "run:r")
+    return [
+        encode_order(Order(w=1, id="i", status=status, scope=scope, by="ada", why="because", at=START_MS, issuer="ops"))
+        for scope in scopes
+        for status in (("STOP", "PAUSE", "CLEAR") if scope == "fleet" else ("STOP",))
+    ]
+
+
+# What comes after.
+
+
+def _step(event: wire.Event) -> None:
+    """Through the engine, also where the run has a past; and out again."""
+    assert wire.decode(wire.encode(event)) == event
+    engine = _policy().engine()
+    engine.charges = []
+    for state in (RunState(), load(dump(_stepped()[0][-1]))):
+        for at_ms in (START_MS, None, event.at):
+            for decision in engine.step(state, event, at_ms):
+                assert encode_decision(decision)
+                encode_status(engine.status(state, event.run_id, decision))
+            engine.next_deadline(state)
+            load(dump(state))
+    for statement in statements(engine.charges, 0):
+        assert read_statement(write_statement(statement)) == statement
+
+
+def _work(value: bytes) -> None:
+    """Through the worker's processor and table: whatever it is, it is stepped or put aside."""
+    processor = Processor(_policy().engine(), "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1")
+    runs = Runs(0, Census())
+    processor.accept(runs, records_of([(b"r", value), (b"r", _wire_lines()[0])]))
+    again = Runs(0, Census())
+    for offset, (key, raw) in enumerate(runs.take()):
+        again.restore(key, raw, offset)
+    assert again.unreadable == 0
+    assert len(again) == len(runs.hot)
+
+
+def _book(value: bytes) -> None:
+    """Through the worker's book-keeping."""
+    accounts = Accounts(0, lambda: 0)
+    key = b"session:s"
+    processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
+    good = _statements()[0]
+    processor.accept(accounts, records_of([(key, value), (key, value), (key, good)]))
+    again = Accounts(0, lambda: 0)
+    for offset, (name, raw) in enumerate(accounts.take()):
+        again.restore(name, raw, offset)
+        again.wake(name)
+
+
+def _take(order: Order) -> None:
+    fleet = Fleet()
+    fleet.take(order)
+    assert read_order(encode_order(order)) == order
+    assert str(order)
+
+
+def _restored(raw: bytes) -> None:
+    """Whatever is in the changelog, the worker goes on: with that run as it was, or from its beginning."""
+    runs, census = Runs(0, Census()), Census()
+    engine = _policy().engine()
+    census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
+    runs = Runs(0, census)
+    runs.restore(b"r", raw, 0)
+    processor = Processor(engine, "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1")
+    processor.accept(runs, records_of([(b"r", line) for line in _wire_lines()[:3]], first=2**40))
+    runs.stored(runs.take(), 1)
+
+
+def _restored_account(raw: bytes) -> None:
+    accounts = Accounts(0, lambda: 0)
+    accounts.restore(b"session:s", raw, 0)
+    processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
+    processor.accept(accounts, records_of([(b"session:s", one) for one in _statements()[:3]], first=2**40))
+    accounts.stored(accounts.take(), 1)
+
+
+def _resolve(layer: Any) -> None:
+    rules = Policy([read_preset("standard"), layer]).rules("w", "t", "free")
+    assert rules is not None
+
+
+def _policies() -> list[bytes]:
+    small = (
+        "name: mine", "budgets: {maxSteps: 9, maxCostUsd: '2.5'}", "actions: {LOOP001: pause}",
+        "detectors:", "  LOOP001: {warn: 2, halt: 4}", "tiers:", "  free: {budgets: {maxRounds: 3}}",
+        "prices:", "  m: {input_per_million_usd: '1', output_per_million_usd: 2}", "",
+    )  # fmt: skip
+    return [(PRESETS / "loop-safety.yaml").read_bytes(), *["\n".join(small).encode()] * 9]
+
+
+NOTHING: Final[tuple[type[Exception], ...]] = ()
+STATES: Final = lambda: [pack(state, halt, 5) for state in _stepped()[0] for halt in (None, _stepped()[1][0])]  # noqa: E731
+READERS: Final = {
+    "an event, fingerprinted": Reader(_wire_lines, read_event, (InvalidEvent,), _step),
+    "an event, raw": Reader(_raw_lines, read_event, (InvalidEvent,), _step),
+    "an event of the wire": Reader(_wire_lines, wire.decode, (msgspec.DecodeError,), _step),
+    "a raw line": Reader(_raw_lines, lambda raw: fingerprint(parse_line(raw)), (InvalidEvent,)),
+    "a raw line as text": Reader(
+        _raw_lines, lambda raw: fingerprint(parse_line(raw.decode("utf-8", "surrogateescape"))), (InvalidEvent,)
+    ),
+    "a record of the turns topic, in the worker": Reader(_wire_lines, _work, NOTHING),
+    "a statement": Reader(_statements, read_statement, (msgspec.DecodeError,)),
+    "a record of the spend topic, in the worker": Reader(_statements, _book, NOTHING),
+    "an order": Reader(_orders, read_order, (InvalidEvent,), _take),
+    "a control event": Reader(lambda: _stepped()[1], read_control, (pydantic.ValidationError,)),
+    "a control event, in the listener": Reader(
+        lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,)
+    ),
+    "a control event, in a diff": Reader(lambda: _stepped()[1], read_carried, NOTHING),
+    "a status, in the listener": Reader(
+        lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,)
+    ),
+    "a stored run": Reader(STATES, unpack, (msgspec.DecodeError,), packed=False),
+    "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), packed=True),
+    "a stored run, in the worker": Reader(STATES, _restored, NOTHING, whole=False),
+    "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), packed=True),
+    "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, packed=True, whole=False),
+    "a policy file": Reader(
+        _policies, lambda raw: read_layer(raw.decode("utf-8", "replace"), "policy"), (InvalidPolicy,), _resolve,
+        share=0.02,
+    ),
+    "a status file": Reader(
+        lambda: [b"STOP 2026-01-01T00:00:00Z\nbecause\n# by ada\n", b"CLEAR 5\n", "\ufeffpause \n".encode()],
+        lambda raw: parse(raw.decode("utf-8", "replace")), (InvalidEvent,),
+    ),
+}  # fmt: skip

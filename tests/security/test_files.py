@@ -1,0 +1,68 @@
+"""Files of certificates and keys that cannot be used: told at once, by every command, and no password is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+from streamproc.errors import InvalidSettings
+from streamproc.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PASSWORD = "pass-of-the-key"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """A certificate, its key under a password, and another key."""
+    authority = trustme.CA()
+    mine, other = (authority.issue_cert("me") for _ in range(2))
+    key = serialization.load_pem_private_key(mine.private_key_pem.bytes(), None)
+    sealed = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(PASSWORD.encode()),
+    )
+    mine.cert_chain_pems[0].write_to_path(str(tmp_path / "certificate.pem"))
+    (tmp_path / "sealed.pem").write_bytes(sealed)
+    other.private_key_pem.write_to_path(str(tmp_path / "other.pem"))
+    (tmp_path / "empty.pem").write_text("")
+    return {path.stem: str(path) for path in tmp_path.glob("*.pem")}
+
+
+def test_a_key_under_a_password_is_opened(files: dict[str, str]) -> None:
+    options = {"ssl_certfile": files["certificate"], "ssl_keyfile": files["sealed"], "ssl_password": PASSWORD}
+
+    assert load_settings(security_protocol="SSL", **options).ssl_context() is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ssl_cafile": "nowhere"}, "STREAMPROC_SSL_CAFILE: .* holds no certificates .No such file"),
+        ({"ssl_cafile": "empty"}, "STREAMPROC_SSL_CAFILE: .*empty.pem holds no certificates"),
+        ({"ssl_certfile": "nowhere"}, "STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: .* cannot be used .No such"),
+        ({"ssl_certfile": "certificate", "ssl_keyfile": "other"}, "the key of this certificate"),
+        ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed"}, "_PASSWORD: .* cannot be used"),
+        ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed", "ssl_password": "pw-of-another"}, "cannot be used"),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_its_setting(
+    given: dict[str, str], says: str, files: dict[str, str], told: Callable[..., str]
+) -> None:
+    options = {name: files.get(value, value) for name, value in given.items()}
+    settings = load_settings(security_protocol="SSL", **options)
+
+    with pytest.raises(InvalidSettings, match=says) as problem:
+        settings.kafka()
+    said = told(settings, "topics", "check", code=2)
+
+    assert "STREAMPROC_SSL_" in said
+    assert "Traceback" not in said
+    assert "pw-of-another" not in said + str(problem.value)

@@ -1,0 +1,65 @@
+"""Nobody of ours takes connections, and what tests and laptops run on takes those of this machine alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc import topics
+from streamproc.client import HaltListener, TurnPublisher
+from tests.cli.conftest import command
+from tests.listening import address_of, listening, public
+from tests.waiting import until
+from tests.worker.running import environment_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deploy.local.redis import Server
+    from tests.security.broker import SecureBroker
+
+
+@pytest.mark.parametrize(("host", "is_public"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_what_listens_is_seen(host: str, is_public: bool) -> None:
+    with socket.socket() as server:
+        server.bind((host, 0))
+        assert host not in listening(os.getpid())
+        server.listen()
+        assert host in listening(os.getpid())
+        assert (host in public(os.getpid())) == is_public
+
+
+def test_an_address_of_the_kernel_is_read() -> None:
+    assert address_of("0100007F") == "127.0.0.1"
+    assert address_of("00000000000000000000000001000000") == "::1"
+
+
+async def test_an_agent_and_a_notifier_do_not_listen(secured: SecureBroker, topic_prefix: str, tmp_path: Path) -> None:
+    """Nor does a worker: test_content_stays.py looks at one."""
+    settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
+    await topics.apply(settings)
+    before = listening(os.getpid())
+    log = tmp_path / "notify.log"
+    with log.open("wb") as file:
+        notifier = command("notify", "--to", "json://localhost:1", output=file, **environment_of(settings))
+    try:
+        async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings):
+            await turns.turn(run_id="r1", node="coder")
+            await turns.flush()
+            await until(lambda: "partitions=" in log.read_text(), what="the notifier")
+
+            assert listening(notifier.pid) == set()
+            assert listening(os.getpid()) == before
+    finally:
+        notifier.send_signal(signal.SIGKILL)
+        notifier.wait()
+
+
+def test_kafka_and_redis_for_tests_are_for_this_machine_alone(secured: SecureBroker, own_redis: Server) -> None:
+    for pid in (secured.pid, own_redis.start().pid):
+        assert listening(pid)
+        assert not public(pid)
