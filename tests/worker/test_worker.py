@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
-import pytest
-
 from streamproc import wire
 from streamproc.controls import RunStatus, read_control
 from tests.waiting import until
@@ -18,10 +16,7 @@ from tests.worker.running import (
     looping_run,
 )
 
-PATHS = ["batch", "stock"]
 
-
-@pytest.mark.parametrize("path", PATHS)
 async def test_the_worker_decides_as_the_engine_does_in_one_process(settings, topics, start_worker, path) -> None:
     records = log_of_loops(40)
     wanted = expected_ids(records)
@@ -73,7 +68,6 @@ async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(shar
     assert status.halt.id in expected_ids(records)
 
 
-@pytest.mark.parametrize("path", PATHS)
 async def test_a_killed_worker_loses_no_decision_and_makes_none_up(settings, topics, start_worker, path) -> None:
     records = log_of_loops(60)
     wanted = expected_ids(records)
