@@ -1,6 +1,6 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint audit bench quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -38,6 +38,9 @@ audit: setup  ## look at the locked packages: hashes, licences, and what is know
 
 bench: setup  ## measure core, worker and latency on a real Apache Kafka
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
+
+faults: setup  ## kill, freeze, flood and starve it for half an hour: no decision may be lost or made up
+	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
 
 quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
 	@$(BIN)/python -m benchmarks.quality $(ARGS)

@@ -199,20 +199,22 @@ class ChunkConsumer(SeekingConsumer):
                 if not active:
                     await asyncio.sleep(IDLE_S)
                     continue
+                asked = self.app.consumer_generation_id
                 records = await self._thread.fetch(set(active))
-                generation = self.app.consumer_generation_id  # a whole rebalance may have passed while it waited
                 self.in_hand = True
-                await self._hand_over(records, generation)
+                await self._hand_over(records, asked)
                 self.in_hand = False
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise
 
-    async def _hand_over(self, records: Mapping[TP, Sequence[Any]], generation: int) -> None:
-        """Slices of the partitions in turn: one with much to catch up on does not hold up the others.
+    async def _hand_over(self, records: Mapping[TP, Sequence[Any]], asked: int) -> None:
+        """Slices of the partitions in turn: one with much to catch up on does not hold up the others. `asked` is the
+        generation of the group in which they were asked for.
 
         What is left when a rebalance begins is given back: after it, every partition is read from its committed offset.
         """
+        generation = self.app.consumer_generation_id
         changelogs = self.app.tables.changelog_topics
         events: list[tuple[TP, Sequence[Any]]] = []
         for tp, batch in records.items():
@@ -229,7 +231,7 @@ class ChunkConsumer(SeekingConsumer):
         while events:
             for place, (tp, batch) in enumerate(events):
                 lane = self._lanes[tp.topic][tp.partition]
-                if not await lane.room() or not self._may_go_on(generation):
+                if not await lane.room() or not self._may_go_on(asked):
                     self._give_back([(tp, batch[start:]) for tp, batch in events[place:]])
                     self._give_back([(tp, batch[start + SLICE_RECORDS_MAX :]) for tp, batch in events[:place]])
                     return
@@ -241,9 +243,9 @@ class ChunkConsumer(SeekingConsumer):
     def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
         """Let records be fetched again that nobody will step.
 
-        A fetch that began before a rebalance may end after it, and bring what stands behind the committed offsets, to
-        which the partitions have been sought by then. Where they have not been yet, or others have them, it changes
-        nothing.
+        A fetch that began before a rebalance may end in the recovery after it, when no run is known yet, or after that,
+        with what stands behind the committed offsets. Where a partition is sought later, or others have it, this
+        changes nothing.
         """
         for tp, batch in events:
             if batch and self._thread.next_offset(tp) == batch[-1].offset + 1:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.worker.running import Way
 
 T = TypeVar("T")
+Record = tuple[bytes | None, bytes | None, int | None]
+"""Key, value, and the time by the publisher's clock (None: now)."""
 
 SESSION_S: Final = 3.0  # the least that the settings allow: each kill may cost so much
 PATIENCE_S: Final = 180.0  # for a machine that is busy with other things
@@ -65,6 +67,7 @@ class Scene:
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
         self.load = Workload(figures.seed)
+        self.cleaned = 0  # records that compaction took out of the changelog
         self.workers: list[WorkerProcess] = []
         self.started = 0
         self.prefix = re.sub(r"[^a-z0-9]+", "-", f"faults-{figures.fault}-{figures.path}-{uuid.uuid4().hex[:8]}")
@@ -115,19 +118,20 @@ class Scene:
             while count > 0:
                 some = self.load.take(min(count, self._pulse.randrange(1, SEND_MAX)))
                 count -= len(some)
-                await send([(one.key, one.value) for one in way(some)])
+                await send([(one.key, one.value, one.raw.get("at")) for one in way(some)])
                 await asyncio.sleep(self._pulse.uniform(0, SEND_PAUSE_S))  # turns never come all at once
 
     @asynccontextmanager
-    async def producer(self) -> AsyncIterator[Callable[[Sequence[tuple[Any, Any]]], Awaitable[None]]]:
+    async def producer(self) -> AsyncIterator[Callable[[Sequence[Record]], Awaitable[None]]]:
         """Sends records in order; returns when the broker has them."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.settings.brokers, enable_idempotence=True, max_request_size=12_000_000
         )
         topic = self.settings.topic("turns")
 
-        async def send(records: Sequence[tuple[Any, Any]]) -> None:
-            for acknowledged in [await producer.send(topic, value, key=key) for key, value in records]:
+        async def send(records: Sequence[Record]) -> None:
+            sent = [await producer.send(topic, value, key=key, timestamp_ms=at) for key, value, at in records]
+            for acknowledged in sent:
                 await acknowledged
 
         await producer.start()
@@ -164,6 +168,12 @@ class Scene:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await self._watch.close()
+
+    async def play(self, do: Callable[[Scene], Awaitable[None]]) -> None:
+        """Do something to an open scene, and judge."""
+        async with self.open():
+            await do(self)
+            await self.finish()
 
     async def finish(self) -> None:
         """Wait until all is committed, end the workers, and judge. Raises `AssertionError` with what is wrong."""

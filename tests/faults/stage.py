@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.faults import workers
+from tests.faults import admission, brokers, inputs, workers
 from tests.faults.scene import Figures, Scene
 
 if TYPE_CHECKING:
@@ -26,17 +26,29 @@ BOTH: Final = ("batch", "stock")
 
 
 class Fault(NamedTuple):
-    """What is done, on which paths of the worker it is done, and on which of them in the short form."""
+    """What is done, on which paths of the worker it is done in the short form, with which settings; and whether it
+    opens and finishes its scene itself."""
 
     do: Callable[[Scene], Awaitable[None]]
-    paths: tuple[str, ...] = BOTH
-    short_paths: tuple[str, ...] = BOTH
+    short_paths: tuple[str, ...] = ("batch",)
+    settings: dict[str, object] = {}  # noqa: RUF012 (nobody changes it)
+    alone: bool = False
 
 
 FAULTS: Final = {
-    "kill -9": Fault(workers.killed),
-    "frozen alone": Fault(workers.frozen_alone, short_paths=("batch",)),
-    "1, 3, 2 workers": Fault(workers.rescaled),
+    "kill -9": Fault(workers.killed, BOTH),
+    "frozen": Fault(workers.frozen),
+    "frozen alone": Fault(workers.frozen_alone),
+    "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
+    "broker killed": Fault(brokers.broker_killed, alone=True),
+    "broker away": Fault(brokers.broker_away, ("stock",), alone=True),
+    "compaction": Fault(inputs.compacted),
+    "duplicates": Fault(inputs.duplicated),
+    "Redis gone": Fault(admission.redis_gone),
+    "poison": Fault(inputs.poisoned, BOTH),
+    "garbage": Fault(inputs.flooded),
+    "clock steps": Fault(inputs.clocks),
+    "clock steps in the log": Fault(inputs.clocks, settings={"timestamp_type": "CreateTime"}),
 }
 
 
@@ -52,15 +64,17 @@ class Form(NamedTuple):
 
     long: bool
     seed: int
+    only: frozenset[str]
     report: Path | None
 
     @classmethod
     def of_environment(cls) -> Form:
-        """As the environment says: FAULTS_LONG, FAULTS_SEED, FAULTS_REPORT (a file for the figures)."""
+        """As the environment says: FAULTS_LONG, FAULTS_SEED, FAULTS_ONLY (names), FAULTS_REPORT (a file)."""
         report = os.environ.get("FAULTS_REPORT")
         return cls(
             bool(os.environ.get("FAULTS_LONG")),
             int(os.environ.get("FAULTS_SEED", "1")),
+            frozenset(filter(None, os.environ.get("FAULTS_ONLY", "").split(","))),
             Path(report) if report else None,
         )
 
@@ -69,7 +83,8 @@ class Form(NamedTuple):
         return [
             Part(name, path)
             for name, fault in FAULTS.items()
-            for path in (fault.paths if self.long else fault.short_paths)
+            if not self.only or name in self.only
+            for path in (BOTH if self.long else fault.short_paths)
         ]
 
 
@@ -111,12 +126,12 @@ class Stage:
         figures = Figures(part.fault, part.path, form.seed)
         async with self._turnstile:
             directory = self._directory / re.sub(r"\W+", "-", f"{part.fault}-{part.path}")
-            scene = Scene(figures, long=form.long, brokers=self._brokers, directory=directory)
+            fault = FAULTS[part.fault]
+            scene = Scene(figures, long=form.long, brokers=self._brokers, directory=directory, **fault.settings)
             began = time.monotonic()
             try:
-                async with asyncio.timeout(LONG_S if form.long else SHORT_S), scene.open():
-                    await FAULTS[part.fault].do(scene)
-                    await scene.finish()
+                async with asyncio.timeout(LONG_S if form.long else SHORT_S):
+                    await (fault.do(scene) if fault.alone else scene.play(fault.do))
             except Exception as problem:
                 problem.add_note(
                     f"seed {form.seed}; again: make faults ARGS='--only \"{part.fault}\" --seed {form.seed}'"

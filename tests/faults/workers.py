@@ -36,8 +36,9 @@ async def killed(scene: Scene) -> None:
 async def frozen(scene: Scene) -> None:
     """SIGSTOP for longer than the session: others have its partitions, and then it is back and knows nothing of it."""
     times, turns = scene.size((1, 3_000), (6, 60_000))
-    for _ in range(2):
-        await scene.started_worker()
+    first = await scene.started_worker()
+    await scene.started_worker()
+    await ready(first, 2)
     for _ in range(times):
         zombie, other = scene.dice.sample(scene.workers, 2)
         had = other.text.count("ready partitions=")

@@ -43,8 +43,6 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
 TOLD: Final = "await self._until(lambda position=position: self.told >= position)"
 STORED: Final = "self.committable = position; self._on_stored(self.partition, position)"
 REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
-GENERATION: Final = "self.app.consumer_generation_id"
-FETCH: Final = "records = await self._thread.fetch(set(active))"
 
 MUTANTS: Final = {
     "stored before it is told": _mutant(Lane, "store", TOLD, "pass"),
@@ -65,13 +63,11 @@ MUTANTS: Final = {
         Processor, "_read", f"letters.append({REFUSED}, problem.problems))", "pass"
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
-    "what is fetched belongs to the generation in which fetching began": Mutant((
-        Change(ChunkConsumer, "_drain_messages", FETCH, f"before = {GENERATION}; {FETCH}"),
-        Change(ChunkConsumer, "_drain_messages", f"generation = {GENERATION}  #", "generation = before  #"),
-        Change(ChunkConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"),
-    )),
+    "what a fetch brings that outlived a rebalance is dropped": _mutant(
+        ChunkConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
+    ),
     "slices go on through a rebalance": _mutant(
-        ChunkConsumer, "_hand_over", "or not self._may_go_on(generation)", ""
+        ChunkConsumer, "_hand_over", "or not self._may_go_on(asked)", ""
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 
-from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import expected_ids, gather_controls, log_of_loops, looping_run
 
@@ -61,53 +60,3 @@ async def test_a_worker_with_a_name_comes_back_before_its_session_is_over(
 
     await gather_controls(topics, expected_ids(looping_run("r", 3)))
     assert second.end() == 0
-
-
-async def test_a_worker_that_was_frozen_for_longer_than_its_session_takes_no_harm_and_does_none(
-    settings, topics, start_worker
-) -> None:
-    records = log_of_loops(20)
-    third = len(records) // 3
-    first = start_worker(settings)
-    await first.ready()
-    await topics.send(records[:third])
-    await until(topics.controls, 30, "a first decision")
-    first.send(signal.SIGSTOP)
-    second = start_worker(settings)
-    await topics.send(records[third : 2 * third])
-    await second.ready()
-    await until(lambda: ready_lines(second.text)[-1][0] == {0, 1, 2, 3}, 60)
-    await topics.done()
-
-    first.send(signal.SIGCONT)
-    await until(lambda: first.text.count("ready partitions=") > 1, 60, "the frozen worker to be back")
-    await topics.send(records[2 * third :])
-    await gather_controls(topics, expected_ids(records))
-    await topics.done()
-
-    assert {control["id"] for control in await topics.controls()} == expected_ids(records)
-    assert first.end() == 0
-    assert second.end() == 0
-
-
-async def test_a_worker_that_was_frozen_knows_its_runs_when_it_is_taken_back(settings, topics, start_worker) -> None:
-    """Nobody had its partitions meanwhile. What it forgets as an expelled one it reads again, from the beginning."""
-    records = log_of_loops(40)
-    third = len(records) // 3
-    before = start_worker(settings)
-    await topics.send(records[:third])
-    await topics.done()
-    assert before.end() == 0
-    worker = start_worker(settings)
-    await worker.ready()
-    worker.send(signal.SIGSTOP)
-    await topics.send(records[third : 2 * third])
-    await until(topics.no_members, 60, "the group to expel the worker", every_s=0.2)
-
-    worker.send(signal.SIGCONT)
-    await topics.send(records[2 * third :])
-    await gather_controls(topics, expected_ids(records))
-    await topics.done()
-
-    assert {control["id"] for control in await topics.controls()} == expected_ids(records)
-    assert worker.end() == 0

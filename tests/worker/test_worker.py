@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 
 from streamproc import wire
@@ -66,26 +65,6 @@ async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(shar
     assert status.status == "halted"
     assert status.halt is not None
     assert status.halt.id in expected_ids(records)
-
-
-async def test_a_killed_worker_loses_no_decision_and_makes_none_up(settings, topics, start_worker, path) -> None:
-    records = log_of_loops(60)
-    wanted = expected_ids(records)
-    first = start_worker(settings, path)
-    await first.ready()
-    third = len(records) // 3
-    await topics.send(records[:third])
-    await until(topics.controls, 30, "a first decision")
-    await topics.send(records[third : 2 * third])
-    first.end(signal.SIGKILL)
-    start_worker(settings, path)
-    await topics.send(records[2 * third :])
-
-    controls = await gather_controls(topics, wanted)
-    await topics.done()
-
-    assert {control["id"] for control in await topics.controls()} == wanted
-    assert {control["id"] for control in controls} == wanted
 
 
 async def test_a_worker_that_is_asked_to_stop_has_finished_and_its_successor_repeats_nothing(

@@ -1,0 +1,63 @@
+"""The table of a run of `make faults`: what was done, how often, and what became of it."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.faults.scene import Figures
+
+BEGIN: Final = "<!-- faults:begin -->"
+END: Final = "<!-- faults:end -->"
+HEADINGS: Final = (
+    "fault", "path", "rounds", "times", "turns", "controls", "lost", "made up", "duplicates", "worst standstill",
+)  # fmt: skip
+
+
+def table(figures: Sequence[Figures]) -> str:
+    """One line for each fault on each path of the worker. What was lost or made up ended the run, so it is 0."""
+    lines = [HEADINGS]
+    for fault, path in dict.fromkeys((one.fault, one.path) for one in figures):
+        mine = [one for one in figures if (one.fault, one.path) == (fault, path)]
+        sums = [sum(getattr(one, name) for one in mine) for name in ("times", "turns", "controls")]
+        duplicates = sum(one.duplicates for one in mine)
+        worst = f"{max(one.standstill_s for one in mine):.1f} s"
+        lines.append(
+            (
+                fault,
+                path,
+                str(len(mine)),
+                *(f"{value:,}".replace(",", " ") for value in sums),
+                "0",
+                "0",
+                str(duplicates),
+                worst,
+            )
+        )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    shown = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    return "\n".join([shown[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *shown[1:]])
+
+
+def head(minutes: float, seed: int, commit: str) -> str:
+    """What was run, and on what."""
+    return (
+        f"Seeds {seed} and on, {minutes:.0f} minutes, commit {commit}, "
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
+        "a real Apache Kafka on the same machine."
+    )
+
+
+def write_between_marks(path: Path, text: str) -> None:
+    """Put `text` between the marks of a document. Raises `ValueError` where they are missing."""
+    before, begin, rest = path.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no lines {BEGIN} and {END} to put the table between")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")
