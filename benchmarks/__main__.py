@@ -17,6 +17,7 @@ from typing import Final
 import uvloop
 
 from benchmarks import (
+    core_compiled,
     core_speed,
     failover,
     graph_speed,
@@ -33,7 +34,8 @@ from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
 from streamproc.settings import Settings, load_settings
 
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
-    "core": core_speed.rows, "state": state_size.rows, "wire": wire_speed.rows, "publisher": publisher_speed.rows,
+    "core": core_speed.rows, "compiled": core_compiled.rows, "state": state_size.rows, "wire": wire_speed.rows,
+    "publisher": publisher_speed.rows,
     "graph": graph_speed.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {

@@ -31,14 +31,30 @@ StatusFile = Annotated[
     ),
 ]
 
+Processes = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=256,
+        help="So many workers on this machine, one a core; one that ends unasked is started again.",
+    ),
+]
 
-@app.command(epilog=examples("streamproc worker", "streamproc worker --policy policy.yaml --brokers kafka-1:9092"))
+
+@app.command(
+    epilog=examples(
+        "streamproc worker",
+        "streamproc worker --policy policy.yaml --brokers kafka-1:9092",
+        "STREAMPROC_INSTANCE=machine-a streamproc worker --processes 4",
+    )
+)
 def worker(
     policy: Policy = None,
     path: Path = "batch",
     log_level: LogLevel = "info",
     give_up_after_s: GiveUp = None,
     status_file: StatusFile = None,
+    processes: Processes = 1,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -51,6 +67,16 @@ def worker(
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file)
     chosen = load_policy(settings.policy)
+
+    if processes > 1:
+        from streamproc.worker.supervisor import supervise
+
+        same = {
+            "--policy": policy, "--path": path, "--log-level": log_level, "--give-up-after-s": give_up_after_s,
+            "--brokers": brokers, "--topic-prefix": topic_prefix,
+        }  # fmt: skip
+        options = [word for name, value in same.items() if value is not None for word in (name, str(value))]
+        raise typer.Exit(supervise(settings, processes, options, log_level))
 
     from streamproc.worker.app import run_worker  # after the policy was read: a mistake in it is told at once
 

@@ -218,13 +218,15 @@ class ChunkConsumer(SeekingConsumer):
         changelogs = self.app.tables.changelog_topics
         events: list[tuple[TP, Sequence[Any]]] = []
         for tp, batch in records.items():
-            if tp.topic in changelogs:
-                self._restore(TP(tp.topic, tp.partition), batch)
-                await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
-                if self.app.consumer_generation_id != generation:
-                    return  # another recovery begins, from what is in memory; this one must not lose what was fetched
-            else:
+            if tp.topic not in changelogs:
                 events.append((tp, batch))
+                continue
+            self._restore(TP(tp.topic, tp.partition), batch)
+            await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
+            if self.app.consumer_generation_id != generation:
+                # Another recovery begins, from what is in memory; this one must not lose what was fetched.
+                self._give_back([(tp, batch) for tp, batch in records.items() if tp.topic not in changelogs])
+                return
         if self.app.in_recovery:
             self._recovered()
         start = 0

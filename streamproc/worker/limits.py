@@ -89,6 +89,7 @@ REBALANCE_STUCK_S: Final = 180.0
 BROKER_PROBE_S: Final = 10.0  # a broker that does not answer a new connection within it is away
 LIVES_MAX: Final = 5  # crashes within LIVES_WINDOW_S after which it is the supervisor's turn
 LIVES_WINDOW_S: Final = 300.0
+SUPERVISOR_PATIENCE_S: Final = 45.0  # a worker ends within 28 s of being asked, whatever the broker does
 
 # Orders.
 

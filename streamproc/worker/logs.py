@@ -6,11 +6,13 @@ Never a secret, and no content of turns: addresses, names, numbers, and the code
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from typing import Final
 
 OTHERS: Final = ("aiokafka", "asyncio", "faust", "mode")
+NUMBER: Final = "STREAMPROC_WORKER_NUMBER"  # set by a supervisor: which of its workers this process is
 CALM_S: Final = 30.0  # a client whose broker is away says so many times a second; once in so long is enough
 
 # Known, harmless, and alarming to read.
@@ -53,7 +55,8 @@ class Calm(logging.Filter):
 def set_up(level: str = "info") -> None:
     """Lines to standard error; other libraries speak only of trouble."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    who = f"worker {os.environ[NUMBER]} " if os.environ.get(NUMBER) else ""
+    handler.setFormatter(logging.Formatter(f"%(asctime)s {who}%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Calm())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in OTHERS:
