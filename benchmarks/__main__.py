@@ -16,14 +16,25 @@ from typing import Final
 
 import uvloop
 
-from benchmarks import core_speed, graph_speed, latency, publisher_speed, recovery, state_size, throughput, wire_speed
+from benchmarks import (
+    core_compiled,
+    core_speed,
+    graph_speed,
+    latency,
+    publisher_speed,
+    recovery,
+    state_size,
+    throughput,
+    wire_speed,
+)
 from benchmarks.machine import ROOT, header, others
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
 from streamproc.settings import Settings, load_settings
 
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
-    "core": core_speed.rows, "state": state_size.rows, "wire": wire_speed.rows, "publisher": publisher_speed.rows,
+    "core": core_speed.rows, "compiled": core_compiled.rows, "state": state_size.rows, "wire": wire_speed.rows,
+    "publisher": publisher_speed.rows,
     "graph": graph_speed.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {

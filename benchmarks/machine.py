@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local import kafka
+from streamproc.compiled import core_kind
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -28,7 +29,7 @@ def header(brokers: str | None, how: str) -> list[str]:
     packages = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "faust-streaming", "msgspec"))
     return [
         f"Machine: {_cpu()}, {os.cpu_count()} cores, {_memory()}, {platform.system()} {platform.release()}.",
-        f"Software: Python {platform.python_version()}, {packages}; "
+        f"Software: Python {platform.python_version()}, core={core_kind()}, {packages}; "
         + (f"{_kafka(brokers)}." if brokers else "no Kafka."),
         f"Commit: {_commit()}. {how}",
     ]

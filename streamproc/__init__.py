@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from streamproc.policy import load_policy
 
 __version__ = "0.1.0"
+
+if "STREAMPROC_CORE" in os.environ or Path(__file__).with_name("_compiled").is_dir():  # made by `make compile`
+    from streamproc.compiled import activate
+
+    activate()
 
 _HOMES = {
     "Admission": "client.admission",

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# A build of the core may be there, and be older than the sources: only `make test-compiled` wants one.
+os.environ.setdefault("STREAMPROC_CORE", "python")
+
 NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
 
 # No deadlines: a loaded machine is not a bug. A failure prints what reproduces it.

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.cli.terminal import quiet_kafka
+from streamproc.compiled import core_kind, why_not
 from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ def python_version() -> Finding:
     if sys.version_info < PYTHON_MIN:
         return Finding("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
     return Finding("ok", f"Python {found}")
+
+
+def core() -> Finding:
+    """What decides here: the compiled core, or pure Python, which takes longer."""
+    kind, fault = core_kind(), why_not()
+    if fault:
+        return Finding("warn", f"core={kind}: there is a compiled core, and {fault}", "make compile, or make clean")
+    return Finding("ok", f"core={kind}")
 
 
 def packages() -> Iterator[Finding]:

@@ -20,13 +20,14 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 @app.command(epilog=examples("streamproc doctor", "streamproc doctor --brokers kafka-1:9092"))
 def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Policy = None) -> None:
-    """Check Python, packages, broker, topics, policy and Redis. Exit 1 where something has to be mended."""
+    """Check Python, core, packages, broker, topics, policy and Redis. Exit 1 where something has to be mended."""
     from streamproc.cli import checks
     from streamproc.settings import load_settings
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
     found = [
         checks.python_version(),
+        checks.core(),
         *checks.packages(),
         checks.demo_broker(),
         *checks.policy(settings),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+# Entries of alarms that were taken back, beside as many as there are alarms: a run whose turns begin and end leaves one
+# at each turn, and it would stay until its time has come.
+STALE_MAX: Final = 1_000
 
 
 class Alarms:
@@ -25,6 +30,9 @@ class Alarms:
         self._due[key] = due_ms
         if before is None or due_ms < before:
             heappush(self._heap, (due_ms, key))
+            if len(self._heap) > STALE_MAX + 2 * len(self._due):
+                self._heap = [(at_ms, key) for key, at_ms in self._due.items()]
+                heapify(self._heap)
 
     def again(self, key: bytes, due_ms: int) -> None:
         """A run that was asked wants to be asked at this log time instead."""

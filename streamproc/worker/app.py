@@ -16,6 +16,7 @@ from faust.types import TP
 from yarl import URL
 
 from streamproc import topics
+from streamproc.compiled import core_kind
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.worker import logs
 from streamproc.worker.accounts import AccountProcessor, AccountsTable
@@ -132,9 +133,9 @@ async def _live(
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     log.info(
-        "starts brokers=%s group=%s instance=%s policy=%s version=%s hash=%s path=%s",
+        "starts brokers=%s group=%s instance=%s policy=%s version=%s hash=%s path=%s core=%s",
         settings.brokers, settings.worker_group, settings.instance or "-",
-        policy.name, policy.version, policy.hash, path,
+        policy.name, policy.version, policy.hash, path, core_kind(),
     )  # fmt: skip
     gc.set_threshold(*GC_THRESHOLD)
     ready = await _unless(stop, wait_until_ready(settings, give_up_after_s))

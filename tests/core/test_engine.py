@@ -83,8 +83,8 @@ class WithBroken:
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         rules = STANDARD.rules(workflow, tenant, tier)
-        others, broken = rules.detectors, (Broken(), None)
-        rules.detectors = lambda kinds: (broken, *others(kinds))
+        broken = (Broken(), None)
+        rules._detectors = (broken, *rules._detectors)
         rules.waiting = (broken, *rules.waiting)
         return rules
 

@@ -123,7 +123,7 @@ def _unrolled(blocks: list[tuple[list[Raw], int]]) -> list[Raw]:
     return [raw for block, times in blocks for _ in range(times) for raw in block]
 
 
-def _identified(raws: list[Raw]) -> list[Raw]:
+def identified(raws: list[Raw]) -> list[Raw]:
     """Each with an id and a time: a second after the one before, or as long as it says it waited."""
     at_ms, found = START_MS - 1_000, []
     for n, raw in enumerate(raws):
@@ -136,7 +136,7 @@ def _identified(raws: list[Raw]) -> list[Raw]:
 
 def _of(alphabet: tuple[Raw, ...], blocks_max: int) -> st.SearchStrategy[list[Raw]]:
     block = st.tuples(st.lists(st.sampled_from(alphabet), min_size=1, max_size=4), st.integers(1, 6))
-    return st.lists(block, min_size=1, max_size=blocks_max).map(_unrolled).map(_identified)
+    return st.lists(block, min_size=1, max_size=blocks_max).map(_unrolled).map(identified)
 
 
 traces: Final = _of(EVENTS, 8)

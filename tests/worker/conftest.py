@@ -52,8 +52,15 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
         worker.end(signal.SIGKILL)
 
 
+@pytest.fixture(scope="module", params=["batch", "stock"])
+def path(request: pytest.FixtureRequest) -> Way:
+    """The seam, and Faust's own agents. A test that asks for it runs for both: they are to behave as one."""
+    way: Way = request.param
+    return way
+
+
 @pytest.fixture(scope="module")
-def shared_settings(brokers: str) -> Settings:
+def shared_settings(brokers: str, path: Way) -> Settings:
     """A deployment that the tests of one file share."""
     settings = settings_for(brokers, f"worker-tests-{uuid.uuid4().hex[:8]}")
     run_sync(kafka_topics.apply(settings))
@@ -62,11 +69,11 @@ def shared_settings(brokers: str) -> Settings:
 
 @pytest.fixture(scope="module")
 def shared(
-    shared_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+    shared_settings: Settings, path: Way, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Topics, WorkerProcess]]:
     """One worker for a file of tests that only watch it; its engine has a bug with nodes named "cursed"."""
     log = tmp_path_factory.mktemp("worker") / "worker.log"
-    worker = WorkerProcess(shared_settings, log, before=CURSED).start()
+    worker = WorkerProcess(shared_settings, log, path, before=CURSED).start()
     run_sync(worker.ready())
     yield Topics(shared_settings), worker
     worker.end(signal.SIGKILL)

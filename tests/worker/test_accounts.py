@@ -6,7 +6,6 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pytest
 import yaml
 
 from streamproc.controls import RunStatus
@@ -59,7 +58,6 @@ async def until_halted(topics: Topics, runs: list[str]) -> dict[str, list[dict[s
     return await halts(topics)
 
 
-@pytest.mark.parametrize("path", ["batch", "stock"])
 async def test_a_tenants_limit_halts_its_runs_in_every_partition_on_every_worker(
     settings, topics, start_worker, tmp_path, path
 ) -> None:

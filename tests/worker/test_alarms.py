@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from streamproc.core.run import RunState
-from streamproc.worker.alarms import Alarms
+from streamproc.worker.alarms import STALE_MAX, Alarms
 from streamproc.worker.tables import Census, Runs
 
 steps = st.lists(
@@ -36,6 +36,18 @@ def test_a_run_that_is_heard_of_all_the_time_is_in_the_heap_once() -> None:
         alarms.set(b"a", moment)
         assert alarms.take(moment - 1, 10) == []
     assert len(alarms._heap) <= 2
+
+
+def test_turns_that_begin_and_end_leave_no_heap_behind() -> None:
+    alarms = Alarms()
+    for turn in range(50_000):
+        key = b"run-%d" % (turn % 7)
+        alarms.set(key, 1_800_000 + turn)
+        assert len(alarms._heap) <= STALE_MAX + 20
+        alarms.set(key, 0)
+    for number in range(7):
+        alarms.set(b"run-%d" % number, 10 - number)
+    assert alarms.take(9, 100) == [b"run-%d" % number for number in range(6, 0, -1)]
 
 
 def test_no_more_than_so_many_at_once() -> None:

@@ -6,8 +6,6 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from streamproc import topics as kafka_topics, wire
 from streamproc.core.run import RunState
 from streamproc.fingerprint import read_event
@@ -21,7 +19,6 @@ from tests.worker.running import Topics, event_record, looping_run, said
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PATHS = ["batch", "stock"]
 TIMEOUT_MS = 1_500
 
 SOON = """
@@ -82,7 +79,6 @@ async def replayed(topics: Topics) -> list[str]:
     return [decision.id for decision in replay.decide(await topics.read("turns"))]
 
 
-@pytest.mark.parametrize("path", PATHS)
 async def test_a_turn_that_never_ends_is_halted_with_no_further_event(settings, topics, start_worker, path) -> None:
     worker = start_worker(settings, path, before=SOON)
     await worker.ready()
@@ -100,7 +96,6 @@ async def test_a_turn_that_never_ends_is_halted_with_no_further_event(settings, 
     assert sorted(await replayed(topics)) == sorted(control["id"] for control in await topics.controls())
 
 
-@pytest.mark.parametrize("path", PATHS)
 async def test_a_new_owner_knows_the_deadlines_from_the_table(settings, topics, start_worker, path) -> None:
     first = start_worker(settings, path)  # it would wait for its grace first, longer than it lives
     await first.ready()

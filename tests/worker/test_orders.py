@@ -49,12 +49,12 @@ async def write_order(settings: Settings, key: bytes, value: bytes | None) -> No
 
 
 async def test_a_killed_user_is_stopped_in_every_partition_and_again_when_something_new_comes(
-    settings, topics, start_worker
+    settings, topics, start_worker, path
 ) -> None:
     eves = {f"eve-{number}" for number in range(12)}
     await topics.send([record for run in sorted(eves) for record in began(run, "eve")])
     await topics.send([record for number in range(4) for record in began(f"bob-{number}", "bob")])
-    worker = start_worker(settings)
+    worker = start_worker(settings, path)
     await worker.ready()
     await topics.done()
 
@@ -221,8 +221,10 @@ async def test_a_status_file_and_the_orders_are_one(settings, topics, start_work
     assert worker.end() == 0
 
 
-async def test_a_resumed_run_goes_on_half_open_and_not_while_its_user_is_killed(settings, topics, start_worker) -> None:
-    worker = start_worker(settings)
+async def test_a_resumed_run_goes_on_half_open_and_not_while_its_user_is_killed(
+    settings, topics, start_worker, path
+) -> None:
+    worker = start_worker(settings, path)
     await worker.ready()
     again = turn("r1", output="I will try again.")
     await topics.send([turn("r1", type="run.started", user="eve", budgets={"maxSteps": 50}), again, again, again])

@@ -15,15 +15,15 @@ def ready_lines(text: str) -> list[tuple[set[int], int]]:
     return [(set() if mine == "-" else {int(one) for one in mine.split(",")}, int(runs)) for mine, runs in found]
 
 
-async def test_partitions_move_between_workers_with_their_runs(settings, topics, start_worker) -> None:
+async def test_partitions_move_between_workers_with_their_runs(settings, topics, start_worker, path) -> None:
     records = log_of_loops(40)
     third = len(records) // 3
-    first = start_worker(settings)
+    first = start_worker(settings, path)
     await first.ready()
     await topics.send(records[:third])
     await topics.done()
 
-    second = start_worker(settings)
+    second = start_worker(settings, path)
     await second.ready()
     await first.ready(2)
     mine, yours = ready_lines(first.text)[-1], ready_lines(second.text)[-1]

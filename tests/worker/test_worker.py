@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from streamproc import wire
 from streamproc.controls import RunStatus, read_control
 from tests.waiting import until
@@ -17,10 +15,7 @@ from tests.worker.running import (
     looping_run,
 )
 
-PATHS = ["batch", "stock"]
 
-
-@pytest.mark.parametrize("path", PATHS)
 async def test_the_worker_decides_as_the_engine_does_in_one_process(settings, topics, start_worker, path) -> None:
     records = log_of_loops(40)
     wanted = expected_ids(records)

@@ -1,0 +1,169 @@
+"""Compiles the core of the installed streamproc (or of this checkout, where that is installed) for this Python.
+
+The same sources, through Cython: nothing is written twice. `make compile` calls it; so can whoever installed a wheel,
+with ``pip install 'streamproc[compile]'`` and a C compiler: ``python deploy/compiled/build.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DIRECTIVES = {
+    "language_level": 3,
+    "annotation_typing": False,
+    "binding": False,
+    "nonecheck": True,
+    "auto_pickle": False,
+}
+FLAGS = ["-O2", "-g0", "-w"]
+
+
+def say(line: str) -> None:
+    print(f"compile: {line}", flush=True)
+
+
+def need_tools() -> None:
+    """End with a remedy where something is missing."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        sys.exit("compile: this needs CPython with its global lock; streamproc runs in pure Python without it.")
+    for module, package in (("Cython", "cython"), ("mypy", "mypy"), ("setuptools", "setuptools")):
+        try:
+            import_module(module)
+        except ImportError:
+            sys.exit(f"compile: {package} is missing. To mend it: pip install 'streamproc[compile]' (or make setup).")
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if shutil.which(compiler) is None:
+        sys.exit(
+            f"compile: there is no C compiler ({compiler}). To mend it: apt-get install gcc (Debian, Ubuntu), "
+            "xcode-select --install (macOS), or set CC. Without it streamproc runs in pure Python."
+        )
+    if not header.exists():
+        sys.exit(
+            f"compile: {header} is missing. To mend it: apt-get install python3-dev, or what your system calls it."
+        )
+
+
+@contextmanager
+def work_folder(given: Path | None) -> Iterator[Path]:
+    """Where C sources and objects lie: a folder that stays makes the next build a short one."""
+    if given is not None:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="streamproc-compile-") as made:
+        yield Path(made)
+
+
+def generate(package: Path, work: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Write sources and declarations; the modules, and the fields of each struct in the order of memory."""
+    from declarations import Declarations, Types, of_structs, write
+    from sources import constants, read, rewritten
+
+    compiled, structs = read(package)
+    types = Types(compiled, structs)
+    known: dict[str, int] = {}
+    for one in (*compiled, *structs):
+        known |= constants(import_module(one.name), one)
+    declarations = Declarations(compiled, types)
+    for folder in ("", "core", "detectors"):
+        write(work / "streamproc" / folder / "__init__.pxd", "")
+        write(work / "streamproc" / folder / "__init__.py", "")
+    for one in structs:
+        write(work / one.name.replace(".", "/") / ".." / f"{one.path.stem}.pxd", of_structs(one.name, types))
+    for one in compiled:
+        place = work / one.name.replace(".", "/")
+        write(place.with_suffix(".py"), rewritten(one, known, declarations.of_others(one)))
+        write(place.with_suffix(".pxd"), declarations.of(one))
+    write(work / "layouts.pyx", (HERE / "layouts.pyx").read_text(encoding="utf-8"))
+    return [one.name for one in compiled], types.structs
+
+
+def compile_all(work: Path, modules: list[str], jobs: int) -> None:
+    """Translate and compile; ends with the compiler's own words where that fails."""
+    files = [f"{module.replace('.', '/')}.py" for module in modules]
+    script = f"""
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+if __name__ == "__main__":
+    names = {[*modules, "layouts"]!r}
+    files = {[*files, "layouts.pyx"]!r}
+    extensions = [Extension(name, [file], extra_compile_args={FLAGS!r}) for name, file in zip(names, files)]
+    extensions = cythonize(extensions, compiler_directives={DIRECTIVES!r}, nthreads={jobs}, quiet=True)
+    setup(name="streamproc-core", ext_modules=extensions,
+          script_args=["--quiet", "build_ext", "--build-lib", "lib", "--parallel", "{jobs}"])
+"""
+    (work / "setup.py").write_text(script, encoding="utf-8")
+    with (work / "log.txt").open("w", encoding="utf-8") as log:
+        ended = subprocess.run([sys.executable, "setup.py"], cwd=work, stdout=log, stderr=log, check=False)
+    if ended.returncode:
+        lines = (work / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+        sys.exit(
+            "\n".join([*lines[-40:], "compile: failed; the compiler's last words are above. Nothing was installed."])
+        )
+
+
+def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list[str]], sources: str) -> None:
+    """Put the modules where `streamproc.compiled` finds them. The manifest comes last: without it they are not used."""
+    from streamproc.compiled import MANIFEST, abi
+
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("core", "detectors"):
+        (folder / name).mkdir(parents=True)
+    files = {}
+    for module in [*modules, "layouts"]:
+        built = work / "lib" / (module.replace(".", "/") + abi())
+        files[module] = str(built.relative_to(work / "lib")).removeprefix("streamproc/")
+        shutil.copy2(built, folder / files[module])
+    layouts = files.pop("layouts")
+    manifest = {"abi": abi(), "sources": sources, "layouts": layouts, "modules": files, "fields": fields}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def check(folder: Path) -> None:
+    """Import it all, in a Python that accepts nothing else."""
+    code = "import streamproc.detectors; from streamproc.compiled import core_kind; print(core_kind())"
+    environment = os.environ | {"STREAMPROC_CORE": "compiled"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode or ended.stdout.strip() != "compiled":
+        shutil.rmtree(folder)
+        sys.exit(f"{ended.stdout}{ended.stderr}compile: the build cannot be used, and was taken away again.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, help="folder for C sources and objects (default: one that is removed)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at the same time")
+    options = parser.parse_args()
+    os.environ["STREAMPROC_CORE"] = "python"
+    need_tools()
+    from streamproc.compiled import FOLDER, PACKAGE, sources_hash
+
+    begun, sources = time.monotonic(), sources_hash()
+    with work_folder(options.work) as work:
+        say(f"reading {PACKAGE}")
+        modules, fields = generate(PACKAGE, work)
+        say(f"compiling {len(modules)} modules, {options.jobs} at a time (some minutes)")
+        compile_all(work, modules, options.jobs)
+        install(work, FOLDER, modules, fields, sources)
+    check(FOLDER)
+    size = sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file())
+    say(f"done in {time.monotonic() - begun:.0f} s: {size / 1e6:.0f} MB in {FOLDER}")
+    say("used from now on by every process of this installation; STREAMPROC_CORE=python leaves it alone")
+
+
+if __name__ == "__main__":
+    main()
