@@ -1,0 +1,42 @@
+"""Honest turns beside what is measured: so many a second, from a process of its own, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from typing import Final
+
+import uvloop
+
+from streamproc import TurnPublisher
+from streamproc.settings import load_settings
+
+TICK_S: Final = 0.005
+RUNS: Final = 50
+
+
+async def publish(per_s: int) -> None:
+    """For ever."""
+    async with TurnPublisher(settings=load_settings()) as turns:
+        began, number = time.monotonic(), 0
+        while True:
+            for _ in range(int((time.monotonic() - began) * per_s) - number):
+                call = {"name": "read_file", "args": {"line": number}, "result": f"contents of line {number}"}
+                await turns.turn(run_id=f"honest-{number % RUNS}", node="agent", tool_calls=[call])
+                number += 1
+            await asyncio.sleep(TICK_S)
+
+
+async def main() -> None:
+    """``python -m benchmarks.background TURNS_A_SECOND``."""
+    task = asyncio.ensure_future(publish(int(sys.argv[1])))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
