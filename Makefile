@@ -6,6 +6,7 @@ PYTHON ?=
 BIN := .venv/bin
 READY := .venv/.ready
 WITH_SERVICES := $(BIN)/python deploy/local/with_services.py
+PEERS := .local/peers/.ready
 UV := .local/uv/bin/uv
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
@@ -43,8 +44,14 @@ lint: setup  ## ruff and mypy --strict
 audit: setup  ## look at the locked packages: hashes, licences, and what is known of them (ARGS=--offline: no network)
 	@$(BIN)/python deploy/local/audit.py $(ARGS)
 
-bench: setup  ## measure core, worker and latency on a real Apache Kafka
+bench: setup $(PEERS)  ## measure core, worker and latency on a real Apache Kafka
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
+
+$(PEERS): $(READY) benchmarks/peers.lock
+	@$(BIN)/python -m venv --clear .local/peers
+	@.local/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		-r benchmarks/peers.lock || echo 'bench: Quix Streams and Bytewax do not install here; the table will say so'
+	@touch $@
 
 faults: setup  ## kill, freeze, flood and starve it for half an hour: no decision may be lost or made up
 	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
@@ -77,6 +84,7 @@ lock: $(UV)  ## pin the newest packages that pyproject.toml allows
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
+	$(COMPILE) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
 
 $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv

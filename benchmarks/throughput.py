@@ -15,7 +15,7 @@ from typing import Final
 from benchmarks import stages
 from benchmarks.fleet_log import FleetLog, fleet_log
 from benchmarks.kafka_log import fill, own_topics
-from benchmarks.peers import raw_speed, stock_speed
+from benchmarks.peers import OTHERS, installed, other_speed, raw_speed, stock_speed
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, Row
 from benchmarks.timing import percentile
@@ -30,8 +30,11 @@ BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
     ("limit", "limit: aiokafka getmany + orjson, nothing done", LIMIT_RATIO_MIN),
     ("loop", "aiokafka loop, same core, nothing kept or told", None),
     ("stock", "stock Faust agent, same core, table write an event", STOCK_RATIO_MIN),
+    ("quix", "Quix Streams, same core, its RocksDB state and changelog", None),
+    ("bytewax", "Bytewax, same core, its snapshots every 10 s", None),
     ("stock path", "worker --path stock: same stores, event by event", None),
 )
+CPU_BESIDE: Final = ("limit", "stock", "quix", "bytewax")
 
 
 async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
@@ -48,31 +51,41 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
             speeds["worker"].append(speed)
             speeds["loop"].append(await raw_speed(settings, log, "loop"))
             speeds["stock"].append(await stock_speed(settings, log, number, sizes.stock_turns))
-    speeds["stock path"].append(await _stock_path(sizes, settings, start_ms))
+    await _on_short_log(sizes, settings, start_ms, speeds)
     cpu_us = min(speed.cpu_us for speed in speeds["worker"])
     return [*_speeds(speeds, log), *_stored(stored, log), *stages.rows(log, cpu_us, len(stored))]
 
 
-async def _stock_path(sizes: Sizes, settings: Settings, start_ms: int) -> Speed:
-    """The worker without its seam, once, on a shorter log: it would take minutes for the whole one."""
+async def _on_short_log(sizes: Sizes, settings: Settings, start_ms: int, speeds: defaultdict[str, list[Speed]]) -> None:
+    """The worker without its seam, and other stream processors, once: they would take minutes for the whole log."""
     short = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-short", "group": ""})
     log = fleet_log(sizes.stock_turns, start_ms, settings.partitions)
     async with own_topics(short):
         await fill(short, log)
-        return (await worker_speed(short, log, 0, "--path", "stock")).speed
+        for name in filter(installed, OTHERS):
+            speeds[name].append(await other_speed(short, log, name))
+        speeds["stock path"].append((await worker_speed(short, log, 0, "--path", "stock")).speed)
 
 
 def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
     ours = speeds["worker"]
     for name, beside, aim in BESIDE:
         theirs = speeds[name]
+        if not theirs:
+            yield Row(
+                f"worker.{name}", "worker, all detectors, states and decisions on Kafka",
+                median(speed.per_s for speed in ours) * log.turn_share, "turns/s", f"{beside}: does not install here",
+            )  # fmt: skip
+            continue
         ratio = median(mine.per_s / its.per_s for mine, its in zip(ours, theirs, strict=False))
         yield Row(
             f"worker.{name}", "worker, all detectors, states and decisions on Kafka",
             median(speed.per_s for speed in ours) * log.turn_share, "turns/s",
             beside, median(speed.per_s for speed in theirs) * log.turn_share, ratio, aim,
         )  # fmt: skip
-    for name, beside, _ in BESIDE[::2]:
+    for name, beside, _ in BESIDE:
+        if name not in CPU_BESIDE or not speeds[name]:
+            continue
         yield Row(
             f"worker.cpu.{name}", "worker, processor time a turn, everything included",
             median(speed.cpu_us for speed in ours) / log.turn_share, "µs",

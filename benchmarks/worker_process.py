@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,8 +26,9 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 class Process:
     """A command with our settings, ended with SIGTERM, and with its last words at hand."""
 
-    def __init__(self, settings: Settings, *command: str) -> None:
-        self._command = [sys.executable, "-m", *command]
+    def __init__(self, settings: Settings, *command: str, python: str = sys.executable) -> None:
+        self._command = [python, "-m", *command]
+        self._killed = False
         self._files = tempfile.TemporaryDirectory(prefix="streamproc-bench-")
         self._environment = os.environ | {
             "STREAMPROC_BROKERS": settings.brokers,
@@ -34,6 +36,8 @@ class Process:
             "STREAMPROC_GROUP": settings.worker_group,
             "STREAMPROC_PARTITIONS": str(settings.partitions),
             "STREAMPROC_POLICY": "standard",
+            "STREAMPROC_INSTANCE": settings.instance,
+            "STREAMPROC_SESSION_TIMEOUT_S": str(settings.session_timeout_s),
             "STREAMPROC_DATADIR": self._files.name,
         }
 
@@ -59,7 +63,7 @@ class Process:
         self._said.close()
         self._answer.close()
         self._files.cleanup()
-        if code and error is None:
+        if code and error is None and not self._killed:
             raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with {code}:\n{last_words}")
 
     def check(self) -> None:
@@ -67,6 +71,12 @@ class Process:
         code = self._process.poll()
         if code is not None:
             raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with {code}:\n{self.said()}")
+
+    def kill(self) -> float:
+        """``kill -9``; when that was, by the monotonic clock."""
+        self._killed = True
+        self._process.kill()
+        return time.monotonic()
 
     async def answer(self, timeout_s: float) -> dict[str, Any]:
         """The line of JSON that it prints before it ends. Raises `BenchmarkDefect` where it prints none."""

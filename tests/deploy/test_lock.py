@@ -17,6 +17,11 @@ EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {
     "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
     "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"]],
+    "benchmarks/peers.lock": [
+        line.partition("  #")[0]
+        for line in (ROOT / "benchmarks" / "peers.in").read_text().splitlines()
+        if line and not line.startswith("#")
+    ],
     "requirements-audit.lock": TABLES["dependency-groups"]["audit"],
 }
 

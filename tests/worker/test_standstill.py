@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,23 @@ app.DRAIN_TIMEOUT_S = chunks.DRAIN_TIMEOUT_S = 3.0
 progress.PROGRESS_LOOK_S, progress.COMMIT_STUCK_S, progress.BROKER_PROBE_S = 0.2, 2.0, 1.5
 progress.REBALANCE_STUCK_S = 8.0
 """
+
+# A worker that may hold a tenth of what it may, and says whenever it holds more than before: records that are stepped
+# and not stored, letters that are not sent, states that are not written.
+SMALL = """
+import sys
+from streamproc.worker import chunks, lanes
+lanes.BACKLOG_RECORDS_MAX, chunks.SLICE_RECORDS_MAX = 1_000, 200
+stepped, most = lanes.Lane.accept, {}
+def accept(self, records):
+    stepped(self, records)
+    held = max(self.backlog, len(self._letters) // 3, len(self._runs.dirty))
+    if held > most.get(self.partition, 0):
+        most[self.partition] = held
+        print("held", held, file=sys.stderr, flush=True)
+lanes.Lane.accept = accept
+"""
+HELD_MAX = 1_000 + 200
 
 # A client whose commits stop, without a word, after the first ones; one whose fetches never return.
 MUTE_COMMITS = """
@@ -123,24 +141,26 @@ async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) 
     assert "the rebalance or recovery stands still since" in worker.text
 
 
-async def test_a_worker_whose_broker_is_frozen_waits_goes_on_and_can_be_ended(own_broker: Broker, start_worker) -> None:
+async def test_a_worker_whose_broker_is_frozen_under_load_holds_so_much_goes_on_and_can_be_ended(
+    own_broker: Broker, start_worker
+) -> None:
     state = await asyncio.to_thread(own_broker.start)
     settings = settings_for(f"127.0.0.1:{state.port}", "frozen")
     await kafka_topics.apply(settings)
-    topics, records = Topics(settings), log_of_loops(20)
-    worker = start_worker(settings, before=SOON)
-    await worker.ready()
-    await topics.send(records[: len(records) // 2])
+    topics, records = Topics(settings), log_of_loops(1_000)
+    await topics.send(records)
+    worker = start_worker(settings, before=SOON + SMALL)
+    await until(lambda: worker.said("held "), 60)
     os.killpg(state.pid, signal.SIGSTOP)
     try:
         await until(lambda: worker.said("the broker does not answer, waiting for it"), 60)
     finally:
         os.killpg(state.pid, signal.SIGCONT)
-    await topics.send(records[len(records) // 2 :])
 
-    await gather_controls(topics, expected_ids(records))
+    await gather_controls(topics, expected_ids(records), 90)
     await topics.done()
 
+    assert max(map(int, re.findall(r"held (\d+)", worker.text))) <= HELD_MAX
     assert {control["id"] for control in await topics.controls()} == expected_ids(records)
     assert worker.text.count("starts brokers=") == 1
     os.killpg(state.pid, signal.SIGSTOP)

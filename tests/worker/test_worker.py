@@ -6,6 +6,7 @@ from collections import Counter
 
 from streamproc import wire
 from streamproc.controls import RunStatus, read_control
+from streamproc.worker.limits import END_TIMEOUT_S
 from tests.waiting import until
 from tests.worker.running import (
     event_record,
@@ -70,14 +71,14 @@ async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(shar
 async def test_a_worker_that_is_asked_to_stop_has_finished_and_its_successor_repeats_nothing(
     settings, topics, start_worker
 ) -> None:
-    records = log_of_loops(60)
+    records = log_of_loops(600)
     half = len(records) // 2
     first = start_worker(settings)
     await first.ready()
     await topics.send(records[:half])
-    await until(topics.controls, 30, "a first decision")
+    await until(lambda: first.said(" halt run="), 30, "a first halt, in the middle of it")
 
-    assert first.end() == 0
+    assert first.end(timeout_s=END_TIMEOUT_S) == 0
 
     committed, _ = await topics.offsets()
     assert f"records={sum(committed.values())} repeated=0" in first.text

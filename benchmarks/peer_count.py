@@ -1,0 +1,36 @@
+"""What a peer's process counts, and how it tells: one line of JSON, as `benchmarks.peers` reads it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import orjson
+
+
+class Count:
+    """Events done, and the time and processor time of those after a warm-up."""
+
+    def __init__(self, warm_up: int, total: int) -> None:
+        self.done = 0
+        self._warm_up, self._total = warm_up, total
+        self._began = self._cpu = 0.0
+        self._seconds = self._cpu_s = 0.0
+
+    def one(self) -> None:
+        """Count an event."""
+        self.done += 1
+        if self.done == self._warm_up:
+            self._began, self._cpu = time.perf_counter(), time.process_time()
+        if self.done == self._total:
+            self._seconds, self._cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu
+
+    def tell(self) -> None:
+        """Print it."""
+        found = {
+            "records": self.done,
+            "measured": self._total - self._warm_up,
+            "seconds": self._seconds,
+            "cpu_s": self._cpu_s,
+        }
+        os.write(1, orjson.dumps(found) + b"\n")

@@ -1,0 +1,60 @@
+"""The same work as people write it with Quix Streams: a stateful function, its state in their RocksDB store with a
+changelog topic, a message for each decision.
+
+Given to it what costs it nothing: decoded states stay in memory beside the store, and the collector is a worker's. Runs
+in an environment of its own (`benchmarks/peers.in`) until so many events are done; prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from quixstreams import Application
+
+from benchmarks.peer_count import Count
+from benchmarks.timing import collector_of_a_worker
+from streamproc.core.decision import encode_decision
+from streamproc.core.run import RunState, dump
+from streamproc.fingerprint import read_event
+from streamproc.policy import load_policy
+from streamproc.settings import load_settings
+
+SILENCE_MAX_S: Final = 30
+
+
+def main() -> None:
+    """``python -m benchmarks.quix_peer RECORDS``, with the settings of the environment."""
+    total = int(sys.argv[1])
+    settings, engine, count = load_settings(), load_policy().engine(), Count(total // 10, total)
+    states: dict[bytes, RunState] = {}
+    app = Application(
+        broker_address=settings.brokers,
+        consumer_group=settings.worker_group,
+        auto_offset_reset="earliest",
+        commit_interval=1.0,
+        state_dir=settings.datadir,
+        loglevel="ERROR",
+    )
+    turns = app.topic(settings.topic("turns"), key_deserializer="bytes", value_deserializer="bytes")
+    control = app.topic(f"{settings.worker_group}-control", key_serializer="bytes", value_serializer="bytes")
+
+    def step(value: bytes, key: bytes, timestamp: int, _headers: Any, store: Any) -> list[bytes]:
+        state = states.get(key)
+        if state is None:
+            state = states[key] = RunState()
+        decisions = [encode_decision(decision) for decision in engine.step(state, read_event(value), timestamp)]
+        store.set_bytes("run", dump(state))
+        count.one()
+        if count.done == total:
+            app.stop()
+        return decisions
+
+    app.dataframe(turns).apply(step, stateful=True, metadata=True, expand=True).to_topic(control)
+    with collector_of_a_worker():
+        app.run(timeout=SILENCE_MAX_S)
+    count.tell()
+
+
+if __name__ == "__main__":
+    main()
