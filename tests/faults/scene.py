@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import signal
@@ -16,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from streamproc import topics as kafka_topics
+from streamproc.errors import Unavailable
 from tests.faults.verdict import Log, Scanned, judge
 from tests.faults.workload import Workload
 from tests.waiting import until
@@ -157,7 +159,7 @@ class Scene:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Scene]:
         """Topics, and somebody who watches how far the workers are."""
-        await kafka_topics.apply(self.settings)
+        await until(self._has_topics, PATIENCE_S, "a broker that is busy to make topics")
         self._watch = Watch(self.settings)
         await self._watch.start()
         watching = asyncio.create_task(self._watch.run())
@@ -168,6 +170,11 @@ class Scene:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await self._watch.close()
+
+    async def _has_topics(self) -> bool:
+        with contextlib.suppress(Unavailable):
+            return (await kafka_topics.apply(self.settings)).ok
+        return False
 
     async def play(self, do: Callable[[Scene], Awaitable[None]]) -> None:
         """Do something to an open scene, and judge."""
