@@ -19,6 +19,7 @@ ORDER_BYTES_MAX: Final = 8_192  # an order is about 300 bytes; whatever is large
 WHO_MAX: Final = 128  # characters, as of every other name of a scope
 WHY_MAX: Final = 500  # characters: it is told in every message about the order
 
+SHOWN: Final = 200  # characters of what cannot be used, in what is said of it
 UNREADABLE: Final = "give orders with `streamproc stop-all`, `pause-all`, `clear` and `kill`"
 
 
@@ -66,13 +67,15 @@ def read_order(value: bytes | None, key: bytes | None = None) -> Order:
         order = _decoder.decode(value)
         scope = order.scope.encode()
     except (ValueError, RecursionError) as problem:  # msgspec's errors are ValueErrors; so are lone surrogates
-        raise InvalidEvent((Problem("order", str(problem), UNREADABLE),)) from None
+        raise InvalidEvent((Problem("order", str(problem)[:SHOWN], UNREADABLE),)) from None
     if order.status == "PAUSE" and order.part != FLEET:
         remedy = "pause the fleet, or kill what must not go on"
-        raise InvalidEvent((Problem("status", f"only the whole fleet can be paused, not {order.scope}", remedy),))
+        raise InvalidEvent(
+            (Problem("status", f"only the whole fleet can be paused, not {order.scope[:SHOWN]}", remedy),)
+        )
     if order.status == "CLEAR" and order.part == "run":
         raise InvalidEvent((Problem("status", "a run is not cleared", "resume it with `streamproc resume RUN`"),))
     if key is not None and key != scope:
-        what = f"{shown(key)}, but the order's scope is {order.scope!r}"
+        what = f"{shown(key)}, but the order's scope is {order.scope[:SHOWN]!r}"
         raise InvalidEvent((Problem("key", what, "set the record key to the scope"),))
     return order

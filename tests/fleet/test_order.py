@@ -125,7 +125,10 @@ KEY = "ops:0123456789abcdef"
         ({"brokers": "kafka:9092"}, True),
         ({"brokers": "localhost:9092,kafka:9092"}, True),
         ({"brokers": "kafka:9092", "command_auth": "channel"}, False),
-        ({"brokers": "kafka:9092", "security_protocol": "SASL_SSL"}, False),
+        (
+            {"brokers": "kafka:9092", "security_protocol": "SASL_SSL", "sasl_username": "ada", "sasl_password": "x"},
+            False,
+        ),
         ({"brokers": "kafka:9092", "security_protocol": "SSL"}, True),
         ({"brokers": "kafka:9092", "security_protocol": "SSL", "ssl_certfile": "me.pem"}, False),
         ({"brokers": "localhost:9092", "command_key": KEY}, True),
