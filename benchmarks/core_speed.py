@@ -18,7 +18,7 @@ from streamproc.core.run import RunState
 from streamproc.policy import load_policy
 from streamproc.wire import Turn
 
-CORE_US_MAX: Final = Aim("≤", 10)
+CORE_US_MAX: Final = Aim("≤", 6)
 COMPILED_MAX: Final = Aim("≤", 0.5)  # of what pure Python takes
 FLAT_MAX: Final = Aim("≤", 1.25)
 PIECE_TURNS: Final = 500
