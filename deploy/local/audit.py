@@ -2,7 +2,7 @@
 
     .venv/bin/python deploy/local/audit.py [--offline]
 
-The first two need no network. The third asks the vulnerability service of pypi.org, through pip-audit, which lives in
+The first two need no network. The third asks the vulnerability service of the Python package index, through pip-audit, which lives in
 a place of its own (``.local/audit``, from ``requirements-audit.lock``). A package that the service does not know counts
 as not audited, and fails: a mirror that answers "not found" to every question must not look like a clean bill.
 
@@ -86,8 +86,8 @@ def known(lock: str) -> bool:
         return True
     last = (done.stderr.strip() or "pip-audit said nothing").splitlines()[-1]
     say(f"NOT AUDITED: {last[:300]}")
-    say("pip-audit asks https://pypi.org/pypi/NAME/VERSION/json, which a mirror or a firewall may not pass on:")
-    say("run it where pypi.org is reached, or say --offline and do without")
+    say("pip-audit asks the Python package index, which a mirror or a firewall may not pass on:")
+    say("run it where that is reached, or say --offline and do without")
     return True
 
 
