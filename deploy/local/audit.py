@@ -2,9 +2,10 @@
 
     .venv/bin/python deploy/local/audit.py [--offline]
 
-The first two need no network. The third asks the vulnerability service of the Python package index, through pip-audit, which lives in
-a place of its own (``.local/audit``, from ``requirements-audit.lock``). A package that the service does not know counts
-as not audited, and fails: a mirror that answers "not found" to every question must not look like a clean bill.
+The first two need no network. The third asks the vulnerability service of the Python package index, through pip-audit,
+which lives in a place of its own (``.local/audit``, from ``requirements-audit.lock``). A package that the service does
+not know counts as not audited, and fails: a mirror that answers "not found" to every question must not look like a
+clean bill.
 
 Exit 0: audited, and nothing is known; 1: something is known, or not everything could be audited.
 """
