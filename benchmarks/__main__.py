@@ -19,6 +19,7 @@ import uvloop
 from benchmarks import (
     core_compiled,
     core_speed,
+    failover,
     graph_speed,
     latency,
     publisher_speed,
@@ -39,6 +40,7 @@ IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
+    "failover": failover.rows,
 }  # fmt: skip
 
 EXIT_OK: Final = 0  # also where an aim was missed: that is a figure, not a fault

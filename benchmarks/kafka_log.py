@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.consumer import fetcher
 
 from benchmarks.fleet_log import FleetLog, Record
 from benchmarks.table import BenchmarkDefect
@@ -16,6 +19,7 @@ from streamproc import topics
 from streamproc.settings import Settings
 
 BATCH_BYTES = 262_144
+BATCH_HEADER = struct.Struct(">8xi45xi")  # of version 2: the length after the first 12 bytes, the number of records
 
 
 @asynccontextmanager
@@ -121,3 +125,35 @@ async def read_all(settings: Settings, topic: str) -> AsyncIterator[list[Consume
         while any([await reader.position(place) < end for place, end in ends.items()]):
             for records in (await reader.getmany(timeout_ms=200)).values():
                 yield records
+
+
+@dataclass
+class Stored:
+    """What the broker keeps of some records: all bytes of their batches, compressed as they are."""
+
+    batch_bytes: int = 0
+    records: int = 0
+
+
+@contextmanager
+def counting() -> Iterator[Stored]:
+    """Counts what all consumers are sent by the broker, for a while."""
+    stored, unpack = Stored(), fetcher.MemoryRecords
+
+    def counted(raw: bytes) -> Any:
+        start = 0
+        while start + BATCH_HEADER.size <= len(raw):
+            length, records = BATCH_HEADER.unpack_from(raw, start)
+            end = start + 12 + length  # of what follows the length
+            if end > len(raw):
+                break  # cut off; it will be sent again
+            stored.batch_bytes += end - start
+            stored.records += records
+            start = end
+        return unpack(raw)
+
+    fetcher.MemoryRecords = counted
+    try:
+        yield stored
+    finally:
+        fetcher.MemoryRecords = unpack

@@ -19,7 +19,7 @@ from benchmarks.peers import OTHERS, installed, other_speed, raw_speed, stock_sp
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, Row
 from benchmarks.timing import percentile
-from benchmarks.worker_speed import Speed, worker_speed
+from benchmarks.worker_speed import Measured, Speed, worker_speed
 from streamproc.settings import Settings
 
 STOCK_RATIO_MIN: Final = Aim("≥", 15)
@@ -42,18 +42,17 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
     start_ms = int(time.time() * 1000) - LOG_AGE_MS
     log = fleet_log(sizes.log_turns, start_ms, settings.partitions)
     speeds: defaultdict[str, list[Speed]] = defaultdict(list)
-    stored: list[int] = []
     async with own_topics(settings):
         await fill(settings, log)
         for number in range(sizes.kafka_rounds):
             speeds["limit"].append(await raw_speed(settings, log, "decode"))
-            speed, stored = await worker_speed(settings, log, number)
-            speeds["worker"].append(speed)
+            measured = await worker_speed(settings, log, number)
+            speeds["worker"].append(measured.speed)
             speeds["loop"].append(await raw_speed(settings, log, "loop"))
             speeds["stock"].append(await stock_speed(settings, log, number, sizes.stock_turns))
     await _on_short_log(sizes, settings, start_ms, speeds)
     cpu_us = min(speed.cpu_us for speed in speeds["worker"])
-    return [*_speeds(speeds, log), *_stored(stored, log), *stages.rows(log, cpu_us, len(stored))]
+    return [*_speeds(speeds, log), *_stored(measured, log), *stages.rows(log, cpu_us, len(measured.sizes))]
 
 
 async def _on_short_log(sizes: Sizes, settings: Settings, start_ms: int, speeds: defaultdict[str, list[Speed]]) -> None:
@@ -93,11 +92,13 @@ def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _stored(stored: list[int], log: FleetLog) -> Iterator[Row]:
-    turns = sum(log.turns_of.values())
-    yield Row("worker.turns_per_state", "worker, turns for each state written", turns / len(stored), "turns")
-    yield Row("worker.changelog", "worker, changelog a turn", sum(stored) / turns, "bytes")
+def _stored(measured: Measured, log: FleetLog) -> Iterator[Row]:
+    turns, sizes = sum(log.turns_of.values()), measured.sizes
+    yield Row("worker.turns_per_state", "worker, turns for each state written", turns / len(sizes), "turns")
+    yield Row("worker.changelog", "worker, changelog a turn, as the broker keeps it", measured.batch_bytes / turns,
+        "bytes", "its states before compression", sum(sizes) / turns,
+    )  # fmt: skip
     yield Row(
         "worker.record", "worker, record of a run in the changelog, with what halted it, p99",
-        percentile(stored, 0.99), "bytes",
+        percentile(sizes, 0.99), "bytes",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from aiokafka import AIOKafkaConsumer
 
 from benchmarks.fleet_log import BEGIN, END, FleetLog
-from benchmarks.kafka_log import committed, consumer, end_offsets, read_all
+from benchmarks.kafka_log import committed, consumer, counting, end_offsets, read_all
 from benchmarks.table import BenchmarkDefect
 from benchmarks.worker_process import Process, worker
 from streamproc import topics
@@ -32,10 +32,11 @@ class Speed(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A worker's speed, and the size of each state that it wrote, in bytes."""
+    """A worker's speed, the size of each state that it wrote, and what the broker keeps of all of them, in bytes."""
 
     speed: Speed
-    stored: list[int]
+    sizes: list[int]
+    batch_bytes: int
 
 
 @dataclass
@@ -64,7 +65,7 @@ async def worker_speed(settings: Settings, log: FleetLog, number: int, *options:
     _same_decisions(watched, log)
     seconds = (max(last_ms, *watched.ended_ms) - min(watched.began_ms)) / 1000
     cpu_us = (watched.cpu_ended_s - watched.cpu_began_s) / log.measured_records * 1e6
-    return Measured(Speed(log.measured_records / seconds, cpu_us), await _same_states(mine, log))
+    return Measured(Speed(log.measured_records / seconds, cpu_us), *await _same_states(mine, log))
 
 
 async def _watch(reader: AIOKafkaConsumer, process: Process, log: FleetLog) -> Watched:
@@ -122,19 +123,25 @@ def _same_decisions(watched: Watched, log: FleetLog) -> None:
         )
 
 
-async def _same_states(settings: Settings, log: FleetLog) -> list[int]:
-    """The sizes of all states in the changelog, of which the last of each run must have taken in all its turns."""
+async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], int]:
+    """The sizes of all states in the changelog, of which the last of each run must have taken in all its turns; and
+    what all of it takes."""
     from streamproc.worker.packed import unpack
 
     sizes: list[int] = []
     last: dict[str, bytes] = {}
-    async for records in read_all(settings, topics.changelog_topic(settings)):
-        for record in records:
-            if record.key is not None and record.value is not None:
-                sizes.append(len(record.value))
-                last[record.key.decode()] = record.value
+    read = 0
+    with counting() as stored:
+        async for records in read_all(settings, topics.changelog_topic(settings)):
+            read += len(records)
+            for record in records:
+                if record.key is not None and record.value is not None:
+                    sizes.append(len(record.value))
+                    last[record.key.decode()] = record.value
+    if stored.records != read:
+        raise BenchmarkDefect(f"bytes of {stored.records} records were counted, and {read} were read")
     turns = {run_id: unpack(raw)[0].turns for run_id, raw in last.items()}
     if turns != log.turns_of:
         wrong = sum(turns.get(run_id) != count for run_id, count in log.turns_of.items())
         raise BenchmarkDefect(f"the changelog has not all that happened: {wrong} runs of {len(log.turns_of)} differ")
-    return sizes
+    return sizes, stored.batch_bytes
