@@ -211,15 +211,12 @@ class Worker:
             self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
         brokers = self.app.conf.broker_consumer
         stock = path == "stock"
-        self.app.transport = (
-            StockTransport(brokers, self.app)
-            if stock
-            else ChunkTransport(
-                brokers,
-                self.app,
-                lanes={name: self.lanes, settings.topic("spend"): self.account_lanes},
-                stores={changelogs["runs"]: self.store, changelogs["accounts"]: self.account_store},
-            )
+        transport = StockTransport if stock else ChunkTransport
+        self.app.transport = transport(
+            brokers,
+            self.app,
+            lanes={name: self.lanes, settings.topic("spend"): self.account_lanes},
+            stores={changelogs["runs"]: self.store, changelogs["accounts"]: self.account_store},
         )
         self.app.tables.add(table)
         self.app.tables.add(accounts)
@@ -234,7 +231,7 @@ class Worker:
         for role, lanes in (("turns", self.lanes), ("spend", self.account_lanes)):
             topic = self.app.topic(settings.topic(role), key_type=bytes, value_type=bytes, allow_empty=True)
             if stock:
-                add_agent(self.app, role, topic, lanes)
+                add_agent(self.app, role, topic, lanes, self._failed)
             else:
                 self.app.topics.add(topic)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
@@ -236,15 +236,21 @@ class ChunkConsumer(SeekingConsumer):
         start = 0
         while events:
             for place, (tp, batch) in enumerate(events):
-                lane = self._lanes[tp.topic][tp.partition]
-                if not await lane.room() or not self._may_go_on(asked):
+                if not await self._step(tp, batch[start : start + SLICE_RECORDS_MAX], asked):
                     self._give_back([(tp, batch[start:]) for tp, batch in events[place:]])
                     self._give_back([(tp, batch[start + SLICE_RECORDS_MAX :]) for tp, batch in events[:place]])
                     return
-                lane.accept(batch[start : start + SLICE_RECORDS_MAX])
-                await asyncio.sleep(0)
             start += SLICE_RECORDS_MAX
             events = [(tp, batch) for tp, batch in events if len(batch) > start]
+
+    async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
+        """Step the next records of a partition; False where they are not stepped, or not all of them."""
+        lane = self._lanes[tp.topic][tp.partition]
+        if not await lane.room() or not self._may_go_on(asked):
+            return False
+        lane.accept(records)
+        await asyncio.sleep(0)
+        return True
 
     def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
         """Let records be fetched again that nobody will step.
@@ -374,7 +380,7 @@ class QuietProducer(driver.Producer):
 class ChunkTransport(driver.Transport):
     """The transport of an app whose events go through lanes: those of each topic, and the stores of each changelog."""
 
-    Consumer = ChunkConsumer
+    Consumer: ClassVar[type[ChunkConsumer]] = ChunkConsumer
     Producer = QuietProducer
 
     def __init__(

@@ -104,7 +104,7 @@ class Deadlines:
         lane = self._lanes.get(partition)
         stepped = lane.position if lane is not None else -1
         consumer = self._app.consumer
-        if stepped >= 0 and getattr(consumer, "in_hand", True):
+        if stepped >= 0 and consumer.in_hand:
             return stepped
         fetched = await consumer.position(TP(self._topic, partition))
         return max(stepped, fetched if fetched is not None else -1)

@@ -34,9 +34,7 @@ class Steps(Protocol):
 class Lane:
     """One partition of the turns topic, or of another that is worked through in the same way."""
 
-    def __init__(
-        self, table: str, runs: Any, processor: Steps, publisher: Publisher, on_stored: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, table: str, runs: Any, processor: Steps, publisher: Publisher) -> None:
         self._table = table
         self.partition = runs.partition
         self.position = -1  # the offset after the last one stepped; -1: none yet
@@ -45,7 +43,6 @@ class Lane:
         self._runs = runs
         self._processor = processor
         self._publisher = publisher
-        self._on_stored = on_stored
         self._letters: list[Letter] = []
         self._to_tell = asyncio.Event()
         self._to_store = asyncio.Event()
@@ -121,7 +118,6 @@ class Lane:
             last = await self._publisher.store(self._table, self.partition, changes) if changes else None
             self._runs.stored(changes, last)
             self.committable = position
-            self._on_stored(self.partition, position)
             self._has_moved()
 
     async def _linger(self) -> None:
@@ -151,7 +147,6 @@ class Lanes:
     ) -> None:
         self._table = table
         self.processor = processor
-        self.on_stored: Callable[[int, int], None] = lambda _partition, _offset: None
         self._store = store
         self._publisher = publisher
         self._failed = failed
@@ -163,7 +158,7 @@ class Lanes:
         """The lane of a partition; opened where there is none yet."""
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = Lane(self._table, self._store.runs(partition), self.processor, self._publisher, self.on_stored)
+            lane = Lane(self._table, self._store.runs(partition), self.processor, self._publisher)
             self._lanes[partition] = lane
             self._tasks[partition] = [self._run(lane.tell()), self._run(lane.store())]
         return lane

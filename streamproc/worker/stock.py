@@ -1,63 +1,98 @@
-"""The same work on a plain Faust agent: event by event, through Faust's own consumer, queue and stream.
+"""The same work on a plain Faust agent: event by event, through Faust's conductor, queue and stream.
 
-Slower by an order of magnitude; here to be compared with, and for whoever distrusts the seam. An event is acknowledged
-when what it led to is told and stored, in the order of the log, so that a crash repeats and never skips.
+Slower by an order of magnitude; here to be compared with, and for whoever distrusts the seam. Fetching, recovery and
+commits are those of the seam. Faust's own lose events where one rebalance follows another: what was fetched before it
+is taken for what is read after it, its queue is emptied once more after reading has begun, and either gap is committed
+over. So a slice is put into Faust's queue record by record, and the next one follows when the agent has stepped it all.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 
-from streamproc.worker.chunks import QuietProducer, SeekingConsumer
+from streamproc.worker.chunks import IDLE_S, ChunkConsumer, ChunkTransport
 from streamproc.worker.records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import faust
 
     from streamproc.worker.lanes import Lanes
+    from streamproc.worker.records import Fetched
 
 
-class StockTransport(driver.Transport):
-    """Faust's transport; topics are created by `streamproc topics apply` alone."""
+class StockConsumer(ChunkConsumer):
+    """The consumer of the seam, which leaves stepping to agents."""
 
-    Consumer = SeekingConsumer
-    Producer = QuietProducer
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._slice = (TP("", 0), 0)  # where the present slice comes from: partition, generation of the group
+        self._expected: deque[int] = deque()  # its offsets that no agent has stepped yet
+        self._emptied = asyncio.Event()
+
+    async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
+        while self.app.rebalancing and self._may_go_on(asked):
+            await asyncio.sleep(IDLE_S)  # Faust will empty its queues once more
+        if not await self._lanes[tp.topic][tp.partition].room() or not self._may_go_on(asked):
+            return False
+        self._slice, self._expected = (tp, asked), deque(record.offset for record in records)
+        self._emptied.clear()
+        for record in records:
+            await self.wait_first(self.callback(_message(tp, record, asked)), self.suspend_flow.wait())
+            if not self._may_go_on(asked):
+                return False
+        await self.wait_first(self._emptied.wait(), self.suspend_flow.wait())
+        return not self._expected
+
+    def is_next(self, message: Any) -> bool:
+        """Whether an agent may step this: what a rebalance has overtaken, or what follows a gap, is read again."""
+        if (message.tp, message.generation_id) != self._slice or not self._may_go_on(message.generation_id):
+            return False
+        return bool(self._expected) and self._expected[0] == message.offset
+
+    def has_stepped(self) -> None:
+        """The next one is expected."""
+        self._expected.popleft()
+        if not self._expected:
+            self._emptied.set()
 
 
-class Acknowledgements:
-    """Events that were stepped, until they are stored."""
+class StockTransport(ChunkTransport):
+    """The transport of an app whose events go through agents."""
 
-    def __init__(self) -> None:
-        self._waiting: defaultdict[int, deque[Any]] = defaultdict(deque)
-
-    def expect(self, event: Any) -> None:
-        """Acknowledge this event once it is stored."""
-        self._waiting[event.message.partition].append(event)
-
-    def stored(self, partition: int, offset: int) -> None:
-        """All before `offset` is stored."""
-        waiting = self._waiting[partition]
-        while waiting and waiting[0].message.offset < offset:
-            waiting.popleft().ack()
+    Consumer: ClassVar[type[ChunkConsumer]] = StockConsumer
 
 
-def add_agent(app: faust.App, name: str, topic: Any, lanes: Lanes) -> None:
-    """Let a Faust agent do what the seam does."""
-    acknowledgements = Acknowledgements()
-    lanes.on_stored = acknowledgements.stored
+def add_agent(app: faust.App, name: str, topic: Any, lanes: Lanes, failed: Callable[[BaseException], None]) -> None:
+    """Let a Faust agent do what the seam does. Whatever it cannot do ends this life of the worker: Faust's own way is
+    to go on with the next event."""
 
     @app.agent(topic, name=name)
     async def step(stream: Any) -> None:
         async for event in stream.noack().events():
-            message = event.message
-            lane = lanes[message.partition]
-            if not await lane.room():
+            consumer, message = cast("StockConsumer", app.consumer), event.message
+            if not consumer.is_next(message):
                 continue
-            acknowledgements.expect(event)
-            lane.accept((_record(message),))
+            try:
+                lanes[message.partition].accept((_record(message),))
+            except Exception as problem:
+                failed(problem)
+                raise
+            consumer.has_stepped()
+
+
+def _message(tp: TP, record: Any, generation: int) -> ConsumerMessage:
+    """A record as Faust wants it."""
+    return ConsumerMessage(
+        tp.topic, tp.partition, record.offset, record.timestamp / 1000, record.timestamp_type, record.headers,
+        record.key, record.value, record.checksum, tp=TP(tp.topic, tp.partition), generation_id=generation,
+    )  # fmt: skip
 
 
 def _record(message: Any) -> Record:

@@ -38,11 +38,10 @@ class Fault(NamedTuple):
 
 
 FAULTS: Final = {
-    # On the stock path turns are lost where partitions move under load: docs/reliability.md says so.
-    "kill -9": Fault(workers.killed, paths=BATCH),
-    "frozen": Fault(workers.frozen, paths=BATCH),
-    "frozen alone": Fault(workers.frozen_alone, paths=BATCH),
-    "1 to 3 to 2 workers": Fault(workers.rescaled, paths=BATCH),
+    "kill -9": Fault(workers.killed),
+    "frozen": Fault(workers.frozen),
+    "frozen alone": Fault(workers.frozen_alone),
+    "1 to 3 to 2 workers": Fault(workers.rescaled),
     "broker killed": Fault(brokers.broker_killed, alone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), alone=True),
     "compaction": Fault(inputs.compacted),

@@ -41,7 +41,7 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
 
 
 TOLD: Final = "await self._until(lambda position=position: self.told >= position)"
-STORED: Final = "self.committable = position; self._on_stored(self.partition, position)"
+STORED: Final = "self.committable = position"
 REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 
 MUTANTS: Final = {
@@ -67,7 +67,7 @@ MUTANTS: Final = {
         ChunkConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
     ),
     "slices go on through a rebalance": _mutant(
-        ChunkConsumer, "_hand_over", "or not self._may_go_on(asked)", ""
+        ChunkConsumer, "_step", "or not self._may_go_on(asked)", ""
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip
