@@ -67,6 +67,15 @@ def topic_prefix(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of this machine reaches the test, neither from the environment nor from a `.env` file."""
+    for name in list(os.environ):
+        if name.startswith("STREAMPROC_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Broker]:
     """A real Kafka for one test, to `kill()` and to `start(port)` again. Not started yet."""
     broker = Broker(tmp_path / "kafka")

@@ -23,12 +23,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of this machine reaches a command, neither from the environment nor from a `.env` file."""
-    for name in list(os.environ):
-        if name.startswith("STREAMPROC_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def _alone(nobodys_settings: None) -> None:
+    """All tests here."""
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tests.faults.scene import Scene
 
 CALLERS: Final = 6
+REST_S: Final = 0.01
 PRICE_MICRO: Final = 10_000
 LIMIT_MICRO: Final = 200 * PRICE_MICRO
 
@@ -96,10 +98,16 @@ class Crowd:
                     self.spent_micro += cost_micro
             except Unavailable:
                 self.seen["unavailable"] += 1
-                await asyncio.sleep(0.01)
+                await self._rest()
             except Refused:
                 self.seen["refused"] += 1
-                await asyncio.sleep(0.01)
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Before the next try, unless it is over by then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_S):
+                await self._over.wait()
 
     async def judge(self) -> None:
         """All that was spent is booked, and nothing is held any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,10 @@ async def broker_away(scene: Scene) -> None:
         for one in (worker, other):
             await until(lambda one=one: one.said("does not answer: start it, or set"), PATIENCE_S)  # type: ignore[misc]
         scene.figures.times += 1
-        await asyncio.sleep(away_s)
+        back_at = time.monotonic() + away_s
+        await until(lambda: time.monotonic() >= back_at or not (worker.running and other.running), PATIENCE_S)
+        assert worker.running, "it has given up"
+        assert other.running, "it has given up"
         await start(broker, port)
         await until(lambda: worker.said("run `streamproc topics apply`"), PATIENCE_S)
         await kafka_topics.apply(scene.settings)

@@ -147,9 +147,13 @@ class Scene:
         when none are, after some seconds."""
         wanted = await self._told() + self.dice.randrange(1, max(2, expected))
         patience_s = self.dice.uniform(0.2, 2 * SESSION_S)
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline and await self._told() < wanted:
-            await asyncio.sleep(0.01)
+
+        async def come() -> bool:
+            return await self._told() >= wanted
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await until(come, PATIENCE_S, every_s=0.01)
 
     async def _told(self) -> int:
         return sum((await self._watch.ends("control")).values())

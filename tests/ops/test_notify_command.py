@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from tests.cli.conftest import command, nobodys_settings, run
+from tests.cli.conftest import command, run
 from tests.ops.receiver import Receiver
 
-__all__ = ["nobodys_settings", "run"]  # fixtures
+__all__ = ["run"]  # a fixture
+pytestmark = pytest.mark.usefixtures("nobodys_settings")
 
 
 def test_without_a_destination_it_says_how_to_name_one(run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -44,12 +43,8 @@ def endpoint(secured: SecureBroker) -> Iterator[TokenEndpoint]:
 
 
 @pytest.fixture(autouse=True)
-def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of this machine reaches a test, neither from the environment nor from a `.env` file."""
-    for name in list(os.environ):
-        if name.startswith("STREAMPROC_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def _alone(nobodys_settings: None) -> None:
+    """All tests here."""
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EPOCH_MS: Final = 1_767_225_600_000  # 2026-01-01
 SESSION_S: Final = 10.0
 HEARTBEAT_S: Final = SESSION_S / 4
+REFUSES_AFTER_S: Final = 1.0  # so long a producer looks for a place for a batch before it gives up
 REBALANCE_S: Final = 30.0  # so long the group waits for members that do not join again
 
 Place = tuple[str, int]
@@ -75,7 +76,7 @@ class Cluster:
         self.committed: dict[Place, int] = {}
         self.commits: list[Commit] = []
         self.clock_step_ms = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[bool]] = []
         self.down_until_s = 0.0
         self.slow = 1.0
         self.zombies = 0  # workers that were thought dead, and were not
@@ -95,7 +96,7 @@ class Cluster:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
-                future.set_result(None)
+                future.set_result(True)
         return len(log) - 1
 
     def read(self, place: Place, first: int, most: int) -> list[Record]:
@@ -122,13 +123,14 @@ class Cluster:
             0.001 if draw < 0.5 else 0.02 * self.rng.random() if draw < 0.9 else self.rng.random()
         )
 
-    async def news(self, timeout_s: float) -> None:
-        """Wait until something is written anywhere, for a while."""
-        future: asyncio.Future[None] = self.loop.create_future()
+    async def news(self, timeout_s: float) -> bool:
+        """Wait until something is written anywhere, for a while; whether it was."""
+        future: asyncio.Future[bool] = self.loop.create_future()
         self._waiting.append(future)
-        timer = self.loop.call_later(timeout_s, lambda: future.done() or future.set_result(None))
-        await future
+        timer = self.loop.call_later(timeout_s, lambda: future.done() or future.set_result(False))
+        written = await future
         timer.cancel()
+        return written
 
     async def pause(self) -> None:
         await asyncio.sleep(self.delay_s())
@@ -169,7 +171,7 @@ class Producer:
 
     async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
         if self._cluster.rng.random() < 0.02:
-            await asyncio.sleep(1)
+            await asyncio.sleep(REFUSES_AFTER_S)
             raise KafkaTimeoutError
         done: asyncio.Future[Any] = self._cluster.loop.create_future()
         done.add_done_callback(lambda future: future.cancelled() or future.exception())

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CALM_S: Final = 400.0  # after the last fault, until everything must be done: drains and rebalances take their time
+LOOK_S: Final = 1.0
+CALM_LOOKS: Final = 4  # in a row, at which everything is done and nothing has been written since the last one
 RESTART_S: Final = 1.0
 PATIENCE_STEPS: Final = 300  # of the loop, in which whoever is to be killed or frozen may take something in hand
 
@@ -36,7 +38,7 @@ class Schedule:
         self.lives: list[Life] = []  # of each worker the present one
         self.past: list[Life] = []
         self._faults = list(reversed(script.faults))
-        self._trouble = True
+        self._struck = asyncio.Event()  # set when all faults are done
 
     def play(self) -> list[str]:
         """Everything that is wrong afterwards, in words."""
@@ -72,18 +74,16 @@ class Schedule:
         for one in self.plan.inputs:
             self.loop.call_at(START_S + one.at_s, self.cluster.append, TURNS, one.partition, one.key, one.value)
         await asyncio.sleep(self.plan.inputs[-1].at_s + 0.1 if self.plan.inputs else 0.1)
-        while self._faults:
-            await asyncio.sleep(0.5)
-        self._trouble = False
+        await self._struck.wait()
         self.cluster.slow, self.cluster.down_until_s = 1.0, 0.0
         self.cluster.refusals.clear()
         for life in self.lives:
             self.loop.thaw(life.process)
         end_s = self.loop.now_s + CALM_S
         calm = 0
-        while calm < 4:
-            await asyncio.sleep(1.0)
-            calm = calm + 1 if self._done() else 0
+        while calm < CALM_LOOKS:
+            written = await self.cluster.news(LOOK_S)
+            calm = calm + 1 if self._done() and not written else 0
             if self.loop.now_s > end_s:
                 raise Stuck(f"not done {CALM_S:g} s after the last fault: {self._left()}")
 
@@ -127,6 +127,8 @@ class Schedule:
                 self._faults.append(fault)
                 return
             self.cluster.context.run(getattr(self, "_" + fault.kind.partition(" ")[0]), fault)
+        if not self._faults:
+            self._struck.set()
 
     def _busy(self, fault: Fault) -> bool:
         """Whether the victim has something in hand: then it hurts most."""
