@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 
 from streamproc import topics as kafka_topics
 from streamproc.errors import Unavailable
+from streamproc.policy import load_policy
 from tests.faults.verdict import Log, Scanned, judge
 from tests.faults.workload import Workload
 from tests.waiting import until
@@ -52,6 +53,8 @@ class Figures:
     times: int = 0
     turns: int = 0
     controls: int = 0
+    lost: int = 0
+    made_up: int = 0
     duplicates: int = 0
     standstill_s: float = 0.0
     took_s: float = 0.0
@@ -72,6 +75,8 @@ class Scene:
         self.cleaned = 0  # records that compaction took out of the changelog
         self.workers: list[WorkerProcess] = []
         self.started = 0
+        self.before = ""  # what each worker runs first
+        self.policy: Any = None  # what the log is scanned under; None: that of the workers
         self.prefix = re.sub(r"[^a-z0-9]+", "-", f"faults-{figures.fault}-{figures.path}-{uuid.uuid4().hex[:8]}")
         self.use(brokers, **options)
 
@@ -90,7 +95,7 @@ class Scene:
         """One more worker; does not wait. One with a `name` is a static member of its group."""
         settings = self.settings.model_copy(update={"instance": name, **options})
         log = self.directory / f"worker-{self.started}.log"
-        worker = WorkerProcess(settings, log, self.path)
+        worker = WorkerProcess(settings, log, self.path, self.before)
         self.started += 1
         self.workers.append(worker)
         return worker.start()
@@ -105,6 +110,11 @@ class Scene:
         """End a worker."""
         code = await asyncio.to_thread(worker.end, signum)
         assert signum == signal.SIGKILL or code == 0, f"it should have ended well:\n{worker.text[-2000:]}"
+        self.workers.remove(worker)
+
+    async def ended_by_itself(self, worker: WorkerProcess) -> None:
+        """A worker has given up: with 1."""
+        assert await asyncio.to_thread(worker.end) == 1, worker.text[-2000:]
         self.workers.remove(worker)
 
     def close(self) -> None:
@@ -192,10 +202,12 @@ class Scene:
         for worker in list(self.workers):
             await self.kill(worker, signal.SIGTERM)
         log = Log(await self.topics.read("turns"), self.load.by_id)
-        scanned = await asyncio.to_thread(Scanned, log, self.directory / "log.jsonl", self.settings.policy)
+        policy = self.policy or load_policy(self.settings.policy)
+        scanned = await asyncio.to_thread(Scanned, log, self.directory / "log.jsonl", policy)
         assert scanned.decisions
         verdict = await judge(self.topics, log, scanned)
         self.figures.turns, self.figures.controls = verdict.turns, verdict.controls
+        self.figures.lost, self.figures.made_up = verdict.lost, verdict.made_up
         self.figures.duplicates = verdict.duplicates
 
     async def _all_committed(self) -> bool:

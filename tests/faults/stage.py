@@ -38,10 +38,12 @@ class Fault(NamedTuple):
 
 
 FAULTS: Final = {
-    "kill -9": Fault(workers.killed),
+    "kill -9": Fault(workers.killed, BOTH),
     "frozen": Fault(workers.frozen),
     "frozen alone": Fault(workers.frozen_alone),
-    "1 to 3 to 2 workers": Fault(workers.rescaled),
+    "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
+    "disk full": Fault(workers.full, settings={"store": "rocksdb"}),
+    "detectors raise": Fault(workers.buggy, alone=True),
     "broker killed": Fault(brokers.broker_killed, alone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), alone=True),
     "compaction": Fault(inputs.compacted),

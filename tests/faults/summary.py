@@ -13,31 +13,18 @@ if TYPE_CHECKING:
 
 BEGIN: Final = "<!-- faults:begin -->"
 END: Final = "<!-- faults:end -->"
-HEADINGS: Final = (
-    "fault", "path", "rounds", "times", "turns", "controls", "lost", "made up", "duplicates", "worst standstill",
-)  # fmt: skip
+SUMMED: Final = ("times", "turns", "controls", "lost", "made_up", "duplicates")
+HEADINGS: Final = ("fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "worst standstill")
 
 
 def table(figures: Sequence[Figures]) -> str:
-    """One line for each fault on each path of the worker. What was lost or made up ended the run, so it is 0."""
+    """One line for each fault on each path of the worker."""
     lines = [HEADINGS]
     for fault, path in dict.fromkeys((one.fault, one.path) for one in figures):
         mine = [one for one in figures if (one.fault, one.path) == (fault, path)]
-        sums = [sum(getattr(one, name) for one in mine) for name in ("times", "turns", "controls")]
-        duplicates = sum(one.duplicates for one in mine)
+        sums = [sum(getattr(one, name) for one in mine) for name in SUMMED]
         worst = f"{max(one.standstill_s for one in mine):.1f} s"
-        lines.append(
-            (
-                fault,
-                path,
-                str(len(mine)),
-                *(f"{value:,}".replace(",", " ") for value in sums),
-                "0",
-                "0",
-                str(duplicates),
-                worst,
-            )
-        )
+        lines.append((fault, path, str(len(mine)), *(f"{value:,}".replace(",", " ") for value in sums), worst))
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     shown = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from streamproc.core.run import RunState
-from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.topics import changelog_topic
@@ -73,20 +72,23 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found, where all is well."""
+    """What was found: turns in the log; decisions that were told, those that were not, those that the scan does not
+    know, and those that were told again."""
 
     turns: int
     controls: int
+    lost: int
+    made_up: int
     duplicates: int
 
 
 class Scanned:
     """`streamproc scan` of a log."""
 
-    def __init__(self, log: Log, path: Path, policy: str) -> None:
+    def __init__(self, log: Log, path: Path, policy: Any) -> None:
         bad = log.write(path)
         source = Source(path, lenient=True)
-        scan = Scan([source], load_policy(policy))
+        scan = Scan([source], policy)
         self.decisions: list[Decision] = list(scan)
         assert source.bad == bad, "scan refuses what is no event, and nothing else"
         self.bad = bad
@@ -97,16 +99,16 @@ class Scanned:
 async def judge(topics: Topics, log: Log, scanned: Scanned) -> Verdict:
     """Compare the control topic, the dead letters and the changelog with the scan. Raises `AssertionError`."""
     controls = await topics.read("control")
-    duplicates = compare_controls(controls, scanned, log)
+    lost, made_up, duplicates = compare_controls(controls, scanned, log)
     letters = {_source(letter) for letter in await topics.read("dead-letter")}
     assert len(letters) == scanned.bad, f"{len(letters)} records in the dead-letter topic, {scanned.bad} are no events"
     compare_states(await topics.read_topic(changelog_topic(topics.settings)), scanned, log)
-    return Verdict(scanned.turns, len(controls), duplicates)
+    return Verdict(scanned.turns, len(controls), lost, made_up, duplicates)
 
 
-def compare_controls(controls: Iterable[Any], scanned: Scanned, log: Log) -> int:
-    """The same ids as in the scan, each always in the same words, about the record that it names. How many are
-    there again."""
+def compare_controls(controls: Iterable[Any], scanned: Scanned, log: Log) -> tuple[int, int, int]:
+    """The same ids as in the scan, each always in the same words, about the record that it names. How many were lost,
+    made up, and told again."""
     wanted = {decision.id: decision for decision in scanned.decisions}
     assert len(wanted) == len(scanned.decisions), "an id tells one decision from all others"
     places = {(record.partition, record.offset): record for record in log.records}
@@ -123,7 +125,7 @@ def compare_controls(controls: Iterable[Any], scanned: Scanned, log: Log) -> int
     lost, made_up = wanted.keys() - told.keys(), told.keys() - wanted.keys()
     assert not lost, f"{len(lost)} of {len(wanted)} decisions were lost: {_some(wanted[one] for one in lost)}"
     assert not made_up, f"{len(made_up)} decisions were made up: {[told[one] for one in sorted(made_up)[:3]]}"
-    return count - len(told)
+    return len(lost), len(made_up), count - len(told)
 
 
 def compare_states(changelog: Iterable[Any], scanned: Scanned, log: Log) -> None:

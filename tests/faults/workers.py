@@ -1,4 +1,4 @@
-"""What happens to workers: they are killed, they freeze, they come and go."""
+"""What happens to workers: they are killed, they freeze, they come and go, their disk is full, their code has bugs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
+from streamproc.policy import load_policy
+from tests.faults.bug import PLANT, BuggyPolicy
 from tests.faults.scene import PATIENCE_S, ready
 from tests.waiting import until
 
@@ -13,6 +15,14 @@ if TYPE_CHECKING:
     from tests.faults.scene import Scene
 
 TOLD_A_TURN = 0.07  # decisions that the workload leads to, about
+
+# No file may grow past this, as on a disk that is full; the second life gives up.
+FULL = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, resource.RLIM_INFINITY))
+from streamproc.worker import app
+app.RETRY_FIRST_S, app.LIVES_MAX = 0.01, 2
+"""
 
 
 async def killed(scene: Scene) -> None:
@@ -88,3 +98,43 @@ async def rescaled(scene: Scene) -> None:
         scene.figures.times += 1
         await scene.moment(share)
     await sending
+
+
+async def full(scene: Scene) -> None:
+    """The disk under a worker's RocksDB is full: it ends with nothing committed that is not kept, and with room again
+    it goes on from what it has."""
+    times, share = scene.size((1, 1_000), (8, 4_000))
+    place = str(scene.directory / "data")
+    for _ in range(times):
+        scene.before = FULL.format(bytes=scene.dice.randrange(20_000, 60_000))
+        cramped = scene.start("worker-0", datadir=place)
+        while cramped.running:
+            await scene.send(100)
+        await scene.ended_by_itself(cramped)
+        assert "Is the disk full? Nothing is lost" in cramped.text
+        scene.figures.times += 1
+        scene.before = ""
+        roomy = await scene.started_worker("worker-0", datadir=place)
+        sending = asyncio.create_task(scene.send(share))
+        await scene.moment(int(share * TOLD_A_TURN))
+        await scene.kill(roomy)
+        await sending
+    scene.start("worker-0", datadir=place)
+
+
+async def buggy(scene: Scene) -> None:
+    """Detectors that raise: each is left out where it does, and all others decide as ever, here and in the scan."""
+    turns = scene.size(3_000, 50_000)
+    scene.before, policy = PLANT, BuggyPolicy(load_policy(scene.settings.policy))
+    scene.policy = policy
+    async with scene.open():
+        first = await scene.started_worker()
+        last = await scene.started_worker()
+        sending = asyncio.create_task(scene.send(turns))
+        await scene.moment(int(turns * TOLD_A_TURN))
+        await scene.kill(first)
+        await sending
+        await scene.finish()
+    assert "raised, for the 1. time: it tells nothing of this event" in last.text
+    assert {"LOOP001", "ERROR001"} <= set(policy.raised)
+    scene.figures.times = len(policy.raised)
