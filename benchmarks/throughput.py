@@ -20,6 +20,7 @@ from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, Row
 from benchmarks.timing import percentile
 from benchmarks.worker_speed import Measured, Speed, worker_speed
+from streamproc.compiled import core_kind
 from streamproc.settings import Settings
 
 STOCK_RATIO_MIN: Final = Aim("≥", 15)
@@ -32,6 +33,7 @@ BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
     ("stock", "stock Faust agent, same core, table write an event", STOCK_RATIO_MIN),
     ("quix", "Quix Streams, same core, its RocksDB state and changelog", None),
     ("bytewax", "Bytewax, same core, its snapshots every 10 s", None),
+    ("python", "the same worker with the core in pure Python", None),
     ("stock path", "worker --path stock: same stores, event by event", None),
 )
 CPU_BESIDE: Final = ("limit", "stock", "quix", "bytewax")
@@ -46,10 +48,13 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
         await fill(settings, log)
         for number in range(sizes.kafka_rounds):
             speeds["limit"].append(await raw_speed(settings, log, "decode"))
-            measured = await worker_speed(settings, log, number)
+            measured = await worker_speed(settings, log, f"{number}")
             speeds["worker"].append(measured.speed)
             speeds["loop"].append(await raw_speed(settings, log, "loop"))
             speeds["stock"].append(await stock_speed(settings, log, number, sizes.stock_turns))
+            if core_kind() == "compiled":
+                in_python = await worker_speed(settings, log, f"{number}-python", STREAMPROC_CORE="python")
+                speeds["python"].append(in_python.speed)
     await _on_short_log(sizes, settings, start_ms, speeds)
     cpu_us = min(speed.cpu_us for speed in speeds["worker"])
     return [*_speeds(speeds, log), *_stored(measured, log), *stages.rows(log, cpu_us, len(measured.sizes))]
@@ -63,13 +68,15 @@ async def _on_short_log(sizes: Sizes, settings: Settings, start_ms: int, speeds:
         await fill(short, log)
         for name in filter(installed, OTHERS):
             speeds[name].append(await other_speed(short, log, name))
-        speeds["stock path"].append((await worker_speed(short, log, 0, "--path", "stock")).speed)
+        speeds["stock path"].append((await worker_speed(short, log, "0", "--path", "stock")).speed)
 
 
 def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
     ours = speeds["worker"]
     for name, beside, aim in BESIDE:
         theirs = speeds[name]
+        if name == "python" and not theirs:
+            continue  # that is what was measured
         if not theirs:
             yield Row(
                 f"worker.{name}", "worker, all detectors, states and decisions on Kafka",

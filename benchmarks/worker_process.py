@@ -26,7 +26,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 class Process:
     """A command with our settings, ended with SIGTERM, and with its last words at hand."""
 
-    def __init__(self, settings: Settings, *command: str, python: str = sys.executable) -> None:
+    def __init__(self, settings: Settings, *command: str, python: str = sys.executable, **environment: str) -> None:
         self._command = [python, "-m", *command]
         self._killed = False
         self._files = tempfile.TemporaryDirectory(prefix="streamproc-bench-")
@@ -39,6 +39,7 @@ class Process:
             "STREAMPROC_INSTANCE": settings.instance,
             "STREAMPROC_SESSION_TIMEOUT_S": str(settings.session_timeout_s),
             "STREAMPROC_DATADIR": self._files.name,
+            **environment,
         }
 
     def __enter__(self) -> Self:
@@ -106,6 +107,6 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
-def worker(settings: Settings, *options: str) -> Process:
+def worker(settings: Settings, *options: str, **environment: str) -> Process:
     """The product's worker."""
-    return Process(settings, "streamproc", "worker", *options)
+    return Process(settings, "streamproc", "worker", *options, **environment)

@@ -50,15 +50,16 @@ class Watched:
     cpu_ended_s: float = 0.0
 
 
-async def worker_speed(settings: Settings, log: FleetLog, number: int, *options: str) -> Measured:
-    """Let a worker work through the log, as a group of its own. Raises `BenchmarkDefect` where it did not do it all."""
-    mine = settings.model_copy(update={"group": f"{settings.topic_prefix}-round-{number}"})
+async def worker_speed(settings: Settings, log: FleetLog, group: str, *options: str, **environment: str) -> Measured:
+    """Let a worker work through the log, as a group of its own of this name. Raises `BenchmarkDefect` where it did not
+    do it all."""
+    mine = settings.model_copy(update={"group": f"{settings.topic_prefix}-round-{group}"})
     await topics.apply(mine)
     async with consumer(settings, settings.topic("control")) as reader:
         await reader.seek_to_end()
         for place in reader.assignment():
             await reader.position(place)
-        with worker(mine, *options) as process:
+        with worker(mine, *options, **environment) as process:
             watched = await _watch(reader, process, log)
             await _all_committed(mine, process)
             last_ms = await _last_stored_ms(mine)
