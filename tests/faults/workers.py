@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 TOLD_A_TURN = 0.07  # decisions that the workload leads to, about
 
-# No file may grow past this, as on a disk that is full; the second life gives up.
+# No file may grow past this, as on a disk that is full, and the log must not; the second life gives up.
 FULL = """
-import resource
+import logging, resource
+logging.disable(logging.INFO)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, resource.RLIM_INFINITY))
 from streamproc.worker import app
 app.RETRY_FIRST_S, app.LIVES_MAX = 0.01, 2
