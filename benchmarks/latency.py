@@ -11,12 +11,13 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from time import perf_counter
+from statistics import median
+from time import perf_counter, time
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from benchmarks.kafka_log import committed, consumer, end_offsets, make, own_topics
+from benchmarks.kafka_log import committed, consumer, end_offsets, make, own_topics, read_all
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import percentile
@@ -45,15 +46,21 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
                 HaltListener(settings=settings) as halts,
                 _round_trips(settings, *hops) as trips,
             ):
-                ours, bare, beside = await _measure(sizes.probes, Probe(turns, halts), trips, [working, relaying])
+                probe = Probe(turns, halts)
+                ours, bare, beside = await _measure(sizes.probes, probe, trips, [working, relaying])
+        legs = await _legs(settings, probe.taken)
     what = f"publish → guard fires, {beside:.0f} turns/s beside it"
-    return [
+    whole = [
         Row(
             f"latency.{name}", f"{what}, {name}", percentile(ours, share) * 1e3, "ms",
             "bare round trip over two topics", percentile(bare, share) * 1e3, aim=aim,
         )
         for name, share, aim in (("p50", 0.5, P50_RATIO_MAX), ("p99", 0.99, P99_RATIO_MAX))
     ]  # fmt: skip
+    return whole + [
+        Row(f"latency.leg.{number}", f"of it, p50: {leg}", median(taken) * 1e3, "ms", detail=True)
+        for number, (leg, taken) in enumerate(legs.items(), 1)
+    ]
 
 
 class Probe:
@@ -61,6 +68,7 @@ class Probe:
 
     def __init__(self, turns: TurnPublisher, halts: HaltListener) -> None:
         self.turns = turns
+        self.taken: dict[bytes, tuple[float, float]] = {}  # by run: from when to when, by the clock on the wall
         self._halts = halts
 
     async def prepare(self, count: int) -> None:
@@ -82,9 +90,11 @@ class Probe:
         """Seconds from the call that publishes the third to the end of the guarded body."""
         body = asyncio.ensure_future(self._guarded(f"probe-{number}"))
         await asyncio.sleep(0)
-        began = perf_counter()
+        began, began_at = perf_counter(), time()
         await self.turns.turn(run_id=f"probe-{number}", node="coder", output=SAID)
-        return await body - began
+        seconds = await body - began
+        self.taken[f"probe-{number}".encode()] = began_at, began_at + seconds
+        return seconds
 
     async def _guarded(self, run_id: str) -> float:
         try:
@@ -172,3 +182,17 @@ async def _grown(settings: Settings, topic: str) -> int:
         while (now := sum((await end_offsets(settings, topic)).values())) == before:
             await asyncio.sleep(0.05)
     return now
+
+
+async def _legs(settings: Settings, taken: dict[bytes, tuple[float, float]]) -> dict[str, list[float]]:
+    """Seconds of each part of the way, by the times at which the broker appended the turn and the decision (ms)."""
+    appended: dict[str, dict[bytes, float]] = {"turns": {}, "control": {}}
+    for name, times in appended.items():
+        async for records in read_all(settings, settings.topic(name)):
+            times.update((record.key, record.timestamp / 1000) for record in records if record.key in taken)
+    turns, controls = appended["turns"], appended["control"]  # of each run the last: its third turn, and its halt
+    return {
+        "publish → the turn is in the log": [turns[run] - began for run, (began, _) in taken.items()],
+        "→ the decision is in the log": [controls[run] - turns[run] for run in taken],
+        "→ guard fires": [ended - controls[run] for run, (_, ended) in taken.items()],
+    }
