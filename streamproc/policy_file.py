@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -80,8 +81,10 @@ def preset_names() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
+@cache
 def read_preset(name: str) -> Layer:
-    """A shipped preset. Raises `InvalidPolicy` where there is none of that name."""
+    """A shipped preset, read once: every policy stands on one. Raises `InvalidPolicy` where there is none of that
+    name."""
     if name not in preset_names():
         problem = Problem("presets", f"no preset {name!r}", f"there are: {', '.join(preset_names())}")
         raise InvalidPolicy([problem])
