@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from streamproc.budgets import budget_value, find_budget
 from streamproc.controls import Action
 from streamproc.detectors import BY_CODE
-from streamproc.errors import InvalidPolicy, Problem
+from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.policy_board import BoardSetting, GuardSetting, complaints, laid_over
 from streamproc.policy_prices import PRICE_REMEDY, price_problems
 
@@ -86,7 +86,7 @@ def read_preset(name: str) -> Layer:
     """A shipped preset, read once: every policy stands on one. Raises `InvalidPolicy` where there is none of that
     name."""
     if name not in preset_names():
-        problem = Problem("presets", f"no preset {name!r}", f"there are: {', '.join(preset_names())}")
+        problem = Problem("presets", f"no preset {shown(name)}", f"there are: {', '.join(preset_names())}")
         raise InvalidPolicy([problem])
     text = (resources.files("streamproc") / "presets" / f"{name}.yaml").read_text("utf-8")
     return read_layer(text, f"preset {name}")
@@ -111,6 +111,9 @@ def read_layer(text: str, place: str) -> Layer:
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
         raise InvalidPolicy([Problem("policy", f"not YAML: {getattr(error, 'problem', error)}", place=where)]) from None
+    except RecursionError:
+        remedy = "five levels have a meaning; look for brackets that are not closed"
+        raise InvalidPolicy([Problem("policy", "is nested too deeply", remedy, place)]) from None
     if not isinstance(data, dict):
         raise InvalidPolicy([Problem("policy", "expected a mapping of settings", "see a preset", place=place)])
     lines: Lines = {}
@@ -182,7 +185,7 @@ def _problem(item: Any, lines: Lines, place: str) -> Problem:
     if item["type"] == "extra_forbidden":
         known = _known(path)
         return Problem(_dotted(path), "unknown setting", f"there are: {', '.join(known)}", _at(path, lines, place))
-    return Problem(_dotted(path), f"{item['msg']}, got {item['input']!r}", place=_at(path, lines, place))
+    return Problem(_dotted(path), f"{item['msg']}, got {shown(item['input'])}", place=_at(path, lines, place))
 
 
 _BRANCHES: Final = ("bool", "dict[str,any]")  # pydantic's words for choices
@@ -206,7 +209,7 @@ def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
     known = preset_names()
     for index, name in enumerate(layer.presets):
         if name not in known:
-            found.append((("presets", index), f"no preset {name!r}", f"there are: {', '.join(known)}"))
+            found.append((("presets", index), f"no preset {shown(name)}", f"there are: {', '.join(known)}"))
     for name, own in layer.users.items():
         for budget in own.budgets:
             if not budget.replace("_", "").lower().startswith("maxuser"):
@@ -231,7 +234,7 @@ def _check_board(overlay: Overlay, layer: Layer) -> list[tuple[tuple[str, ...], 
 
 def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if overlay.on_stall is not None and overlay.on_stall not in ON_STALL:
-        yield ("on_stall",), f"{overlay.on_stall!r} is not a choice", f"use one of {', '.join(ON_STALL)}"
+        yield ("on_stall",), f"{shown(overlay.on_stall)} is not a choice", f"use one of {', '.join(ON_STALL)}"
     for name, value in overlay.budgets.items():
         try:
             budget = find_budget(name)
@@ -259,7 +262,7 @@ def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[st
         if name not in known:
             yield path, "unknown limit", f"{code} has: {', '.join(known) or 'no limits of its own'}"
         elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMIT_MAX:
-            yield path, f"expected a whole number from 0 (off) to {LIMIT_MAX}, got {value!r}", ""
+            yield path, f"expected a whole number from 0 (off) to {LIMIT_MAX}, got {shown(value)}", ""
 
 
 def read_policy_file(path: Path) -> Layer:

@@ -358,6 +358,8 @@ def test_a_mistake_is_told_also_when_others_were_mended(
         ("name: !!python/object:os.system x", 1, "not YAML"),
         ("version: 2026-13-45", 0, "not YAML"),
         (f"version: {'9' * 5_000}", 0, "not YAML"),
+        (f"budgets: {'[' * 1_000}{']' * 1_000}", 0, "nested too deeply"),
+        (f"detectors: {'9' * 4_000}x", 1, "4003 characters"),
         ("budgets: &again\n  maxSteps: *again", 2, "whole number"),
         ("detectors: &again\n  LOOP001: *again", 2, "unknown limit"),
         ("name: ''", 1, "at least 1 character"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
 
-AT_ONCE: Final = 3  # scenes at a time
+AT_ONCE_SHORT, AT_ONCE_LONG = 3, 2  # scenes at a time
 SHORT_S, LONG_S = 300, 900  # a scene that takes longer hangs
 
 BATCH: Final = ("batch",)
@@ -102,7 +102,7 @@ class Stage:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._turnstile = asyncio.Semaphore(AT_ONCE)
+        self._turnstile = asyncio.Semaphore(AT_ONCE_LONG if form.long else AT_ONCE_SHORT)
         self._ends: dict[Part, Future[None]] = {
             part: asyncio.run_coroutine_threadsafe(self._play(part), self._loop) for part in parts
         }
