@@ -24,6 +24,7 @@ from streamproc.worker.chunks import ChunkTransport
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
+    CANCEL_AGAIN_S,
     COMMIT_INTERVAL_S,
     DRAIN_TIMEOUT_S,
     END_TIMEOUT_S,
@@ -42,7 +43,7 @@ from streamproc.worker.limits import (
 from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
-from streamproc.worker.progress import Progress, Stuck
+from streamproc.worker.progress import Progress, Stuck, dump_tasks
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.shelved import keep_on_disk
 from streamproc.worker.status_file import status_file_of
@@ -144,7 +145,21 @@ async def _live(
         await worker.run(stop, watchdog)
     finally:
         log.info("stopped %s", worker.processor.counts)
+        await _cancel_all()
     raise Stopped
+
+
+async def _cancel_all() -> None:
+    """End whatever still runs. Where Faust could not stop, its agents take being cancelled for a crash and begin anew:
+    so it is done again until nothing is left, or nobody waits any more."""
+    deadline = time.monotonic() + LEAVE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=CANCEL_AGAIN_S)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
@@ -323,11 +338,15 @@ class Worker:
 
     async def _end(self, tasks: list[asyncio.Future[Any]], patience_s: float) -> None:
         """Finish what is in hand, commit, leave the group. A broker that is away is not waited for without end."""
-        try:
-            async with asyncio.timeout(patience_s):
-                await self.app.stop()
-        except TimeoutError:
+        stopping = asyncio.ensure_future(self.app.stop())
+        done, _ = await asyncio.wait({stopping}, timeout=patience_s)
+        if done:
+            stopping.result()
+        else:
             log.warning("the broker did not take everything in time; what is missing will be done again")
+            dump_tasks()
+            stopping.cancel()
+            await asyncio.wait({stopping}, timeout=LEAVE_TIMEOUT_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

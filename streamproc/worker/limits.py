@@ -69,7 +69,8 @@ COMMIT_INTERVAL_S: Final = 1.0  # how often offsets are committed: a crash reads
 HEARTBEATS_A_SESSION: Final = 4  # heartbeats that a session survives losing, less one
 REQUEST_TIMEOUT_S: Final = 40.0  # of one request, as in aiokafka; produce requests are repeated without end
 DRAIN_TIMEOUT_S: Final = 10.0  # a clean stop waits so long for acknowledgements, and as long again for the commit
-LEAVE_TIMEOUT_S: Final = 3.0  # and so long for connections to close
+LEAVE_TIMEOUT_S: Final = 3.0  # and so long for connections to close, and for what is cancelled to end
+CANCEL_AGAIN_S: Final = 0.2  # what does not end when it is cancelled is cancelled again
 # So long after it was asked to, a worker has ended, whatever the broker does: what Kubernetes gives it is 30 s.
 END_TIMEOUT_S: Final = 28.0
 

@@ -89,7 +89,7 @@ class Progress:
             return
         what = "; ".join(f"{_name(subject)} stands still {self._still[subject]}" for subject in stuck)
         if await self._broker_answers():
-            _dump_tasks()
+            dump_tasks()
             raise Stuck(what)
         self._still.clear()
         log.warning("%s: the broker does not answer, waiting for it", what)
@@ -155,7 +155,7 @@ def _name(subject: TP | str) -> str:
     return subject if isinstance(subject, str) else f"{subject.topic}[{subject.partition}]"
 
 
-def _dump_tasks() -> None:
+def dump_tasks() -> None:
     """Where every task stands: for whoever looks for the cause."""
     for task in asyncio.all_tasks():
         task.print_stack(limit=6, file=sys.stderr)

@@ -64,6 +64,15 @@ lanes.Lane.accept = accept
 """
 HELD_MAX = 1_000 + 200
 
+# A framework that does not stop when it is asked to.
+ENDLESS_STOP = """
+import asyncio
+from streamproc.worker import app
+async def never(self):
+    await asyncio.Event().wait()
+app.App.stop, app.DRAIN_TIMEOUT_S = never, 0.1
+"""
+
 # A client whose commits stop, without a word, after the first ones; one whose fetches never return.
 MUTE_COMMITS = """
 from streamproc.worker import chunks
@@ -139,6 +148,15 @@ async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) 
     await until(lambda: not worker.running, 60)
     assert worker.end() == 1
     assert "the rebalance or recovery stands still since" in worker.text
+
+
+async def test_a_worker_whose_framework_does_not_stop_ends_well_all_the_same(settings, start_worker, path) -> None:
+    """And says where it stood."""
+    worker = start_worker(settings, path, before=ENDLESS_STOP)
+    await worker.ready()
+    assert worker.end(signal.SIGTERM, timeout_s=END_TIMEOUT_S) == 0
+    assert "the broker did not take everything in time" in worker.text
+    assert "in never" in worker.text
 
 
 async def test_a_worker_whose_broker_is_frozen_under_load_holds_so_much_goes_on_and_can_be_ended(
