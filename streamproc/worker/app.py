@@ -24,7 +24,6 @@ from streamproc.worker.chunks import ChunkTransport
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
-    CANCEL_AGAIN_S,
     COMMIT_INTERVAL_S,
     DRAIN_TIMEOUT_S,
     END_TIMEOUT_S,
@@ -43,12 +42,13 @@ from streamproc.worker.limits import (
 from streamproc.worker.orders import Orders
 from streamproc.worker.preflight import Ready, wait_until_ready
 from streamproc.worker.processors import Processor
-from streamproc.worker.progress import Progress, Stuck, dump_tasks
+from streamproc.worker.progress import Progress, Stuck
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.shelved import keep_on_disk
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
+from streamproc.worker.tasks import cancel_all, dump_tasks
 from streamproc.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -145,21 +145,8 @@ async def _live(
         await worker.run(stop, watchdog)
     finally:
         log.info("stopped %s", worker.processor.counts)
-        await _cancel_all()
+        await cancel_all()
     raise Stopped
-
-
-async def _cancel_all() -> None:
-    """End whatever still runs. Where Faust could not stop, its agents take being cancelled for a crash and begin anew:
-    so it is done again until nothing is left, or nobody waits any more."""
-    deadline = time.monotonic() + LEAVE_TIMEOUT_S
-    while time.monotonic() < deadline:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        if not tasks:
-            return
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks, timeout=CANCEL_AGAIN_S)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from faust.exceptions import ConsumerNotStarted
 from faust.types import TP
 
 from streamproc.worker.limits import BROKER_PROBE_S, COMMIT_STUCK_S, PROGRESS_LOOK_S, REBALANCE_STUCK_S
+from streamproc.worker.tasks import dump_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,9 +153,3 @@ def _limit(subject: TP | str) -> float:
 
 def _name(subject: TP | str) -> str:
     return subject if isinstance(subject, str) else f"{subject.topic}[{subject.partition}]"
-
-
-def dump_tasks() -> None:
-    """Where every task stands: for whoever looks for the cause."""
-    for task in asyncio.all_tasks():
-        task.print_stack(limit=6, file=sys.stderr)
