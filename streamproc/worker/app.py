@@ -24,6 +24,7 @@ from streamproc.worker.chunks import ChunkTransport
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import (
+    CANCEL_AGAIN_S,
     COMMIT_INTERVAL_S,
     DRAIN_TIMEOUT_S,
     END_TIMEOUT_S,
@@ -333,7 +334,7 @@ class Worker:
             log.warning("the broker did not take everything in time; what is missing will be done again")
             dump_tasks()
             stopping.cancel()
-            await asyncio.wait({stopping}, timeout=LEAVE_TIMEOUT_S)
+            await asyncio.wait({stopping}, timeout=CANCEL_AGAIN_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -64,11 +64,19 @@ lanes.Lane.accept = accept
 """
 HELD_MAX = 1_000 + 200
 
-# A framework that does not stop when it is asked to.
+# A framework that does not stop when it is asked to, and whose agents take being cancelled for a crash.
 ENDLESS_STOP = """
 import asyncio
 from streamproc.worker import app
+async def agent():
+    for life in range(3):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
 async def never(self):
+    global kept
+    kept = asyncio.ensure_future(agent())
     await asyncio.Event().wait()
 app.App.stop, app.DRAIN_TIMEOUT_S = never, 0.1
 """
