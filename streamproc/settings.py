@@ -126,6 +126,9 @@ class Settings(BaseSettings):
 
     def kafka(self) -> dict[str, Any]:
         """Connection arguments of every aiokafka client."""
+        from streamproc.connections import mend  # what needs no Kafka must not wait for its client
+
+        mend()
         options: dict[str, Any] = {
             "bootstrap_servers": [server.strip() for server in self.brokers.split(",") if server.strip()],
             "security_protocol": self.security_protocol,
@@ -135,7 +138,7 @@ class Settings(BaseSettings):
             return options
         options["sasl_mechanism"] = self.sasl_mechanism
         if self.sasl_mechanism == "OAUTHBEARER":
-            from streamproc.tokens import provider_of  # what needs no Kafka must not wait for its client
+            from streamproc.tokens import provider_of
 
             options["sasl_oauth_token_provider"] = provider_of(self)
         else:

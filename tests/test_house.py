@@ -18,7 +18,7 @@ PACKAGE = "streamproc"
 # Each may import from its own line and those above, never from those below.
 LAYERS = (
     {"errors", "raw", "events", "wire", "controls", "settings", "budgets", "declaration"}
-    | {"board_events", "operator_events", "tokens", "compiled"},
+    | {"board_events", "operator_events", "tokens", "compiled", "connections"},
     {"fingerprint"},
     {"core"},
     {"detectors"},

@@ -121,8 +121,7 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
         if consumer._closed or fetcher._closed:
             raise ConsumerStoppedError
         if fetcher._fetch_task.done():
-            # Where a connection is closed while it is written to, uvloop raises what aiokafka does not expect, and its
-            # fetching ends for good. A new life of the worker goes on at once.
+            # By an error that aiokafka does not expect, its fetching ends for good. A new life goes on at once.
             raise KafkaError("aiokafka fetches no more") from fetcher._fetch_task.exception()
         with fetcher._subscriptions.fetch_context():
             return await fetched(fetcher, tps, POLL_S)
