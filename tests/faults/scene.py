@@ -37,6 +37,7 @@ Record = tuple[bytes | None, bytes | None, int | None]
 """Key, value, and the time by the publisher's clock (None: now)."""
 
 SESSION_S: Final = 3.0  # the least that the settings allow: each kill may cost so much
+SILENT: Final = (KafkaError, OSError, TimeoutError)  # a broker that is busy, or that was killed
 PATIENCE_S: Final = 180.0  # for a machine that is busy with other things
 LOOK_S: Final = 0.25  # between two looks at how far the workers are
 SEND_MAX: Final = 60
@@ -213,7 +214,10 @@ class Scene:
     async def _all_committed(self) -> bool:
         dead = [worker for worker in self.workers if not worker.running]
         assert not dead, f"a worker ended by itself:\n{dead[0].text[-3000:]}"
-        return await self._watch.behind() == 0
+        try:
+            return await self._watch.behind() == 0
+        except SILENT:
+            return False
 
 
 async def ready(worker: WorkerProcess, times: int = 1) -> None:
@@ -242,7 +246,7 @@ class Watch:
             await asyncio.sleep(LOOK_S)
             try:
                 committed, behind = await self._look()
-            except (KafkaError, OSError, TimeoutError):  # the broker may be what was killed
+            except SILENT:
                 continue
             now = time.monotonic()
             if waiting:
