@@ -1,10 +1,11 @@
 """``python -m tests.faults``: plays every fault in its long form, round after round with new seeds, until the time is
-over. A round that was begun is finished. Stops at the first round that fails, and says how to repeat it."""
+over; the first round is played to its end. Stops at the first fault that fails, and says how to repeat it."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,12 +23,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def main() -> int:
     """Play, print the table; the exit code is pytest's."""
     options = _options()
-    began, seed = time.monotonic(), options.seed
+    began, seed, until_s = time.monotonic(), options.seed, time.time() + options.minutes * 60
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:
         report = Path(directory) / "figures.jsonl"
         report.touch()
         while True:
-            code = _round(seed, report, options)
+            code = _round(seed, report, options, until_s if seed > options.seed else math.inf)
             seed += 1
             minutes = (time.monotonic() - began) / 60
             if code or minutes >= options.minutes:
@@ -42,7 +43,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults ARGS=…", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30, help="rounds begin for so long (30)")
+    parser.add_argument("--minutes", type=float, default=30, help="so long, and one round at least (30)")
     parser.add_argument("--seed", type=int, default=1, help="of the first round (1)")
     parser.add_argument("--only", choices=list(FAULTS), action="append", help="this fault; may come several times")
     parser.add_argument("--short", action="store_true", help="as small as in `make test`")
@@ -50,8 +51,13 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _round(seed: int, report: Path, options: argparse.Namespace) -> int:
-    environment = {"FAULTS_SEED": str(seed), "FAULTS_REPORT": str(report), "FAULTS_ONLY": ",".join(options.only or ())}
+def _round(seed: int, report: Path, options: argparse.Namespace, until_s: float) -> int:
+    environment = {
+        "FAULTS_SEED": str(seed),
+        "FAULTS_REPORT": str(report),
+        "FAULTS_ONLY": ",".join(options.only or ()),
+        "FAULTS_UNTIL": str(until_s),
+    }
     if not options.short:
         environment["FAULTS_LONG"] = "1"
     print(f"\nseed {seed}", flush=True)
