@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -20,6 +21,9 @@ from streamproc.demo.summary import sentences
 from streamproc.demo.trajectories import Trajectory, load_trajectories, spared
 from tests.cli.conftest import ROOT, command
 from tests.listening import public
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOW_MS = 1_790_000_000_000
 
@@ -50,6 +54,15 @@ def test_the_demo_halts_what_a_scan_halts_and_ends_by_itself_with_a_summary() ->
     assert "\x1b" not in stdout
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Tests that were started in the background ignore Ctrl-C, and so would whatever they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_demo_and_everything_it_started() -> None:
     process = command("demo", "--turns-per-second", "1")
     assert process.stdout is not None
