@@ -70,19 +70,16 @@ class Form(NamedTuple):
     seed: int
     only: frozenset[str]
     report: Path | None
-    until_s: float
-    """By `time.time()`; a part that was not begun by then is left out."""
 
     @classmethod
     def of_environment(cls) -> Form:
-        """As the environment says: FAULTS_LONG, _SEED, _ONLY (names), _REPORT (a file), _UNTIL."""
+        """As the environment says: FAULTS_LONG, FAULTS_SEED, FAULTS_ONLY (names), FAULTS_REPORT (a file)."""
         report = os.environ.get("FAULTS_REPORT")
         return cls(
             bool(os.environ.get("FAULTS_LONG")),
             int(os.environ.get("FAULTS_SEED", "1")),
             frozenset(filter(None, os.environ.get("FAULTS_ONLY", "").split(","))),
             Path(report) if report else None,
-            float(os.environ.get("FAULTS_UNTIL", "inf")),
         )
 
     def parts(self) -> list[Part]:
@@ -106,13 +103,13 @@ class Stage:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._turnstile = asyncio.Semaphore(AT_ONCE_LONG if form.long else AT_ONCE_SHORT)
-        self._ends: dict[Part, Future[bool]] = {
+        self._ends: dict[Part, Future[None]] = {
             part: asyncio.run_coroutine_threadsafe(self._play(part), self._loop) for part in parts
         }
 
-    def result(self, part: Part) -> bool:
-        """Wait for the end of a part; False where there was no time for it. Raises what went wrong in it."""
-        return self._ends[part].result()
+    def result(self, part: Part) -> None:
+        """Wait for the end of a part. Raises what went wrong in it."""
+        self._ends[part].result()
 
     def close(self) -> None:
         """Stop what is still being played."""
@@ -128,12 +125,10 @@ class Stage:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _play(self, part: Part) -> bool:
+    async def _play(self, part: Part) -> None:
         form = self._form
         figures = Figures(part.fault, part.path, form.seed)
         async with self._turnstile:
-            if time.time() >= form.until_s:
-                return False
             directory = self._directory / re.sub(r"\W+", "-", f"{part.fault}-{part.path}")
             fault = FAULTS[part.fault]
             scene = Scene(figures, long=form.long, brokers=self._brokers, directory=directory, **fault.settings)
@@ -153,4 +148,3 @@ class Stage:
         if form.report is not None:
             with form.report.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(figures)) + "\n")
-        return True

@@ -33,5 +33,4 @@ def _is_mine(item: pytest.Item) -> bool:
 
 @pytest.mark.parametrize("part", FORM.parts(), ids=lambda part: f"{part.fault}, {part.path}")
 def test_no_decision_is_lost_and_none_is_made_up(stage: Stage, part: Part) -> None:
-    if not stage.result(part):
-        pytest.skip("the time was over")
+    stage.result(part)
