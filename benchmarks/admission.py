@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.table import BenchmarkDefect, Row, markdown
 from benchmarks.timing import percentile
-from streamproc.client.admission import Admission, Payer
+from streamproc.client.admission.admission import Admission, Payer
 from streamproc.settings import load_settings
 
 ROUNDS: Final = 3_000

@@ -21,7 +21,7 @@ from bytewax.testing import cluster_main
 from benchmarks.peer_count import Count
 from benchmarks.timing import collector_of_a_worker
 from streamproc.core.decision import encode_decision
-from streamproc.core.run import RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings

@@ -16,7 +16,7 @@ from benchmarks.machine import ROOT
 from benchmarks.sizes import QUICK, Sizes
 from benchmarks.table import BenchmarkDefect, Row, shown
 from benchmarks.timing import interleaved
-from streamproc.compiled import FOLDER, MANIFEST
+from streamproc.core.compiled import FOLDER, MANIFEST
 
 TURNS_MAX: Final = 10_000
 

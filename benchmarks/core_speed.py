@@ -14,9 +14,9 @@ from benchmarks.table import Aim, BenchmarkDefect, Row, shown
 from benchmarks.timing import best_median, collector_time, in_pieces, piece_us
 from benchmarks.traces import Logged, made_up_turns, real_turns, run_of, started
 from streamproc.core.engine import Engine
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.model.wire import Turn
 from streamproc.policy import load_policy
-from streamproc.wire import Turn
 
 CORE_US_MAX: Final = Aim("≤", 6)
 COMPILED_MAX: Final = Aim("≤", 0.5)  # of what pure Python takes

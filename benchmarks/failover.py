@@ -19,7 +19,8 @@ from benchmarks.kafka_log import consumer, own_topics
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, Row
 from benchmarks.worker_process import Process, worker
-from streamproc import TurnPublisher, topics
+from streamproc import TurnPublisher
+from streamproc.kafka import topics
 from streamproc.settings import Settings
 
 BEYOND_SESSION_S: Final = 2.0

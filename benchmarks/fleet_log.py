@@ -18,10 +18,10 @@ from aiokafka.partitioner import murmur2
 
 from benchmarks.table import BenchmarkDefect
 from benchmarks.traces import finished, sample_runs, started
-from streamproc import wire
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.model import wire
+from streamproc.model.wire import WIRE_VERSION, Event, OperatorStop, Turn
 from streamproc.policy import load_policy
-from streamproc.wire import WIRE_VERSION, Event, OperatorStop, Turn
 
 ACTIVE_RUNS_MAX: Final = 500  # at the same time
 EVENT_MS: Final = 1  # a fleet with a thousand events a second

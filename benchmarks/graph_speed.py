@@ -11,12 +11,12 @@ from typing import Any, Final
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import interleaved, piece_us
-from streamproc import wire
 from streamproc.client.encoding import encode
 from streamproc.core.graph import check_graph
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.errors import UnsafeCycle
-from streamproc.events import parse_raw
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_raw
 from streamproc.policy import load_policy
 
 NODES: Final = 5_000

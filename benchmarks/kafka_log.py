@@ -15,7 +15,8 @@ from aiokafka.consumer import fetcher
 
 from benchmarks.fleet_log import FleetLog, Record
 from benchmarks.table import BenchmarkDefect
-from streamproc import topics
+from streamproc.kafka import topics
+from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings
 
 BATCH_BYTES = 262_144
@@ -52,7 +53,7 @@ async def remove(settings: Settings, prefix: str) -> None:
 
 @asynccontextmanager
 async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(**settings.kafka())
+    admin = AIOKafkaAdminClient(**connection_options(settings))
     await admin.start()
     try:
         yield admin
@@ -67,7 +68,7 @@ async def fill(settings: Settings, log: FleetLog) -> None:
 
 async def fill_topic(settings: Settings, topic: str, partitions: list[list[Record]]) -> None:
     """Put records into each partition of a topic, as large batches without compression."""
-    producer = AIOKafkaProducer(**settings.kafka(), max_batch_size=BATCH_BYTES, enable_idempotence=True)
+    producer = AIOKafkaProducer(**connection_options(settings), max_batch_size=BATCH_BYTES, enable_idempotence=True)
     await producer.start()
     try:
         await producer.partitions_for(topic)
@@ -95,7 +96,7 @@ async def _put(producer: AIOKafkaProducer, topic: str, partition: int, records: 
 async def consumer(settings: Settings, *names: str, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer that is assigned every partition of some topics; it commits nothing."""
     made = AIOKafkaConsumer(
-        **settings.kafka(), group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+        **connection_options(settings), group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
         max_partition_fetch_bytes=4 << 20,
     )  # fmt: skip
     await made.start()

@@ -24,6 +24,7 @@ from benchmarks.timing import percentile
 from benchmarks.worker_process import Process, worker
 from streamproc import HaltListener, TurnPublisher
 from streamproc.errors import Halted
+from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings
 
 P50_RATIO_MAX: Final = Aim("≤", 1.5)
@@ -136,7 +137,7 @@ class RoundTrips:
 
 @asynccontextmanager
 async def _round_trips(settings: Settings, out: str, back: str) -> AsyncIterator[RoundTrips]:
-    producer = AIOKafkaProducer(**settings.kafka(), enable_idempotence=True)
+    producer = AIOKafkaProducer(**connection_options(settings), enable_idempotence=True)
     await producer.start()
     async with consumer(settings, back) as reader:
         trips = RoundTrips(producer, reader, out)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local import kafka
-from streamproc.compiled import core_kind
+from streamproc.core.compiled import core_kind
 
 ROOT: Final = Path(__file__).parents[1]
 

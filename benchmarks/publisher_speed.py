@@ -17,8 +17,8 @@ from benchmarks.sizes import Sizes
 from benchmarks.table import BenchmarkDefect, Row
 from benchmarks.timing import percentile, piece_us
 from streamproc.client.encoding import encode
-from streamproc.events import RawEvent, parse_raw
 from streamproc.fingerprint import fingerprint
+from streamproc.model.raw_events import RawEvent, parse_raw
 from streamproc.replay.source import Source
 from streamproc.samples import trajectory_file
 

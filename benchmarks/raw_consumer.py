@@ -18,7 +18,7 @@ import uvloop
 
 from benchmarks.kafka_log import consumer
 from benchmarks.timing import collector_of_a_worker
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings

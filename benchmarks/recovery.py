@@ -19,9 +19,10 @@ from benchmarks.sizes import Sizes
 from benchmarks.state_size import real_states
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.worker_process import Process, worker
-from streamproc import topics, wire
+from streamproc.kafka import topics
+from streamproc.model import wire
+from streamproc.model.wire import WIRE_VERSION, Turn
 from streamproc.settings import Settings
-from streamproc.wire import WIRE_VERSION, Turn
 
 PER_S_MIN: Final = Aim("≥", 100_000)
 STOCK_RATIO_MIN: Final = Aim("≥", 10)
@@ -64,7 +65,7 @@ def _woken(runs: int) -> int:
 
 def _states(runs: int, partitions: int) -> tuple[Partitions, list[int]]:
     """Records of a changelog, and how many turns the states have that they repeat, in turn."""
-    from streamproc.worker.packed import pack
+    from streamproc.worker.codec import pack
 
     samples = real_states()
     for state in samples:
@@ -114,7 +115,7 @@ async def _worker(settings: Settings, runs: int) -> tuple[float, float]:
 
 async def _same_states(settings: Settings, turns_before: list[int], runs: int) -> None:
     """Every run that took a turn must have gone on from where it was."""
-    from streamproc.worker.packed import unpack
+    from streamproc.worker.codec import unpack
 
     last: dict[str, bytes] = {}
     async for records in read_all(settings, topics.changelog_topic(settings)):

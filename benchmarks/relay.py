@@ -11,13 +11,14 @@ import uvloop
 from aiokafka import AIOKafkaProducer
 
 from benchmarks.kafka_log import consumer
+from streamproc.kafka.options import connection_options
 from streamproc.settings import load_settings
 
 
 async def relay(source: str, target: str) -> None:
     """Until SIGTERM."""
     settings = load_settings()
-    producer = AIOKafkaProducer(**settings.kafka(), enable_idempotence=True)
+    producer = AIOKafkaProducer(**connection_options(settings), enable_idempotence=True)
     await producer.start()
     try:
         async with consumer(settings, source) as reader:

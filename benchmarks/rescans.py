@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.wire import Turn
+from streamproc.model.wire import Turn
 
 WINDOW: Final = 10
 REPEATS: Final = 3

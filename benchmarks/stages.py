@@ -16,7 +16,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from benchmarks.fleet_log import FleetLog
 from benchmarks.table import BenchmarkDefect, Row
 from benchmarks.timing import collector_of_a_worker, collector_time, piece_us
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 
@@ -130,14 +130,14 @@ class _Worker:
     """The worker's processor with its runs, without Kafka."""
 
     def __init__(self) -> None:
-        from streamproc.worker.processors import Processor
-        from streamproc.worker.tables import Census, Runs
+        from streamproc.worker.tables import RunLimits, Runs
+        from streamproc.worker.turn_processor import TurnProcessor
 
         engine = load_policy().engine()
-        self._processor = Processor(
+        self._processor = TurnProcessor(
             engine, "turns", event_bytes_max=1 << 20, dead_letter_bytes=1 << 20, version="benchmark"
         )
-        census = Census()
+        census = RunLimits()
         self._runs = [Runs(partition, census) for partition in range(64)]
         self.changes: list[tuple[bytes, bytes | None]] = []
 

@@ -20,7 +20,7 @@ from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import best_median, in_pieces, percentile, piece_us
 from benchmarks.traces import made_up_turns, real_turns, run_of, sample_runs
-from streamproc.core.run import RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.policy import load_policy
 
 STATE_BYTES_MAX: Final = Aim("≤", 4_096)

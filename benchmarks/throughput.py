@@ -20,7 +20,7 @@ from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, Row
 from benchmarks.timing import percentile
 from benchmarks.worker_speed import Measured, Speed, worker_speed
-from streamproc.compiled import core_kind
+from streamproc.core.compiled import core_kind
 from streamproc.settings import Settings
 
 STOCK_RATIO_MIN: Final = Aim("≥", 15)

@@ -16,9 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from streamproc.fingerprint import fingerprint
-from streamproc.replay.source import Source
-from streamproc.samples import trajectory_file
-from streamproc.wire import (
+from streamproc.model.wire import (
     ANSWERED,
     WIRE_VERSION,
     Call,
@@ -31,6 +29,8 @@ from streamproc.wire import (
     Turn,
     Usage,
 )
+from streamproc.replay.source import Source
+from streamproc.samples import trajectory_file
 
 TURN_MS: Final = 1_000  # between two turns of a run, where its source has no times
 HASH: Final = 2**64 - 1

@@ -12,8 +12,8 @@ from benchmarks.sizes import Sizes
 from benchmarks.table import BenchmarkDefect, Row
 from benchmarks.timing import best_median, interleaved, piece_us
 from benchmarks.traces import sample_runs
-from streamproc import wire
 from streamproc.fingerprint import read_event
+from streamproc.model import wire
 
 PASSES: Final = 3  # over the samples, a round
 

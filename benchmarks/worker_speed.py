@@ -18,7 +18,7 @@ from benchmarks.fleet_log import BEGIN, END, FleetLog
 from benchmarks.kafka_log import committed, consumer, counting, end_offsets, read_all
 from benchmarks.table import BenchmarkDefect
 from benchmarks.worker_process import Process, worker
-from streamproc import topics
+from streamproc.kafka import topics
 from streamproc.settings import Settings
 
 SILENCE_MAX_S: Final = 60.0
@@ -127,7 +127,7 @@ def _same_decisions(watched: Watched, log: FleetLog) -> None:
 async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], int]:
     """The sizes of all states in the changelog, of which the last of each run must have taken in all its turns; and
     what all of it takes."""
-    from streamproc.worker.packed import unpack
+    from streamproc.worker.codec import unpack
 
     sizes: list[int] = []
     last: dict[str, bytes] = {}

@@ -19,16 +19,16 @@ from typing import Any, Final
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from streamproc.acls import ROLES
-from streamproc.budgets import BUDGETS
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.core import kind
 from streamproc.core.charges import SESSION_BUDGETS
 from streamproc.detectors import BY_CODE, MODULES
-from streamproc.ops.triggers import TRIGGERS
-from streamproc.policy_file import preset_names
+from streamproc.kafka.acls import ROLES
+from streamproc.kafka.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
+from streamproc.model.budgets import BUDGETS
+from streamproc.notify.triggers import TRIGGERS
+from streamproc.policy.files import preset_names
 from streamproc.settings import Settings
-from streamproc.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
 
 ROOT: Final = Path(__file__).parents[1]
 BANNER: Final = "<!-- Made by docs/generate.py from {source}: change that file, not this one. -->\n\n"
@@ -182,9 +182,9 @@ def presets() -> str:
     """The presets that are shipped, with what their files say of them."""
     rows = []
     for name in preset_names():
-        text = (ROOT / "streamproc" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (ROOT / "streamproc" / "policy" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
         says = text.partition("\n")[0].removeprefix("# ")
-        rows.append((f"[`{name}`](../streamproc/presets/{name}.yaml)", says))
+        rows.append((f"[`{name}`](../streamproc/policy/presets/{name}.yaml)", says))
     return table(("preset", "for"), rows)
 
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamproc.client import BlockingHaltListener, BlockingTurnPublisher, HaltListener, TurnPublisher
-    from streamproc.client.admission import Admission
-    from streamproc.client.blocking_admission import BlockingAdmission
-    from streamproc.controls import ControlEvent
+    from streamproc.client.admission import Admission, BlockingAdmission
     from streamproc.core.graph import check_graph
     from streamproc.errors import (
         Halted,
@@ -22,22 +20,23 @@ if TYPE_CHECKING:
         StreamprocError,
         UnsafeCycle,
     )
+    from streamproc.model.controls import ControlEvent
     from streamproc.monitor import Monitor
     from streamproc.policy import load_policy
 
 __version__ = "0.1.0"
 
 if "STREAMPROC_CORE" in os.environ or Path(__file__).with_name("_compiled").is_dir():  # made by `make compile`
-    from streamproc.compiled import activate
+    from streamproc.core.compiled import activate
 
     activate()
 
 _HOMES = {
     "Admission": "client.admission",
-    "BlockingAdmission": "client.blocking_admission",
+    "BlockingAdmission": "client.admission",
     "BlockingHaltListener": "client",
     "BlockingTurnPublisher": "client",
-    "ControlEvent": "controls",
+    "ControlEvent": "model.controls",
     "HaltListener": "client",
     "Halted": "errors",
     "InvalidEvent": "errors",

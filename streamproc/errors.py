@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
 
 
 class StreamprocError(Exception):

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import msgspec
 
-from streamproc.controls import ControlEvent, RunStatus, public
-from streamproc.core.books import Books
 from streamproc.core.decision import Decision
-from streamproc.core.run import RunState
-from streamproc.events import parse_raw
+from streamproc.core.local_accounts import LocalAccounts
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import fingerprint
-from streamproc.policy import Policy, Source, load_policy
+from streamproc.model.controls import ControlEvent, RunStatus, public
+from streamproc.model.raw_events import parse_raw
+from streamproc.policy import Policy, load_policy
+from streamproc.policy.layers import Source
 
 RUNS_MAX: Final = 100_000  # runs kept; past it, the one that was silent for the longest time goes
 
@@ -34,7 +35,7 @@ class Monitor:
         self.evicted = 0
         self._engine = self.policy.engine()
         self._runs: dict[str, RunState] = {}
-        self._books = Books(self._engine, self._runs.get)
+        self._books = LocalAccounts(self._engine, self._runs.get)
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -99,52 +98,6 @@ class Settings(BaseSettings):
     def worker_group(self) -> str:
         """The consumer group of the workers, also the name of the Faust app."""
         return self.group or f"{self.topic_prefix}-worker"
-
-    def ssl_context(self) -> ssl.SSLContext | None:
-        """TLS for Kafka, where the security protocol asks for it. Host names are always checked.
-
-        Raises `InvalidSettings` for a file that cannot be used.
-        """
-        if "SSL" not in self.security_protocol:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ssl_cafile or None)
-        except OSError as error:
-            why = error.strerror or error
-            raise InvalidSettings(f"STREAMPROC_SSL_CAFILE: {self.ssl_cafile} holds no certificates ({why})") from None
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self.ssl_certfile:
-            try:  # a function, because OpenSSL asks at the terminal where it is told of no password
-                context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password.get_secret_value)
-            except OSError as error:
-                files = f"{self.ssl_certfile} and {self.ssl_keyfile or 'the key in it'}"
-                raise InvalidSettings(
-                    f"STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: {files} cannot be used "
-                    f"({error.strerror or error}): is it PEM, the key of this certificate, and its password?"
-                ) from None
-        return context
-
-    def kafka(self) -> dict[str, Any]:
-        """Connection arguments of every aiokafka client."""
-        from streamproc.connections import mend  # what needs no Kafka must not wait for its client
-
-        mend()
-        options: dict[str, Any] = {
-            "bootstrap_servers": [server.strip() for server in self.brokers.split(",") if server.strip()],
-            "security_protocol": self.security_protocol,
-            "ssl_context": self.ssl_context(),
-        }
-        if "SASL" not in self.security_protocol:
-            return options
-        options["sasl_mechanism"] = self.sasl_mechanism
-        if self.sasl_mechanism == "OAUTHBEARER":
-            from streamproc.tokens import provider_of
-
-            options["sasl_oauth_token_provider"] = provider_of(self)
-        else:
-            options["sasl_plain_username"] = self.sasl_username
-            options["sasl_plain_password"] = self.sasl_password.get_secret_value()
-        return options
 
 
 def _missing_of_login(settings: Settings) -> Iterator[str]:

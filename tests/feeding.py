@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from streamproc.core.run import RunState
-from streamproc.events import parse_line
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import fingerprint
+from streamproc.model.raw_events import parse_line
 from streamproc.policy import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streamproc.core.decision import Decision
+    from streamproc.model.wire import Event
     from streamproc.policy import Policy
-    from streamproc.wire import Event
 
 Raw = dict[str, Any]
 

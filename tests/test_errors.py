@@ -13,7 +13,7 @@ from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Problem, Stre
 from streamproc.monitor import Monitor
 
 if TYPE_CHECKING:
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, BaseException)]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pytest
 
-from streamproc.core.run import dump, load
+from streamproc.core.run_state import dump, load
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan

@@ -9,9 +9,9 @@ import pytest
 
 import streamproc
 from streamproc import monitor as module
-from streamproc.controls import ControlEvent, RunStatus, public, read_control
 from streamproc.core.decision import encode_decision
 from streamproc.errors import InvalidEvent, InvalidPolicy
+from streamproc.model.controls import ControlEvent, RunStatus, public, read_control
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.feeding import decisions

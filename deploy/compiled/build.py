@@ -79,9 +79,9 @@ def generate(package: Path, work: Path) -> tuple[list[str], dict[str, list[str]]
     for one in (*compiled, *structs):
         known |= constants(import_module(one.name), one)
     declarations = Declarations(compiled, types)
-    for folder in ("", "core", "detectors"):
-        write(work / "streamproc" / folder / "__init__.pxd", "")
-        write(work / "streamproc" / folder / "__init__.py", "")
+    for folder in {Path(*one.name.split(".")[:-1]) for one in (*compiled, *structs)} | {Path("streamproc")}:
+        write(work / folder / "__init__.pxd", "")
+        write(work / folder / "__init__.py", "")
     for one in structs:
         write(work / one.name.replace(".", "/") / ".." / f"{one.path.stem}.pxd", of_structs(one.name, types))
     for one in compiled:
@@ -117,16 +117,15 @@ if __name__ == "__main__":
 
 
 def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list[str]], sources: str) -> None:
-    """Put the modules where `streamproc.compiled` finds them. The manifest comes last: without it they are not used."""
-    from streamproc.compiled import MANIFEST, abi
+    """Install the modules where `streamproc.core.compiled` finds them; the manifest, which enables them, comes last."""
+    from streamproc.core.compiled import MANIFEST, abi
 
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("core", "detectors"):
-        (folder / name).mkdir(parents=True)
     files = {}
     for module in [*modules, "layouts"]:
         built = work / "lib" / (module.replace(".", "/") + abi())
         files[module] = str(built.relative_to(work / "lib")).removeprefix("streamproc/")
+        (folder / files[module]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(built, folder / files[module])
     layouts = files.pop("layouts")
     manifest = {"abi": abi(), "sources": sources, "layouts": layouts, "modules": files, "fields": fields}
@@ -135,7 +134,7 @@ def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list
 
 def check(folder: Path) -> None:
     """Import it all, in a Python that accepts nothing else."""
-    code = "import streamproc.detectors; from streamproc.compiled import core_kind; print(core_kind())"
+    code = "import streamproc.detectors; from streamproc.core.compiled import core_kind; print(core_kind())"
     environment = os.environ | {"STREAMPROC_CORE": "compiled"}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     if ended.returncode or ended.stdout.strip() != "compiled":
@@ -150,7 +149,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["STREAMPROC_CORE"] = "python"
     need_tools()
-    from streamproc.compiled import FOLDER, PACKAGE, sources_hash
+    from streamproc.core.compiled import FOLDER, PACKAGE, sources_hash
 
     begun, sources = time.monotonic(), sources_hash()
     with work_folder(options.work) as work:

@@ -1,7 +1,7 @@
 """Declarations for Cython, made from the sources: which names are C's, and of which types.
 
 Types are those that mypy finds. A msgspec type is declared by its layout (an object's head, then a pointer for each
-field: of its base first, each in alphabetical order), so that reading a field is one load; `streamproc.compiled`
+field: of its base first, each in alphabetical order), so that reading a field is one load; `streamproc.core.compiled`
 compares that with the real layout before anything compiled is imported. Numbers stay Python's, whatever their size.
 """
 

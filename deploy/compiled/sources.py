@@ -62,20 +62,22 @@ def methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
     return [inner for inner in node.body if isinstance(inner, ast.FunctionDef)]
 
 
+LOADER = Path("core/compiled.py")  # finds the compiled modules, so it cannot be one
+
+
 def read(package: Path) -> tuple[list[Source], list[Source]]:
     """The modules to compile, and those that declare the types they work on."""
-    folders = [("streamproc.core", package / "core"), ("streamproc.detectors", package / "detectors")]
     found = [
-        Source(f"{name}.{path.stem}", path)
-        for name, folder in folders
-        for path in sorted(folder.glob("*.py"))
-        if path.stem != "__init__"
+        Source(".".join(("streamproc", *path.relative_to(package).with_suffix("").parts)), path)
+        for folder in ("core", "detectors")
+        for path in sorted((package / folder).rglob("*.py"))
+        if path.stem != "__init__" and path != package / LOADER
     ]
     compiled = [one for one in found if not one.defines_structs]
     names = {one.name for one in compiled}
     # Those that need something compiled themselves are neither: layouts are looked at before anything compiled is used.
     structs = [one for one in found if one.defines_structs and not names.intersection(one.needed)]
-    return compiled, [Source("streamproc.wire", package / "wire.py"), *structs]
+    return compiled, [Source("streamproc.model.wire", package / "model" / "wire.py"), *structs]
 
 
 COLLECTING = {"tuple", "list", "set", "frozenset", "dict", "sorted", "sum", "min", "max"}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamproc import Monitor
-from streamproc.ops.triggers import trigger_of
+from streamproc.notify.triggers import trigger_of
 
 if TYPE_CHECKING:
     from streamproc import ControlEvent

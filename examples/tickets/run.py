@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamproc import Monitor
-from streamproc.fleet.giving import new_order
+from streamproc.fleet.issuing import new_command
 from streamproc.fleet.state import Fleet
-from streamproc.ops.triggers import notice_of, trigger_of
+from streamproc.notify.triggers import notice_of, trigger_of
 
 if TYPE_CHECKING:
     from streamproc import ControlEvent
@@ -72,7 +72,7 @@ def stop_all() -> None:
     """What every agent checks before it starts a task, writes, or delegates."""
     fleet = Fleet()
     for minute, (status, why) in enumerate([("PAUSE", "deploy"), ("STOP", "wrong branch"), ("CLEAR", "branch reset")]):
-        order = new_order(fleet, status, "fleet", "dana", why, now_ms=MONDAY_MS + minute * 60_000)
+        order = new_command(fleet, status, "fleet", "dana", why, now_ms=MONDAY_MS + minute * 60_000)
         fleet.take(order)
         may = "stop now" if fleet.stopped else "finish the current turn, start nothing" if fleet.paused else "go on"
         print(f"  {fleet.status}: {order}; agents {may}")

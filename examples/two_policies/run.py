@@ -21,7 +21,7 @@ from streamproc.samples import outcomes, trajectory_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.samples import Outcome
+    from streamproc.samples import RecordedOutcome
 
 FOLDER = Path(__file__).parent
 POLICIES = {"cautious": FOLDER / "cautious.yaml", "standard": "standard", "permissive": FOLDER / "permissive.yaml"}
@@ -60,7 +60,7 @@ def first_halts(policy: str | Path) -> dict[str, Halt]:
     return found
 
 
-def tell_runs(runs: Mapping[str, Outcome], halts: Mapping[str, Mapping[str, Halt]]) -> None:
+def tell_runs(runs: Mapping[str, RecordedOutcome], halts: Mapping[str, Mapping[str, Halt]]) -> None:
     """Every run that any of the policies halts."""
     head = "".join(f"{name:<16}" for name in halts)
     print(f"{'run':<46} {'turns':>5}  {'task':<8}{head}".rstrip())
@@ -71,7 +71,7 @@ def tell_runs(runs: Mapping[str, Outcome], halts: Mapping[str, Mapping[str, Halt
             print(f"{run_id:<46} {outcome.turns:>5}  {task:<8}{verdicts}".rstrip())
 
 
-def tell_policy(name: str, runs: Mapping[str, Outcome], halted: Mapping[str, Halt]) -> None:
+def tell_policy(name: str, runs: Mapping[str, RecordedOutcome], halted: Mapping[str, Halt]) -> None:
     """What a policy saves on runs that fail anyway, and what it costs on runs that would have succeeded."""
     spared = sum(runs[run_id].turns - halt.turn - 1 for run_id, halt in halted.items() if not runs[run_id].solved)
     disturbed = [run_id for run_id in halted if runs[run_id].solved]

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.cli.terminal import quiet_kafka
-from streamproc.compiled import core_kind, why_not
+from streamproc.core.compiled import core_kind, why_not
 from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PYTHON_MIN: Final = (3, 11)
 ANSWER_TIMEOUT_S: Final = 5.0  # a broker or store that takes longer to say hello will not do
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """One line of the doctor's report."""
 
     status: Literal["ok", "warn", "fail"]
@@ -28,28 +28,28 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def python_version() -> Finding:
+def python_version() -> CheckResult:
     """Whether this Python is new enough."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < PYTHON_MIN:
-        return Finding("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
-    return Finding("ok", f"Python {found}")
+        return CheckResult("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
+    return CheckResult("ok", f"Python {found}")
 
 
-def core() -> Finding:
+def core() -> CheckResult:
     """What decides here: the compiled core, or pure Python, which takes longer."""
     kind, fault = core_kind(), why_not()
     if fault:
-        return Finding("warn", f"core={kind}: there is a compiled core, and {fault}", "make compile, or make clean")
-    return Finding("ok", f"core={kind}")
+        return CheckResult("warn", f"core={kind}: there is a compiled core, and {fault}", "make compile, or make clean")
+    return CheckResult("ok", f"core={kind}")
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[CheckResult]:
     """Whether the packages that streamproc needs are there, and those that it pins in the version it pins."""
     try:
         needed = requires("streamproc") or []
     except PackageNotFoundError:
-        yield Finding("warn", "streamproc is not installed, only importable", "pip install streamproc")
+        yield CheckResult("warn", "streamproc is not installed, only importable", "pip install streamproc")
         return
     missing, other, count = [], [], 0
     for requirement in needed:
@@ -65,11 +65,11 @@ def packages() -> Iterator[Finding]:
         if pin and found != pin:
             other.append(f"{name} {found} instead of {pin}")
     if missing:
-        yield Finding("fail", f"packages missing: {', '.join(missing)}", "pip install streamproc")
+        yield CheckResult("fail", f"packages missing: {', '.join(missing)}", "pip install streamproc")
     if other:
-        yield Finding("fail", f"packages of another version: {', '.join(other)}", "pip install streamproc")
+        yield CheckResult("fail", f"packages of another version: {', '.join(other)}", "pip install streamproc")
     if not missing and not other:
-        yield Finding("ok", f"{count} packages, as pinned")
+        yield CheckResult("ok", f"{count} packages, as pinned")
 
 
 def _read_requirement(text: str) -> tuple[str | None, str]:
@@ -82,15 +82,15 @@ def _read_requirement(text: str) -> tuple[str | None, str]:
     return (name[0] if name else None), (pin[1] if pin else "")
 
 
-def demo_broker() -> Finding:
+def demo_broker() -> CheckResult:
     """Whether the demo can run."""
     try:
-        return Finding("ok", f"embedded broker for the demo: confluent-kafka {version('confluent-kafka')}")
+        return CheckResult("ok", f"embedded broker for the demo: confluent-kafka {version('confluent-kafka')}")
     except PackageNotFoundError:
-        return Finding("warn", "no embedded broker, so no demo", "pip install 'streamproc[demo]'")
+        return CheckResult("warn", "no embedded broker, so no demo", "pip install 'streamproc[demo]'")
 
 
-def policy(settings: Settings) -> Iterator[Finding]:
+def policy(settings: Settings) -> Iterator[CheckResult]:
     """Whether the policy loads."""
     from streamproc.policy import load_policy
 
@@ -98,27 +98,27 @@ def policy(settings: Settings) -> Iterator[Finding]:
         loaded = load_policy(settings.policy)
     except StreamprocError as error:
         for line in str(error).splitlines():
-            yield Finding("fail", f"policy {settings.policy}: {line}", "streamproc policy check")
+            yield CheckResult("fail", f"policy {settings.policy}: {line}", "streamproc policy check")
         return
-    yield Finding("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
+    yield CheckResult("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
 
 
-def orders(settings: Settings) -> Finding:
+def orders(settings: Settings) -> CheckResult:
     """Which orders of people count here."""
-    from streamproc.fleet.authority import authority_of
+    from streamproc.fleet.signing import authority_of
 
     authority = authority_of(settings)
     if not authority.can_sign:
         remedy = (
             "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel where Kafka's access control guards them"
         )
-        return Finding("warn", "no order counts here: orders must be signed, and there is no key", remedy)
+        return CheckResult("warn", "no order counts here: orders must be signed, and there is no key", remedy)
     if authority.required:
-        return Finding("ok", f"orders count that are signed by {' or '.join(authority.issuers)}")
-    return Finding("ok", "orders count that Kafka lets through")
+        return CheckResult("ok", f"orders count that are signed by {' or '.join(authority.issuers)}")
+    return CheckResult("ok", "orders count that Kafka lets through")
 
 
-async def services(settings: Settings) -> AsyncIterator[Finding]:
+async def services(settings: Settings) -> AsyncIterator[CheckResult]:
     """Whether Kafka and Redis answer, and the topics are as they should be."""
     quiet_kafka()
     reached = await _broker(settings)
@@ -129,44 +129,46 @@ async def services(settings: Settings) -> AsyncIterator[Finding]:
     yield await _redis(settings)
 
 
-async def _broker(settings: Settings) -> Finding:
-    from streamproc.replay.kafka import connected
+async def _broker(settings: Settings) -> CheckResult:
+    from streamproc.kafka.reading import connected
 
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S), connected(settings) as consumer:
             topics = await consumer.topics()
     except AccessDenied as denied:
-        return Finding("fail", denied.what, denied.remedy)
+        return CheckResult("fail", denied.what, denied.remedy)
     except (StreamprocError, OSError, ValueError) as error:
         remedy = "start Kafka, or name it with STREAMPROC_BROKERS (`streamproc demo` needs none)"
-        return Finding("fail", str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer", remedy)
-    return Finding("ok", f"Kafka at {settings.brokers} answers ({len(topics)} topics)")
+        return CheckResult(
+            "fail", str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer", remedy
+        )
+    return CheckResult("ok", f"Kafka at {settings.brokers} answers ({len(topics)} topics)")
 
 
-async def _topics(settings: Settings) -> AsyncIterator[Finding]:
-    from streamproc import topics
+async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
+    from streamproc.kafka import topics
 
     try:
         report = await topics.check(settings)
     except AccessDenied as denied:
-        yield Finding("fail", f"topics: {denied.what}", denied.remedy)
+        yield CheckResult("fail", f"topics: {denied.what}", denied.remedy)
         return
     except StreamprocError as error:
-        yield Finding("fail", f"topics: {error}", "`streamproc topics acls` tells what it must be allowed to do")
+        yield CheckResult("fail", f"topics: {error}", "`streamproc topics acls` tells what it must be allowed to do")
         return
     if report.ok:
-        yield Finding("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")
+        yield CheckResult("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")
     if report.missing:
-        yield Finding("fail", f"topics missing: {', '.join(report.missing)}", "streamproc topics apply")
+        yield CheckResult("fail", f"topics missing: {', '.join(report.missing)}", "streamproc topics apply")
     for drift in report.drift:
-        yield Finding("warn", f"topic differs: {drift}", "set it with your Kafka tools")
+        yield CheckResult("warn", f"topic differs: {drift}", "set it with your Kafka tools")
 
 
-async def _redis(settings: Settings) -> Finding:
+async def _redis(settings: Settings) -> CheckResult:
     from redis.exceptions import RedisError
 
     from streamproc.cli.config import without_password
-    from streamproc.client.address import connect, remedy
+    from streamproc.client.admission.redis_client import connect, remedy
 
     shown = without_password(settings.redis)
     try:
@@ -176,8 +178,8 @@ async def _redis(settings: Settings) -> Finding:
         finally:
             await client.aclose()
     except InvalidSettings as problem:
-        return Finding("warn", f"Redis at {shown}: no address", str(problem))
+        return CheckResult("warn", f"Redis at {shown}: no address", str(problem))
     except (RedisError, OSError) as error:
         todo = remedy(error).replace("see STREAMPROC_REDIS", "start it, or set STREAMPROC_REDIS", 1)
-        return Finding("warn", f"Redis at {shown} does not answer", f"{todo}, where admission is used")
-    return Finding("ok", f"Redis at {shown} answers")
+        return CheckResult("warn", f"Redis at {shown} does not answer", f"{todo}, where admission is used")
+    return CheckResult("ok", f"Redis at {shown} answers")

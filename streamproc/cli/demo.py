@@ -26,8 +26,8 @@ def demo(turns_per_second: Speed = 10.0) -> None:
 
     Needs no Kafka, and ends by itself. Exit 0: everything expected happened.
     """
-    from streamproc.demo.board import audience, halts_table
-    from streamproc.demo.show import run_demo
+    from streamproc.demo.display import audience, halts_table
+    from streamproc.demo.scenario import run_demo
     from streamproc.demo.summary import sentences
 
     console = out()

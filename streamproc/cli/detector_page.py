@@ -15,15 +15,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from streamproc.controls import ControlEvent
     from streamproc.detectors.base import Example
+    from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
 
 TURNS_SHOWN: Final = 8  # of an example; those that something is told at are shown in any case
 TEXT_SHOWN: Final = 60  # characters of an argument, answer or output
 
 
-class Limit(NamedTuple):
+class LimitRow(NamedTuple):
     """A parameter of a detector: its default, and the reason beside it."""
 
     name: str
@@ -46,7 +46,7 @@ class Page(NamedTuple):
     summary: str
     sections: tuple[tuple[str, str], ...]
     unit: str
-    limits: tuple[Limit, ...]
+    limits: tuple[LimitRow, ...]
     told: tuple[Played, ...]
     silent: tuple[Played, ...]
 
@@ -101,10 +101,10 @@ def markdown(page: Page) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _limits(module: ModuleType) -> Iterator[Limit]:
+def _limits(module: ModuleType) -> Iterator[LimitRow]:
     reasons = dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", inspect.getsource(module.Limits), re.MULTILINE))
     for field in fields(module.Limits):
-        yield Limit(field.name, int(str(field.default)), reasons.get(field.name, ""))
+        yield LimitRow(field.name, int(str(field.default)), reasons.get(field.name, ""))
 
 
 def _limits_table(page: Page) -> Iterator[str]:

@@ -11,7 +11,7 @@ from streamproc.cli.options import Brokers, Policy, TopicPrefix
 from streamproc.cli.terminal import examples, line, paint
 
 if TYPE_CHECKING:
-    from streamproc.cli.checks import Finding
+    from streamproc.cli.checks import CheckResult
 
 app = typer.Typer()
 
@@ -46,6 +46,6 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
         raise typer.Exit(1)
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: CheckResult) -> None:
     remedy = f". To mend it: {finding.remedy}" if finding.remedy else ""
     line(f"{paint(f'{finding.status:<5}', COLOURS[finding.status])}{finding.what}{remedy}")

@@ -20,7 +20,7 @@ def explain(code: CodeArgument = None) -> None:
     """Say what a detector sees, why, when it is wrong and how to tune it, with examples that fire and that do not."""
     from streamproc.cli.detector_page import plain, read_page
     from streamproc.detectors import BY_CODE
-    from streamproc.fleet.pages import PAGES
+    from streamproc.fleet.code_pages import PAGES
 
     if code is None:
         for page in (read_page(BY_CODE[known], played=False) for known in sorted(BY_CODE)):

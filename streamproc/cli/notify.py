@@ -13,8 +13,8 @@ from streamproc.cli.options import Brokers, TopicPrefix
 from streamproc.cli.terminal import complain, examples, line
 
 if TYPE_CHECKING:
-    from streamproc.ops.following import Follower
-    from streamproc.ops.plan import Plan
+    from streamproc.notify.control_consumer import NotificationConsumer
+    from streamproc.notify.notification_config import NotificationConfig
 
 app = typer.Typer()
 
@@ -73,30 +73,30 @@ def notify(
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, notify_file=file)
 
-    from streamproc.ops.plan import load_plan
+    from streamproc.notify.notification_config import load_notification_config
 
-    plan = load_plan(settings.notify_file, to or settings.notify.get_secret_value().split())
+    plan = load_notification_config(settings.notify_file, to or settings.notify.get_secret_value().split())
     if test:
         raise typer.Exit(0 if asyncio.run(_test(plan)) else 1)
 
-    from streamproc.ops.following import Follower
+    from streamproc.notify.control_consumer import NotificationConsumer
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs each failed connection; we say it once
     group = group or f"{settings.topic_prefix}-notify"
-    asyncio.run(_follow(Follower(settings, plan, group=group, from_beginning=from_beginning)))
+    asyncio.run(_follow(NotificationConsumer(settings, plan, group=group, from_beginning=from_beginning)))
 
 
-async def _follow(follower: Follower) -> None:
+async def _follow(follower: NotificationConsumer) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, follower.stop)
     await follower.run()
 
 
-async def _test(plan: Plan) -> bool:
-    from streamproc.ops.notification import Message, Urgency
-    from streamproc.ops.sending import Service
+async def _test(plan: NotificationConfig) -> bool:
+    from streamproc.model.notification import Message, Urgency
+    from streamproc.notify.service import Service
 
     body = "This is a test of streamproc notify: halts, budgets and orders will be told here."
     message = Message(title="LOW TEST: streamproc notify", body=body, urgency=Urgency.LOW)

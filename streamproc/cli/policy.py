@@ -46,7 +46,7 @@ def show(
     """Show every limit that is in force, presets and layers taken together, as YAML that can be copied."""
     import yaml
 
-    from streamproc.policy_file import preset_names
+    from streamproc.policy.files import preset_names
 
     policy = _load(source)
     line(f"# policy {policy.name}, version {policy.version}, hash {policy.hash}")
@@ -64,8 +64,8 @@ def _load(source: str | None) -> Policy:
 
 def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) -> dict[str, Any]:
     """What is in force, in the words of a policy file: budgets of money in USD, detectors that are off as false."""
-    from streamproc.budgets import USD_MICRO, find_budget
-    from streamproc.policy_prices import written
+    from streamproc.model.budgets import USD_MICRO, find_budget
+    from streamproc.policy.prices import written
 
     found = policy.effective(workflow, tenant, tier, user)
     found["detectors"] = {code: False if limits is None else limits for code, limits in found["detectors"].items()}

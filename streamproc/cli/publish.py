@@ -15,7 +15,7 @@ from streamproc.cli.terminal import complain, examples, line, quiet_kafka
 
 if TYPE_CHECKING:
     from streamproc.client import TurnPublisher
-    from streamproc.replay.pace import Pace
+    from streamproc.replay.pacing import SendingPace
     from streamproc.replay.source import Source
     from streamproc.settings import Settings
 
@@ -56,7 +56,7 @@ def publish(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Send recorded runs to the turns topic. Exit 0: the broker has all of them; 1: not all; 2: unusable."""
-    from streamproc.replay.pace import read_pace
+    from streamproc.replay.pacing import read_pace
     from streamproc.settings import load_settings
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
@@ -71,9 +71,9 @@ def publish(
         raise typer.Exit(1)
 
 
-async def _publish(sources: list[Source], pace: Pace, settings: Settings, include_content: bool) -> Sent:
+async def _publish(sources: list[Source], pace: SendingPace, settings: Settings, include_content: bool) -> Sent:
     from streamproc.client import TurnPublisher
-    from streamproc.replay.kafka import partitions_of
+    from streamproc.kafka.reading import partitions_of
 
     await partitions_of(settings, "turns")  # what is missing is said at once, and not after a minute of patience
     began = time.monotonic()
@@ -91,9 +91,9 @@ async def _publish(sources: list[Source], pace: Pace, settings: Settings, includ
     return Sent(events, publisher.delivered, publisher.dropped, time.monotonic() - began)
 
 
-async def _send_all(source: Source, pace: Pace, publisher: TurnPublisher) -> int:
+async def _send_all(source: Source, pace: SendingPace, publisher: TurnPublisher) -> int:
     from streamproc.errors import InvalidEvent
-    from streamproc.replay.pace import timed
+    from streamproc.replay.pacing import timed
 
     began = time.monotonic()
     events = 0

@@ -12,9 +12,9 @@ from streamproc.cli.terminal import examples, fail, line, note, paint, progress,
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
+    from streamproc.kafka.reading import Extent
     from streamproc.policy import Policy as LoadedPolicy
     from streamproc.replay.diff import Difference
-    from streamproc.replay.kafka import Extent
     from streamproc.settings import Settings
 
 app = typer.Typer()
@@ -83,7 +83,7 @@ def replay(
 def _time(option: str, text: str | None) -> int | None:
     from pydantic import TypeAdapter, ValidationError
 
-    from streamproc.events import TimeMs
+    from streamproc.model.raw_events import TimeMs
 
     if text is None:
         return None
@@ -99,17 +99,17 @@ def _time(option: str, text: str | None) -> int | None:
 async def _replay(
     settings: Settings, policy: LoadedPolicy, run: str | None, from_ms: int | None, to_ms: int | None
 ) -> Replayed:
-    from streamproc.fleet.authority import authority_of
-    from streamproc.replay.kafka import open_topic
+    from streamproc.fleet.signing import authority_of
+    from streamproc.kafka.reading import open_topic
     from streamproc.replay.log import LogReplay
-    from streamproc.replay.window import Window
+    from streamproc.replay.window import LogWindow
 
     log = LogReplay(
         policy.engine(), event_bytes_max=settings.event_bytes_max, only=run, authority=authority_of(settings)
     )
     decisions: list[Decision] = []
     async with open_topic(settings, "turns") as reader:
-        window = Window(reader.extents, from_ms, to_ms)
+        window = LogWindow(reader.extents, from_ms, to_ms)
         with progress("reading turns", reader.records_total) as bar:
             async for chunk in reader.chunks():
                 window.see(chunk)
@@ -141,8 +141,8 @@ def _show(found: Replayed, format_: str) -> None:
 
 async def _difference(settings: Settings, found: Replayed, run: str | None) -> tuple[Difference, set[str]]:
     """The difference, and the hashes of the policies that decided what is carried."""
+    from streamproc.kafka.reading import committed_offsets, open_topic
     from streamproc.replay.diff import Carried, compare, read_carried
-    from streamproc.replay.kafka import committed_offsets, open_topic
 
     # In this order: what the workers had confirmed before the control topic was read is on it.
     committed = await committed_offsets(settings, settings.topic("turns"), sorted(found.extents))

@@ -25,7 +25,7 @@ def export(
     ] = False,
 ) -> None:
     """Write the schemas of everything that goes in and comes out, or check those that are there."""
-    from streamproc import schemas
+    from streamproc.model import schemas
 
     try:
         if check:

@@ -82,7 +82,7 @@ def fail(text: str, code: int = UNUSABLE) -> typer.Exit:
     return typer.Exit(code)
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """How far some work is, in its own unit."""
 
     def advance(self, more: int) -> None:
@@ -104,7 +104,7 @@ class _Bar:
 
 
 @contextmanager
-def progress(title: str, total: int | None) -> Iterator[Progress]:
+def progress(title: str, total: int | None) -> Iterator[ProgressReporter]:
     """A progress bar on standard error where a person watches, else nothing. `total` in the work's own unit."""
     if not watched():
         yield _Silent()

@@ -11,8 +11,8 @@ from streamproc.cli.options import Brokers, TopicPrefix
 from streamproc.cli.terminal import complain, examples, fail, line, quiet_kafka
 
 if TYPE_CHECKING:
+    from streamproc.kafka.topics import Report
     from streamproc.settings import Settings
-    from streamproc.topics import Report
 
 app = typer.Typer(name="topics", no_args_is_help=True, help="Make and check the topics on Kafka.")
 
@@ -39,7 +39,7 @@ def apply(
     replication_factor: Replicas = None,
 ) -> None:
     """Make the topics that are missing. What exists is never changed; exit 1 where it differs from what is right."""
-    from streamproc import topics
+    from streamproc.kafka import topics
 
     settings = _settings(brokers, topic_prefix, partitions, replication_factor)
     report = asyncio.run(topics.apply(settings))
@@ -54,7 +54,7 @@ def check(
     replication_factor: Replicas = None,
 ) -> None:
     """Say which topics are missing or differ. Exit 0: all as they should be; 1: not so."""
-    from streamproc import topics
+    from streamproc.kafka import topics
 
     settings = _settings(brokers, topic_prefix, partitions, replication_factor)
     _show(asyncio.run(topics.check(settings)))
@@ -79,7 +79,7 @@ def acls(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Say what each role must be allowed to do on Kafka, and no more; or allow it."""
-    from streamproc import acls
+    from streamproc.kafka import acls
 
     settings = _settings(brokers, topic_prefix, None, None)
     roles = acls.ROLES if role is None else (acls.role_of(role),)

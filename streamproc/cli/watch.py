@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
 
 app = typer.Typer()
@@ -81,8 +81,8 @@ async def _watch(
 async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
     """Earlier ones, where they are asked for, then those that fall from now on; each once."""
     from streamproc.client import HaltListener
-    from streamproc.controls import read_control
-    from streamproc.replay.kafka import open_topic, partitions_of
+    from streamproc.kafka.reading import open_topic, partitions_of
+    from streamproc.model.controls import read_control
 
     await partitions_of(settings, "control")  # what is missing is said at once
     async with HaltListener(settings=settings) as listener:

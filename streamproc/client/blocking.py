@@ -21,16 +21,16 @@ from streamproc.errors import Undelivered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.client.admission import PayerFields
-    from streamproc.client.blocking_admission import BlockingAdmission, BlockingPayer, BlockingReservation
+    from streamproc.client.admission.admission import PayerFields
+    from streamproc.client.admission.blocking import BlockingAdmission, BlockingPayer, BlockingReservation
+    from streamproc.client.admission.reservation import ReserveFields
     from streamproc.client.encoding import Encoded
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.client.guard import Register
-    from streamproc.client.hold import ReserveFields
-    from streamproc.controls import ControlEvent
     from streamproc.errors import Unavailable
-    from streamproc.events import RawEvent
     from streamproc.fleet.state import Fleet
+    from streamproc.model.controls import ControlEvent
+    from streamproc.model.raw_events import RawEvent
     from streamproc.settings import Settings
 
 
@@ -118,7 +118,7 @@ class BlockingTurnPublisher:
         return self.send({**fields, "type": kind, "run_id": run_id})
 
     def send(self, event: RawEvent | Mapping[str, Any]) -> str:
-        """An event as it stands in a JSONL, or one that `streamproc.events` has read already."""
+        """An event as it stands in a JSONL, or one that `streamproc.model.raw_events` has read already."""
         background = self._opened()
         encoded = self._turns.prepared(event)
         if encoded is None:

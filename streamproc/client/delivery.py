@@ -23,22 +23,23 @@ from aiokafka.errors import (
 )
 from aiokafka.partitioner import murmur2
 
-from streamproc import access
-from streamproc.client.connection import (
+from streamproc.errors import Unavailable
+from streamproc.kafka import access
+from streamproc.kafka.options import connection_options
+from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
     EXPECTED,
     REQUEST_TIMEOUT_MS,
     Backoff,
+    as_unavailable,
     contained,
     partitions_of,
     probe,
-    together,
-    told,
+    run_until_one_ends,
 )
-from streamproc.errors import Unavailable
 
 if TYPE_CHECKING:
-    from streamproc.client.outbox import Item, Lane, Outbox
+    from streamproc.client.outbox import Item, Outbox, PartitionQueue
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Delivery:
 
     async def _session(self, backoff: Backoff) -> None:
         producer = AIOKafkaProducer(
-            **self._settings.kafka(),
+            **connection_options(self._settings),
             acks="all",
             enable_idempotence=True,
             compression_type=None,  # fingerprints are 250 bytes, mostly one a request: lz4 makes those larger, and
@@ -103,14 +104,14 @@ class Delivery:
             self._wakers = [asyncio.Event() for _ in range(count)]
             lanes = enumerate(self._outbox.lanes)
             serving = (self._serve(producer, backoff, number, lane) for number, lane in lanes)
-            await together(probe(producer.client), *serving)
+            await run_until_one_ends(probe(producer.client), *serving)
         finally:
             self._wakers = []
             for lane in self._outbox.lanes:
                 lane.return_sending()
             await _abandon(producer)
 
-    async def _serve(self, producer: AIOKafkaProducer, backoff: Backoff, number: int, lane: Lane) -> None:
+    async def _serve(self, producer: AIOKafkaProducer, backoff: Backoff, number: int, lane: PartitionQueue) -> None:
         waker = self._wakers[number]
         while True:
             while items := self._outbox.take(lane, BATCH_BYTES):
@@ -140,7 +141,7 @@ class Delivery:
             raise _Refused(count, error) from error
         return count
 
-    def _refuse(self, number: int, lane: Lane, refused: _Refused) -> None:
+    def _refuse(self, number: int, lane: PartitionQueue, refused: _Refused) -> None:
         """Find out which event is to blame, by halving the batch, and drop it."""
         if refused.count > 1:
             self._most[number] = refused.count // 2
@@ -152,7 +153,7 @@ class Delivery:
     def _report(self, error: Exception) -> None:
         if not isinstance(error, EXPECTED):
             log.error("unexpected while delivering turns; trying again", exc_info=error)
-        problem = told(self._settings, error)
+        problem = as_unavailable(self._settings, error)
         if self.trouble is None:
             log.warning("turns are kept back: %s", problem)
         self.trouble = problem

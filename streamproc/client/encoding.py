@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc import wire
 from streamproc.errors import InvalidEvent, InvalidGraph, Problem, UnsafeCycle
 from streamproc.fingerprint import fingerprint
+from streamproc.model import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.events import RawEvent
-    from streamproc.fleet.authority import Authority
+    from streamproc.fleet.signing import Authority
+    from streamproc.model.raw_events import RawEvent
 
 SPLIT: Final = "split the turn, or report fewer of them"
 REMEDIES: Final = {

@@ -1,6 +1,6 @@
 """The fields of the publisher's keyword arguments, for editors and type checkers.
 
-The rules are in `streamproc.events`, which checks every event; every field is optional there too.
+The rules are in `streamproc.model.raw_events`, which checks every event; every field is optional there too.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from streamproc.errors import Halted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from streamproc.client.admission import Payer
-    from streamproc.client.hold import Reservation, ReserveFields
+    from streamproc.client.admission.admission import Payer
+    from streamproc.client.admission.reservation import Reservation, ReserveFields
 
 NO_PAYER = "this guard knows nobody who pays: ask for it with `halts.guard(run_id, admission)`"
 

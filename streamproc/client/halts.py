@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc.controls import ControlEvent, read_control
 from streamproc.errors import Halted
+from streamproc.model.controls import ControlEvent, read_control
 
 HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone forgets a run earlier
 DETAILED_MAX: Final = 20_000  # of these, how many with their whole control event: about 1.5 KB each

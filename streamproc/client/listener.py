@@ -8,23 +8,23 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
-from streamproc.client.connection import settings_of
-from streamproc.client.feed import Feed
+from streamproc.client.command_handler import CommandHandler
+from streamproc.client.control_consumer import ControlConsumer
 from streamproc.client.guard import Guard, Register
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
-from streamproc.client.obeying import Obedience
 from streamproc.client.subscription import Subscription
-from streamproc.controls import read_control
 from streamproc.errors import Unavailable
-from streamproc.fleet.authority import authority_of
+from streamproc.fleet.signing import authority_of
+from streamproc.kafka.session import client_settings
+from streamproc.model.controls import read_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamproc.client.admission import Admission, PayerFields
+    from streamproc.client.admission.admission import Admission, PayerFields
     from streamproc.client.halts import ControlNews, StatusNews
-    from streamproc.controls import ControlEvent
     from streamproc.errors import Halted
+    from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class HaltListener:
         start_timeout_s: float = 10.0,
         halted_max: int = HALTED_MAX,
     ) -> None:
-        self.settings = settings_of(brokers, settings)
+        self.settings = client_settings(brokers, settings)
         self.caught_up = asyncio.Event()
         """Set once every earlier halt is known."""
         self._wait = wait
@@ -63,13 +63,13 @@ class HaltListener:
         self.register = Register()
         """Who guards which run; the blocking twin's guards are in it, too."""
         self._subscriptions: set[Subscription] = set()
-        self.obedience = Obedience(self._halts, self.register, authority_of(self.settings))
+        self.obedience = CommandHandler(self._halts, self.register, authority_of(self.settings))
         """Who must stop or wait because of an order; the blocking twin's guards ask it, too."""
         self.fleet = self.obedience.fleet
         """The standing orders: ``fleet.status``, ``fleet.order``."""
-        self.hearing = Hearing(self._halts, self.register, self.caught_up, self._subscriptions, self.obedience)
+        self.hearing = Dispatcher(self._halts, self.register, self.caught_up, self._subscriptions, self.obedience)
         """Takes in what was heard; tests put records in here."""
-        self._feed = Feed(self.settings, self.hearing)
+        self._feed = ControlConsumer(self.settings, self.hearing)
         self._task: asyncio.Task[None] | None = None
 
     # Asking.
@@ -179,7 +179,7 @@ class HaltListener:
         await self.close()
 
 
-class Hearing:
+class Dispatcher:
     """What is done with what the feed hears: halts are noted, guards fired, subscribers told."""
 
     def __init__(
@@ -188,7 +188,7 @@ class Hearing:
         register: Register,
         caught_up: asyncio.Event,
         told: set[Subscription],
-        obedience: Obedience,
+        obedience: CommandHandler,
     ) -> None:
         self._halts = halts
         self._obedience = obedience

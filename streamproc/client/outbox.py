@@ -24,7 +24,7 @@ class Item(NamedTuple):
         return len(self.key) + len(self.value)
 
 
-class Lane:
+class PartitionQueue:
     """What waits for one partition, in order: turns, and the few events that last (started, finished, stop…)."""
 
     __slots__ = ("lasting", "sending", "turns")
@@ -69,7 +69,7 @@ class Outbox:
         self._bytes_max = bytes_max
         self._lane_of: Callable[[bytes], int] = lambda _: UNKNOWN_LANE
         self._next = 0
-        self.lanes = [Lane()]
+        self.lanes = [PartitionQueue()]
         self.events = 0
         self.bytes = 0
 
@@ -96,11 +96,11 @@ class Outbox:
             lane.return_sending()
         waiting = sorted(item for lane in self.lanes for queue in (lane.turns, lane.lasting) for item in queue)
         self._lane_of = lane_of
-        self.lanes = [Lane() for _ in range(count)]
+        self.lanes = [PartitionQueue() for _ in range(count)]
         for item in waiting:
             self.lanes[lane_of(item.key)].add(item)
 
-    def take(self, lane: Lane, bytes_max: int) -> list[Item]:
+    def take(self, lane: PartitionQueue, bytes_max: int) -> list[Item]:
         """Start sending the next items of a lane: at least one, at most `bytes_max` bytes beyond it."""
         size = sum(item.size for item in lane.sending)
         while lane:
@@ -111,7 +111,7 @@ class Outbox:
             lane.sending.append(queue.popleft())
         return lane.sending
 
-    def settle(self, lane: Lane, count: int) -> None:
+    def settle(self, lane: PartitionQueue, count: int) -> None:
         """The first `count` events of those that a lane was sending have left."""
         self._forget(lane.sending[:count])
         del lane.sending[:count]

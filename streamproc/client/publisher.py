@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
-from streamproc.client.connection import settings_of
 from streamproc.client.delivery import Delivery
 from streamproc.client.encoding import Encoded, encode
 from streamproc.client.outbox import Outbox
 from streamproc.errors import InvalidEvent, Undelivered
-from streamproc.events import parse_raw
-from streamproc.fleet.authority import authority_of
+from streamproc.fleet.signing import authority_of
+from streamproc.kafka.session import client_settings
+from streamproc.model.raw_events import parse_raw
 
 if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.errors import Unavailable
-    from streamproc.events import RawEvent
+    from streamproc.model.raw_events import RawEvent
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class TurnPublisher:
         block_ms_max: int = 100,
         close_timeout_s: float = 5.0,
     ) -> None:
-        self.settings = settings_of(brokers, settings)
+        self.settings = client_settings(brokers, settings)
         self.delivered = 0
         """Events that the broker acknowledged."""
         self.dropped = 0
@@ -157,7 +157,7 @@ class TurnPublisher:
         return await self._publish({**fields, "type": kind, "run_id": run_id})
 
     async def send(self, event: RawEvent | Mapping[str, Any]) -> str:
-        """An event as it stands in a JSONL, or one that `streamproc.events` has read already."""
+        """An event as it stands in a JSONL, or one that `streamproc.model.raw_events` has read already."""
         return await self._publish(event)
 
     # Opening and closing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
 
 
 class Subscription:

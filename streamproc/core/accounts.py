@@ -16,8 +16,8 @@ from typing import Annotated, Final
 import msgspec
 import xxhash
 
-from streamproc.core.ledger import SPEND_MAX
-from streamproc.wire import WIRE_VERSION, BudgetReached
+from streamproc.core.signals.spend import SPEND_MAX
+from streamproc.model.wire import WIRE_VERSION, BudgetReached
 
 ACCOUNT_VERSION: Final = 1
 # Runs of an account that are told at once; any other is told with what it spends next.
@@ -60,7 +60,7 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     limit: Whole
 
 
-class Payer(msgspec.Struct, array_like=True):
+class AccountRef(msgspec.Struct, array_like=True):
     """A run, as its account must know it: where its log is, what limits policy has for it (`marks`, judged at
     `percents`), and which of a session it declared itself."""
 
@@ -72,7 +72,7 @@ class Payer(msgspec.Struct, array_like=True):
     percents: list[int]
 
 
-class Entry(msgspec.Struct, array_like=True):
+class SpendEntry(msgspec.Struct, array_like=True):
     """What one turn of a payer spent, and where the turn stands in the log. `first`: the run has just come;
     `left`: it is over."""
 
@@ -92,11 +92,11 @@ class Statement(msgspec.Struct, array_like=True):
     version: int
     account: str
     source: Whole
-    payers: list[Payer]
-    entries: list[Entry]
+    payers: list[AccountRef]
+    entries: list[SpendEntry]
 
 
-class Window(msgspec.Struct, array_like=True):
+class SpendWindow(msgspec.Struct, array_like=True):
     """What was spent in a window: its hops, oldest first, each with its number, tokens, micro-USD and unpriced turns;
     and their sums. The whole of a session has sums alone."""
 
@@ -115,7 +115,7 @@ class Account(msgspec.Struct, array_like=True):
     at_ms: int = 0
     started_ms: int = 0
     applied: dict[int, int] = {}
-    windows: dict[str, Window] = {}
+    windows: dict[str, SpendWindow] = {}
     rungs: dict[str, list[int]] = {}
     declared: dict[str, int] = {}
     runs: dict[str, int] = {}
@@ -144,13 +144,13 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
     return told
 
 
-def _book(account: Account, kind: str, entry: Entry) -> None:
+def _book(account: Account, kind: str, entry: SpendEntry) -> None:
     account.at_ms = now_ms = max(account.at_ms, entry.at_ms)
     account.started_ms = account.started_ms or entry.at_ms
     for name in _WINDOWS_OF[kind]:
         window = account.windows.get(name)
         if window is None:
-            window = account.windows[name] = Window()
+            window = account.windows[name] = SpendWindow()
         if name == TOTAL:
             _add(window, None, entry)
             continue
@@ -180,7 +180,7 @@ def _hop(hops: list[list[int]], number: int) -> list[int]:
     return hops[place - 1]
 
 
-def _add(window: Window, hop: list[int] | None, entry: Entry) -> None:
+def _add(window: SpendWindow, hop: list[int] | None, entry: SpendEntry) -> None:
     """Book an entry, as far as a stored integer can hold it."""
     tokens = min(entry.tokens, SPEND_MAX - window.tokens)
     micro_usd = min(entry.micro_usd, SPEND_MAX - window.micro_usd)
@@ -194,7 +194,7 @@ def _add(window: Window, hop: list[int] | None, entry: Entry) -> None:
 
 
 def _judge(
-    account: Account, statement: Statement, kind: str, payer: Payer, entry: Entry
+    account: Account, statement: Statement, kind: str, payer: AccountRef, entry: SpendEntry
 ) -> list[tuple[int, BudgetReached]]:
     """Whom the limits in force give something to hear, after this entry."""
     came = payer.run_id not in account.runs
@@ -248,7 +248,7 @@ def _judge(
     return found
 
 
-def _in_force(account: Account, kind: str, payer: Payer) -> list[Mark]:
+def _in_force(account: Account, kind: str, payer: AccountRef) -> list[Mark]:
     """The limits of this account. What the runs of a session declared holds for all of them, the least of it."""
     if kind != "session":
         return payer.marks

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import xxhash
 
-from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, Entry, Mark, Payer, Statement
+from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, AccountRef, Mark, SpendEntry, Statement
 
 if TYPE_CHECKING:
-    from streamproc.core.run import RunState
-    from streamproc.wire import Usage
+    from streamproc.core.run_state import RunState
+    from streamproc.model.wire import Usage
 
 SESSION_NAME_MAX: Final = 40  # characters of a session's name that a run remembers: a UUID has 36
 SESSION_BUDGETS: Final = (("tokens", "maxSessionTokens"), ("micro_usd", "maxSessionCostUsd"))
@@ -95,10 +95,10 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
             place = places.get((account, one.run_id))
             if place is None:
                 place = places[account, one.run_id] = len(statement.payers)
-                payer = Payer(one.run_id, source, one.child, list(marks), list(declared), list(percents))
+                payer = AccountRef(one.run_id, source, one.child, list(marks), list(declared), list(percents))
                 statement.payers.append(payer)
             statement.entries.append(
-                Entry(place, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)
+                SpendEntry(place, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)
             )
     return list(found.values())
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import xxhash
 
 from streamproc.core.rules import Rules
-from streamproc.core.run import RunState
-from streamproc.wire import WIRE_VERSION, Deadline
+from streamproc.core.run_state import RunState
+from streamproc.model.wire import WIRE_VERSION, Deadline
 
 
 class Due(NamedTuple):

@@ -140,7 +140,7 @@ class PolicyRef(msgspec.Struct):
 
 
 class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A control event, as the core makes it. `streamproc.controls.ControlEvent` is the same for readers."""
+    """A control event, as the core makes it. `streamproc.model.controls.ControlEvent` is the same for readers."""
 
     id: str
     type: str

@@ -11,32 +11,32 @@ from typing import Final, Protocol
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from streamproc.budgets import declared
 from streamproc.core import kind
 from streamproc.core.accounts import CLOSED
-from streamproc.core.board import settle, take_in
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.transitions import apply_event, settle
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
-from streamproc.core.clock import AT_MS_MAX, rfc3339
-from streamproc.core.cycles import declare
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
-from streamproc.core.habits import NAME_SHOWN, speak_to
-from streamproc.core.ladder import admit
+from streamproc.core.escalation import admit
 from streamproc.core.names import Names
-from streamproc.core.observe import Observer
-from streamproc.core.open_turns import start_turn
+from streamproc.core.observer import Observer
 from streamproc.core.prices import priced
 from streamproc.core.resume import pass_probation, resume, strictly
-from streamproc.core.room import ANY_TURN, OTHER_EVENT, make_room
 from streamproc.core.rules import Rules
-from streamproc.core.run import ID_BYTES, IDS_MAX, Cycle, RunState, begin_again
+from streamproc.core.run_state import ID_BYTES, IDS_MAX, Cycle, RunState, begin_again
+from streamproc.core.signals.cycles import declare
+from streamproc.core.signals.handovers import NAME_SHOWN, speak_to
+from streamproc.core.signals.novelty import note_progress
+from streamproc.core.signals.open_turns import start_turn
+from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
+from streamproc.core.size_budget import ANY_TURN, OTHER_EVENT, shrink_to_size
 from streamproc.core.status import Status, status_of
-from streamproc.core.step import Step
-from streamproc.core.task_tokens import grant_tokens, spend_tokens
 from streamproc.core.view import View
-from streamproc.core.window import note_progress
 from streamproc.errors import InvalidGraph
-from streamproc.wire import (
+from streamproc.model.budgets import declared
+from streamproc.model.log_time import AT_MS_MAX, rfc3339
+from streamproc.model.wire import (
     OPERATOR_KINDS,
     BoardEvent,
     BudgetReached,
@@ -128,7 +128,7 @@ class Engine:
         found = self._other(run, event)
         run.room -= OTHER_EVENT
         if run.room < 0:
-            make_room(run)
+            shrink_to_size(run)
         return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
@@ -163,7 +163,7 @@ class Engine:
             self._charge(run, turn.run_id, usage)
         run.room -= ANY_TURN
         if run.room < 0:
-            make_room(run)
+            shrink_to_size(run)
         return found
 
     def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
@@ -197,7 +197,7 @@ class Engine:
                     settle(run, one, rules.board, self._tag)
         return found
 
-    def _ask_about(self, run: RunState, event: Event, kinds: int, step: Step | None = None) -> list[Decision]:
+    def _ask_about(self, run: RunState, event: Event, kinds: int, step: BoardChange | None = None) -> list[Decision]:
         """Ask the detectors about an event that is no turn. They find it in `view.event`."""
         rules = self.rules_of(run)
         self._view.begin_other(run, event, rules, kinds, step)
@@ -248,7 +248,7 @@ class Engine:
         _take_scope(run, event)
         if type(event) is TaskDelegated:
             grant_tokens(run, event, self._tag)
-        step = take_in(run, event, self.rules_of(run).board, self._tag)
+        step = apply_event(run, event, self.rules_of(run).board, self._tag)
         return self._ask_about(run, event, kind.BOARD | kind.CLOCK, step)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import networkx as nx
 
-from streamproc.declaration import declaration
 from streamproc.errors import InvalidGraph, UnsafeCycle
+from streamproc.model.graph_declaration import declaration
 
 if TYPE_CHECKING:
     Graph = nx.DiGraph[str]

@@ -6,7 +6,7 @@ from typing import Final
 
 import xxhash
 
-from streamproc.core.run import TAG
+from streamproc.core.run_state import TAG
 
 NAME_SEED: Final = 1  # a node that says a node's name says a text: the two must not have the same hash
 NAMES_MAX: Final = 65_536  # names whose tags are kept ready; past it, all are computed again

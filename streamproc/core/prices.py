@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from streamproc.wire import Usage
+from streamproc.model.wire import Usage
 
 MILLION: Final = 1_000_000
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from streamproc.budgets import BUDGETS, INTEGER_MAX
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
-from streamproc.core.habits import speak_to
-from streamproc.core.window import note_progress
+from streamproc.core.signals.handovers import speak_to
+from streamproc.core.signals.novelty import note_progress
+from streamproc.model.budgets import BUDGETS, INTEGER_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.core.run import RunState
+    from streamproc.core.run_state import RunState
 
 PROBATION_TURNS_MAX: Final = 16
 TASK_TOKENS: Final = "maxTaskTokens"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from streamproc.core.board_law import NO_BOARD, BoardLaw
+from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
-from streamproc.core.run import CallMemory
+from streamproc.core.run_state import CallMemory
 from streamproc.core.view import View
 
 
@@ -41,7 +41,7 @@ class Rules:
         live_standstills: int,
         accounts: AccountRules = NO_ACCOUNTS,
         task_percents: Sequence[int] = (),
-        board: BoardLaw = NO_BOARD,
+        board: BoardConfig = NO_BOARD,
         prices: Mapping[str, Price] = MappingProxyType({}),
     ) -> None:
         self.policy = policy

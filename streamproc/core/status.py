@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from streamproc.core.clock import rfc3339
 from streamproc.core.decision import Decision, Snapshot
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.model.log_time import rfc3339
 
 _SEVERITIES = ("info", "warn", "halt")
 
 
 class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """See `streamproc.controls.RunStatus`."""
+    """See `streamproc.model.controls.RunStatus`."""
 
     run_id: str
     status: str

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.core import kind
-from streamproc.core.metrics import Flat
-from streamproc.core.run import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
-from streamproc.core.step import Step
-from streamproc.core.window import LEFT, Period
-from streamproc.wire import Call, Event, Turn
+from streamproc.core.board.change import BoardChange
+from streamproc.core.run_state import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
+from streamproc.core.signals.metrics import Flat
+from streamproc.core.signals.periods import LEFT, Period
+from streamproc.model.wire import Call, Event, Turn
 
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
@@ -59,7 +59,7 @@ class View:
     tools: Sequence[Tool]
     flat: Flat | None
     query: Streak | None
-    step: Step | None  # what an event did to the board; of a turn, that it failed at a task
+    step: BoardChange | None  # what an event did to the board; of a turn, that it failed at a task
     monologue: Monologue | None
     task_tokens: TaskTokens
     hop: Hop | None
@@ -83,7 +83,9 @@ class View:
         self.kinds = 0 if run.unheeded < 0 else UNHEEDED
         self.took_ms = 0
 
-    def begin_other(self, run: RunState, event: Event, rules: Rules, kinds: int, step: Step | None = None) -> None:
+    def begin_other(
+        self, run: RunState, event: Event, rules: Rules, kinds: int, step: BoardChange | None = None
+    ) -> None:
         """Start on an event that is no turn; `kinds` says who is asked."""
         self.run = run
         self.event = event

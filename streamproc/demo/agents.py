@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.controls import ControlEvent
 from streamproc.demo.trajectories import Trajectory
 from streamproc.errors import Halted
+from streamproc.model.controls import ControlEvent
 
 LOOP_RUN: Final = "demo/coder-verifier"
 LOOP_THINKING: Final = 6  # the scripted loop thinks longer, so that a person can read along

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from streamproc.demo.agents import LOOP_RUN, Play
-from streamproc.demo.show import Outcome
+from streamproc.demo.scenario import DemoOutcome
 from streamproc.demo.trajectories import spared
 
 MINUTE_MS = 60_000
 
 
-def sentences(outcome: Outcome) -> Iterator[str]:
+def sentences(outcome: DemoOutcome) -> Iterator[str]:
     """What was halted, what was left alone, how fast it went and what it saved."""
     halted = [play for play in outcome.plays if play.halt is not None]
     recorded = [play for play in outcome.plays if play.run_id != LOOP_RUN]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from streamproc.events import RawEvent, RawTurn
+from streamproc.model.raw_events import RawEvent, RawTurn
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source

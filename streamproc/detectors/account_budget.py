@@ -26,7 +26,7 @@ from streamproc.core.accounts import EXCEEDED
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
-from streamproc.wire import BudgetReached
+from streamproc.model.wire import BudgetReached
 
 
 @dataclass(frozen=True, slots=True)

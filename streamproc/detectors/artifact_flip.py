@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
+from streamproc.core.signals.periods import LEFT
 from streamproc.core.view import View
-from streamproc.core.window import LEFT
 from streamproc.detectors.base import Example, RawTurn, call, said
 
 

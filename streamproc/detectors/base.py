@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import View
-from streamproc.wire import Event
+from streamproc.model.wire import Event
 
 RawTurn = dict[str, Any]
 

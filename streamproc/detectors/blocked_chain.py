@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.chains import chain_through, chains
+from streamproc.core.board.chains import chain_through, chains
+from streamproc.core.board.change import BoardChange
 from streamproc.core.decision import Evidence, Finding
-from streamproc.core.step import Step
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_finding
 
@@ -55,7 +55,7 @@ class BlockedChain:
         message = f"{len(names)} tasks are blocked one behind the other; {names[0]} is the root, and P0 now."
         return self._finding(view, names, message, "loop.warning", "warn", 0)
 
-    def _still(self, view: View, step: Step, limits: Limits) -> tuple[Finding, ...]:
+    def _still(self, view: View, step: BoardChange, limits: Limits) -> tuple[Finding, ...]:
         found: list[Finding] = []
         for chain in chains(step.board, step.law):
             tasks = [step.board.tasks[key] for key in chain]

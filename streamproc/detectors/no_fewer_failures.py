@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.ladder import told
+from streamproc.core.escalation import already_told
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said, tested
 
@@ -53,7 +53,7 @@ class NoFewerFailures:
         else:
             return None
         loop = view.node_tag ^ track.best_failing
-        if told(view.run, self.code, loop, reached, view.index):
+        if already_told(view.run, self.code, loop, reached, view.index):
             return None
         return Finding(
             code=self.code,

@@ -24,7 +24,7 @@ from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
 from streamproc.core.resume import put_on_probation
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.wire import OperatorResume
+from streamproc.model.wire import OperatorResume
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from streamproc.core import kind
 from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.wire import OperatorStop
+from streamproc.model.wire import OperatorStop
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level
+from streamproc.core.signals.periods import STEPS, Period, loop_tag
 from streamproc.core.view import View
-from streamproc.core.window import STEPS, Period, loop_tag
 from streamproc.detectors.base import Example, call, said
 
 

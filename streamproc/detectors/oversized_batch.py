@@ -20,7 +20,7 @@ from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, actor, task_finding
-from streamproc.wire import TaskDelegated
+from streamproc.model.wire import TaskDelegated
 
 TASKS_SHOWN = 12
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
-from streamproc.core.run import Tool
+from streamproc.core.run_state import Tool
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, listed
 from streamproc.detectors.error_streak import failing

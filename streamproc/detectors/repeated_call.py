@@ -24,11 +24,11 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.ladder import told
-from streamproc.core.run import CallMemory, RunState
+from streamproc.core.escalation import already_told
+from streamproc.core.run_state import CallMemory, RunState
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, listed, said
-from streamproc.wire import NO_ANSWER, Call
+from streamproc.model.wire import NO_ANSWER, Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class RepeatedCall:
             reached, count = _judge(view.run, made, memory, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, made, memory, count
-        if best is None or told(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
+        if best is None or already_told(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
             return None
         return self._finding(view, *best)
 

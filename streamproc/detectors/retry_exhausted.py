@@ -22,7 +22,7 @@ from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, actor, held, level, moved, task_finding
-from streamproc.wire import Turn
+from streamproc.model.wire import Turn
 
 WANTED = "a root cause, or a person's approval"
 

@@ -27,10 +27,10 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.run import HASH
+from streamproc.core.run_state import HASH
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.wire import RunStarted
+from streamproc.model.wire import RunStarted
 
 HARD_CAP: Final = 15  # no policy lifts it
 

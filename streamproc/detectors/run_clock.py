@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.core.status import snapshot_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said

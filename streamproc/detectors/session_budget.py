@@ -30,7 +30,7 @@ from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.account_budget import amounts, evidence_of, loop_of
 from streamproc.detectors.base import Example
-from streamproc.wire import BudgetReached
+from streamproc.model.wire import BudgetReached
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.open_turns import node_of
-from streamproc.core.run import OpenTurn, RunState
+from streamproc.core.run_state import OpenTurn, RunState
+from streamproc.core.signals.open_turns import node_of
 from streamproc.core.view import GAP_MS, View
 from streamproc.detectors.base import Example, said
-from streamproc.wire import Deadline, Turn, TurnStarted
+from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 
 @dataclass(frozen=True, slots=True)

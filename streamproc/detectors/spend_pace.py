@@ -25,9 +25,9 @@ from statistics import median_low
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.ladder import told
-from streamproc.core.pace import MONEY
-from streamproc.core.run import PACE_MAX
+from streamproc.core.escalation import already_told
+from streamproc.core.run_state import PACE_MAX
+from streamproc.core.signals.pace import MONEY
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 
@@ -62,7 +62,11 @@ class SpendPace:
             return None
         present = median_low(pace.last)
         for loop, known, whose in ((0, pace.total // pace.turns if faster else 0, "before"), (1, usual, "usually")):
-            if known and present >= multiple * known and not told(view.run, self.code, loop, Level.WARN, view.index):
+            if (
+                known
+                and present >= multiple * known
+                and not already_told(view.run, self.code, loop, Level.WARN, view.index)
+            ):
                 return self._finding(loop, present, known, whose, money=money)
         return None
 

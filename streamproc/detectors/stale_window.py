@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.ladder import told
+from streamproc.core.escalation import already_told
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
@@ -40,7 +40,9 @@ class StaleWindow:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         count = view.run.stale.bit_count()
-        if not 0 < limits.warn <= count or told(view.run, self.code, view.run.stale_since, Level.WARN, view.index):
+        if not 0 < limits.warn <= count or already_told(
+            view.run, self.code, view.run.stale_since, Level.WARN, view.index
+        ):
             return None
         return Finding(
             code=self.code,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.board_state import STALL_TOLD
+from streamproc.core.board.state import STALL_TOLD
 from streamproc.core.decision import Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, cycles, moved, task_finding

@@ -24,8 +24,8 @@ import xxhash
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.run import TaskTokens
-from streamproc.core.task_tokens import RUNGS
+from streamproc.core.run_state import TaskTokens
+from streamproc.core.signals.task_tokens import RUNGS
 from streamproc.core.view import View
 from streamproc.detectors.base import Example
 

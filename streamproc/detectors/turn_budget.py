@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
-from streamproc.core.open_turns import node_of
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.core.signals.open_turns import node_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.detectors.breach import breach, graver, overdue
-from streamproc.wire import Turn
+from streamproc.model.wire import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.ladder import ESCALATED
+from streamproc.core.escalation import ESCALATED
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.wire import Turn
+from streamproc.model.wire import Turn
 
 
 @dataclass(frozen=True, slots=True)

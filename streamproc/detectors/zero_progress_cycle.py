@@ -21,7 +21,7 @@ from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, cycles, moved, task_finding
-from streamproc.wire import CycleCompleted
+from streamproc.model.wire import CycleCompleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from streamproc import wire
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.events import parse_line
 from streamproc.fingerprint.turn import fingerprint
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_line
 
 __all__ = ["fingerprint", "read_event"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from streamproc.board_events import (
+from streamproc.fingerprint.hash import canonical
+from streamproc.fingerprint.mask import redact
+from streamproc.model.board_events import (
     GUARDS,
-    BoardEvent,
+    RawBoardEvent,
     RawCycleCompleted,
     RawTaskCreated,
     RawTaskDelegated,
@@ -16,9 +18,7 @@ from streamproc.board_events import (
     plain,
     read_verdict,
 )
-from streamproc.fingerprint.hash import canonical
-from streamproc.fingerprint.mask import redact
-from streamproc.wire import CycleCompleted, Event, Proof, TaskCreated, TaskDelegated, TaskTransition, TaskVerdict
+from streamproc.model.wire import CycleCompleted, Event, Proof, TaskCreated, TaskDelegated, TaskTransition, TaskVerdict
 
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
@@ -46,7 +46,7 @@ _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", 
                            "version", "author", "type", "summary", "description"})  # fmt: skip
 
 
-def board_event(raw: BoardEvent, shared: dict[str, Any]) -> Event:
+def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
     """The event as it crosses the wire; `shared` are the fields that every event has."""
     shared = shared | {"evidence": proofs(raw.evidence), "approved_by": approver(raw.approvals)}
     if isinstance(raw, RawTaskCreated):

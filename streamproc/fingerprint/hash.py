@@ -10,7 +10,7 @@ import xxhash
 
 from streamproc.fingerprint.mask import mask, mask_ends
 from streamproc.fingerprint.similarity import short_simhash, simhash, subjects
-from streamproc.wire import Content
+from streamproc.model.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
 SIGNATURE_CHARACTERS: Final = 50

@@ -8,8 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from streamproc.board_events import BoardEvent
-from streamproc.events import (
+from streamproc.fingerprint.board import board_event
+from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
+from streamproc.fingerprint.mask import redact
+from streamproc.model.board_events import RawBoardEvent
+from streamproc.model.raw_events import (
     ErrorReport,
     RawDeadline,
     RawEvent,
@@ -25,10 +28,7 @@ from streamproc.events import (
     ToolCall,
     UsageReport,
 )
-from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
-from streamproc.fingerprint.mask import redact
-from streamproc.wire import (
+from streamproc.model.wire import (
     ANSWERED,
     FAILED,
     FAILED_RETRYABLE,
@@ -91,7 +91,7 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
         return TurnStarted(w=WIRE_VERSION, **shared)
     if isinstance(raw, RawDeadline):
         return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
-    assert isinstance(raw, BoardEvent), raw.type
+    assert isinstance(raw, RawBoardEvent), raw.type
     return board_event(raw, {"w": WIRE_VERSION, **shared})
 
 

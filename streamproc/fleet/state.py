@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.fleet.order import FLEET, Order, Status
+from streamproc.model.fleet_command import FLEET, FleetCommand, Status
 
 SCOPES_MAX: Final = 100_000  # users, tenants and runs with an order: about 50 MB; past it, the oldest order goes
 IDS_MAX: Final = 10_000  # orders known by id, so that one that comes twice is not taken for an old one
@@ -15,12 +15,12 @@ class Fleet:
     """The standing orders. May be read from any thread; only one thread may change it."""
 
     def __init__(self) -> None:
-        self.order: Order | None = None
+        self.order: FleetCommand | None = None
         """The last order to the whole fleet; None where there never was one."""
-        self.users: dict[str, Order] = {}
-        self.tenants: dict[str, Order] = {}
+        self.users: dict[str, FleetCommand] = {}
+        self.tenants: dict[str, FleetCommand] = {}
         """Whose runs must not go on."""
-        self._latest: dict[str, Order] = {}
+        self._latest: dict[str, FleetCommand] = {}
         self._ids: dict[str, None] = {}
 
     @property
@@ -43,21 +43,21 @@ class Fleet:
         """Whether a user or tenant is killed."""
         return bool(self.users or self.tenants)
 
-    def latest(self, scope: str) -> Order | None:
+    def latest(self, scope: str) -> FleetCommand | None:
         """The last order to a scope."""
         return self._latest.get(scope)
 
-    def stopping(self, user: str = "", tenant: str = "") -> Order | None:
+    def stopping(self, user: str = "", tenant: str = "") -> FleetCommand | None:
         """The order that a run of this user and tenant must obey by stopping; None where there is none."""
         if self.stopped:
             return self.order
         return self.killing(user, tenant)
 
-    def killing(self, user: str, tenant: str) -> Order | None:
+    def killing(self, user: str, tenant: str) -> FleetCommand | None:
         """The order that kills the runs of this user or tenant."""
         return self.users.get(user) or self.tenants.get(tenant)
 
-    def take(self, order: Order) -> bool:
+    def take(self, order: FleetCommand) -> bool:
         """Take in an order that was checked. Whether it is news; False for one that is known.
 
         Raises `InvalidEvent` where a newer order of its scope is known: it is an old record, sent again.

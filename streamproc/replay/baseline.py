@@ -13,7 +13,7 @@ from math import ceil
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from streamproc.events import RawTurn
+from streamproc.model.raw_events import RawTurn
 from streamproc.replay.source import Source
 
 MULTIPLE: Final = 3  # of the p99: what policies are offered for a beginning

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.fleet.telling import ALL
-from streamproc.replay.kafka import Extent
+from streamproc.fleet.command_events import ALL
+from streamproc.kafka.reading import Extent
 
 
 class Carried(NamedTuple):

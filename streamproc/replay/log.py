@@ -8,12 +8,12 @@ from typing import Final
 
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
-from streamproc.core.run import RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
-from streamproc.fleet.authority import Authority
-from streamproc.replay.kafka import Record
-from streamproc.wire import Event, OperatorEvent, Turn
+from streamproc.fleet.signing import Authority
+from streamproc.kafka.reading import Record
+from streamproc.model.wire import Event, OperatorEvent, Turn
 
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, past which no time can be written down
 HOT_MAX: Final = 20_000  # decoded states, about 10 KB each; the others are kept as at most 4 KiB of bytes

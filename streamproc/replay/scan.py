@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from streamproc.core.books import Books
 from streamproc.core.decision import Decision
-from streamproc.core.run import RunState
+from streamproc.core.local_accounts import LocalAccounts
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import fingerprint
 from streamproc.policy import Policy
 from streamproc.replay.source import Source
@@ -23,7 +23,7 @@ class Scan:
         self.sources = list(sources)
         self.runs: dict[str, RunState] = {}
         self.turns = 0
-        self._books = Books(policy.engine(), self.runs.get)
+        self._books = LocalAccounts(policy.engine(), self.runs.get)
 
     def __iter__(self) -> Iterator[Decision]:
         """Decisions in log order. Raises what `Source` raises."""

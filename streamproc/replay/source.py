@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 import xxhash
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.events import RawEvent, parse_line
+from streamproc.model.raw_events import RawEvent, parse_line
 
 STDIN = "-"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamproc.core.decision import Decision
-from streamproc.replay.kafka import Extent, Record
+from streamproc.kafka.reading import Extent, Record
 
 
-class Window:
+class LogWindow:
     """The offsets of each partition from the first record at or after `from_ms` to the last one until `to_ms`.
 
     Bounds are log times in epoch ms; None is no bound. It is known once all records were seen: a log that keeps its

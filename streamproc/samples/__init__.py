@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Outcome(NamedTuple):
+class RecordedOutcome(NamedTuple):
     """What became of a sample run: where it is from, how many turns it took, whether its task was solved."""
 
     source: str
@@ -22,7 +22,7 @@ def trajectory_file() -> AbstractContextManager[Path]:
     return as_file(files(__name__) / "trajectories.jsonl.gz")
 
 
-def outcomes() -> dict[str, Outcome]:
+def outcomes() -> dict[str, RecordedOutcome]:
     """The outcome of each run, by run id, in the order of the file."""
     found = json.loads((files(__name__) / "outcomes.json").read_text(encoding="utf-8"))
-    return {run_id: Outcome(**fields) for run_id, fields in found.items()}
+    return {run_id: RecordedOutcome(**fields) for run_id, fields in found.items()}

@@ -11,45 +11,40 @@ from collections.abc import Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-import faust
 from faust.types import TP
-from yarl import URL
 
-from streamproc import topics
-from streamproc.compiled import core_kind
+from streamproc.core.compiled import core_kind
 from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.kafka import topics
 from streamproc.worker import logs
-from streamproc.worker.accounts import AccountProcessor, AccountsTable
-from streamproc.worker.chunks import ChunkTransport
+from streamproc.worker.consumer import BatchTransport
 from streamproc.worker.deadlines import Deadlines
-from streamproc.worker.lanes import Lanes
+from streamproc.worker.faust_app import new_app
+from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.limits import (
     CANCEL_AGAIN_S,
-    COMMIT_INTERVAL_S,
     DRAIN_TIMEOUT_S,
     END_TIMEOUT_S,
-    FETCH_BYTES_MAX,
     GC_THRESHOLD,
-    HEARTBEATS_A_SESSION,
     LEAVE_TIMEOUT_S,
     LIVES_MAX,
     LIVES_WINDOW_S,
     LOOP_STUCK_SESSIONS,
     REPORT_INTERVAL_S,
-    REQUEST_TIMEOUT_S,
     RETRY_FIRST_S,
     RUNS_MAX,
 )
-from streamproc.worker.orders import Orders
-from streamproc.worker.preflight import Ready, wait_until_ready
-from streamproc.worker.processors import Processor
-from streamproc.worker.progress import Progress, Stuck
+from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.publishing import Publisher
-from streamproc.worker.shelved import keep_on_disk
+from streamproc.worker.readiness import Ready, wait_until_ready
+from streamproc.worker.rocksdb_runs import keep_on_disk
+from streamproc.worker.spend import AccountProcessor, AccountsTable
+from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.stock import StockTransport, add_agent
 from streamproc.worker.tables import RunsTable
 from streamproc.worker.tasks import cancel_all, dump_tasks
+from streamproc.worker.turn_processor import TurnProcessor
 from streamproc.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -86,10 +81,10 @@ def run_worker(
     """
     logs.set_up(log_level)
     with Watchdog(LOOP_STUCK_SESSIONS * settings.session_timeout_s) as watchdog:
-        return _lives(lambda: _live(settings, policy, path, give_up_after_s, watchdog), watchdog)
+        return run_with_restarts(lambda: run_once(settings, policy, path, give_up_after_s, watchdog), watchdog)
 
 
-def _lives(live: Callable[[], Coroutine[Any, Any, None]], watchdog: Watchdog) -> int:
+def run_with_restarts(live: Callable[[], Coroutine[Any, Any, None]], watchdog: Watchdog) -> int:
     """One life after the other, until one does not end by a crash, or too many do; the exit code."""
     crashes: list[float] = []
     while True:
@@ -99,7 +94,7 @@ def _lives(live: Callable[[], Coroutine[Any, Any, None]], watchdog: Watchdog) ->
                 runner.run(live())
         except Stopped:
             return EXIT_OK
-        except Stuck as problem:
+        except WorkerStalled as problem:
             log.critical("%s; the broker is there, so this process is not fit to go on", problem)
             return EXIT_CRASHED
         except InvalidSettings as problem:
@@ -126,7 +121,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _live(
+async def run_once(
     settings: Settings, policy: Policy, path: Path, give_up_after_s: float | None, watchdog: Watchdog
 ) -> None:
     """One life of the worker, from waiting for the broker to the clean end (`Stopped`) or a crash."""
@@ -164,13 +159,6 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, stopping, return_exceptions=True)
 
 
-class App(faust.App):
-    """Faust's app. It keeps nothing on disk, so it makes no directories."""
-
-    def _create_directories(self) -> None:
-        """Nothing."""
-
-
 class Worker:
     """The parts of a worker, put together."""
 
@@ -185,11 +173,11 @@ class Worker:
         self.publisher = Publisher(settings, changelogs, partitions)
         name = settings.topic("turns")
         count = partitions[name]
-        self.orders = Orders(
+        self.orders = FleetCommands(
             settings, self.publisher, count, dead_letter_bytes=ready.dead_letter_bytes, version=_version()
         )
         self.status_file = status_file_of(settings, self.orders, self.publisher) if settings.status_file else None
-        self.processor = Processor(
+        self.processor = TurnProcessor(
             engine,
             name,
             event_bytes_max=settings.event_bytes_max,
@@ -197,13 +185,15 @@ class Worker:
             version=_version(),
             orders=self.orders,
         )
-        self.app = _app(settings, count)
+        self.app = new_app(settings, count)
         table = RunsTable(self.app, name="runs", partitions=count, key_type=bytes, value_type=bytes)
         accounts = AccountsTable(self.app, name="accounts", partitions=count, key_type=bytes, value_type=bytes)
         self.store, self.account_store = table.store, accounts.store
         self.shelves = keep_on_disk(self.store, settings) if settings.store == "rocksdb" else None
-        self.lanes = Lanes("runs", self.store, self.processor, self.publisher, self._failed)
-        self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, self._failed)
+        self.lanes = PartitionPipelines("runs", self.store, self.processor, self.publisher, self._failed)
+        self.account_lanes = PartitionPipelines(
+            "accounts", self.account_store, self.accounts, self.publisher, self._failed
+        )
         self.store.failed = self._failed
         self.store.retained, self.account_store.retained = self._retain, self.account_lanes.retain
         self.orders.runs = self.store.runs
@@ -214,7 +204,7 @@ class Worker:
             self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
         brokers = self.app.conf.broker_consumer
         stock = path == "stock"
-        transport = StockTransport if stock else ChunkTransport
+        transport = StockTransport if stock else BatchTransport
         self.app.transport = transport(
             brokers,
             self.app,
@@ -223,7 +213,7 @@ class Worker:
         )
         self.app.tables.add(table)
         self.app.tables.add(accounts)
-        self.progress = Progress(
+        self.progress = StallDetector(
             self.app,
             {name: self.lanes, settings.topic("spend"): self.account_lanes},
             settings,
@@ -264,7 +254,7 @@ class Worker:
             done, _ = await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {watching[0]}:
                 task.result()  # none of them ends by itself: it failed
-        except Stuck:
+        except WorkerStalled:
             patience_s = LEAVE_TIMEOUT_S  # what hangs does not finish
             raise
         finally:
@@ -355,46 +345,3 @@ def _version() -> str:
         return version("streamproc")
     except PackageNotFoundError:  # run from a checkout that is not installed
         return "unknown"
-
-
-def _app(settings: Settings, partitions: int) -> App:
-    return App(
-        settings.worker_group,
-        broker=[URL(f"kafka://{server}") for server in settings.kafka()["bootstrap_servers"]],
-        broker_credentials=_credentials(settings),
-        broker_client_id=settings.worker_group,
-        broker_session_timeout=settings.session_timeout_s,
-        broker_heartbeat_interval=settings.session_timeout_s / HEARTBEATS_A_SESSION,
-        broker_request_timeout=max(REQUEST_TIMEOUT_S, settings.session_timeout_s + 1),
-        broker_commit_interval=COMMIT_INTERVAL_S,
-        consumer_auto_offset_reset="earliest",
-        consumer_group_instance_id=settings.instance or None,
-        consumer_max_fetch_size=FETCH_BYTES_MAX,
-        key_serializer="raw",
-        value_serializer="raw",
-        store="memory://",
-        stream_wait_empty=True,
-        table_standby_replicas=0,
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        topic_partitions=partitions,
-        topic_replication_factor=settings.replication_factor,
-        web_enabled=False,
-        worker_redirect_stdouts=False,
-    )
-
-
-def _credentials(settings: Settings) -> Any:
-    """The same TLS and SASL for Faust's clients as for ours."""
-    options = settings.kafka()
-    if "sasl_oauth_token_provider" in options:
-        return faust.OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=options["ssl_context"])
-    if "SASL" in settings.security_protocol:
-        return faust.SASLCredentials(
-            username=settings.sasl_username,
-            password=settings.sasl_password.get_secret_value(),
-            ssl_context=settings.ssl_context(),
-            mechanism=settings.sasl_mechanism,
-        )
-    context = settings.ssl_context()
-    return faust.SSLCredentials(context=context) if context is not None else None

@@ -22,15 +22,15 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from streamproc.core.deadlines import deadline_event
-from streamproc.wire import encode
+from streamproc.model.wire import encode
 from streamproc.worker import limits
-from streamproc.worker.publishing import Letter
+from streamproc.worker.publishing import OutgoingRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamproc.core.engine import Engine
-    from streamproc.worker.lanes import Lanes
+    from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.publishing import Publisher
     from streamproc.worker.tables import Runs, RunStore
 
@@ -41,7 +41,13 @@ class Deadlines:
     """Watches the clocks of this worker's partitions."""
 
     def __init__(
-        self, app: Any, turns_topic: str, engine: Engine, store: RunStore, lanes: Lanes, publisher: Publisher
+        self,
+        app: Any,
+        turns_topic: str,
+        engine: Engine,
+        store: RunStore,
+        lanes: PartitionPipelines,
+        publisher: Publisher,
     ) -> None:
         self.appended = 0
         self.paused: Callable[[], bool] = lambda: False
@@ -120,7 +126,7 @@ class Deadlines:
             if due.due_ms > now_ms:
                 runs.alarms.again(key, due.due_ms)
                 continue
-            letters.append(Letter("turns", key, encode(deadline_event(key.decode(), due))))
+            letters.append(OutgoingRecord("turns", key, encode(deadline_event(key.decode(), due))))
         if not letters:
             return
         try:

@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
+from streamproc.kafka.options import connection_options
 from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamproc.errors import Problem
     from streamproc.settings import Settings
-    from streamproc.worker.stores import Change
+    from streamproc.worker.partition_store import Change
 
 COMPRESSION: Final = "zstd"  # of states: two fifths fewer bytes, for half a microsecond a turn
 SOURCE: Final = b"/streamproc/worker"
@@ -37,7 +38,7 @@ NO_HEADERS: Final[Headers] = []
 BY_KEY: Final = -1  # in the partition that its key has in Kafka's own hash
 
 
-class Letter(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """A record to tell: the short name of its topic, key, value, headers."""
 
     topic: str
@@ -48,7 +49,7 @@ class Letter(NamedTuple):
     at_ms: int | None = None  # its time, on a topic that keeps the times of its writers; None: now
 
 
-def control_letter(key: bytes, decision: Decision) -> Letter:
+def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
     """A decision as a record of the control topic, with the CloudEvents attributes in its headers (binary mode)."""
     value = encode_decision(decision)
     if len(value) > CONTROL_BYTES_MAX:
@@ -61,7 +62,7 @@ def control_letter(key: bytes, decision: Decision) -> Letter:
         ("ce_subject", key),
         ("content-type", b"application/json"),
     ]
-    return Letter("control", key, value, headers)
+    return OutgoingRecord("control", key, value, headers)
 
 
 def _shortened(decision: Decision) -> Decision:
@@ -73,7 +74,7 @@ def _shortened(decision: Decision) -> Decision:
     return decision
 
 
-def dead_letter(record: Any, problems: Sequence[Problem], *, version: str, bytes_max: int) -> Letter:
+def dead_letter_record(record: Any, problems: Sequence[Problem], *, version: str, bytes_max: int) -> OutgoingRecord:
     """A refused record, as it came, with what is wrong and where it came from. Of one too large, the beginning."""
     first = problems[0]
     place = {
@@ -94,7 +95,7 @@ def dead_letter(record: Any, problems: Sequence[Problem], *, version: str, bytes
     if len(value) > room:
         headers.append(("truncated.from_bytes", _text(str(len(value)))))
         key, value = (key[:room] if key is not None else None), value[:room]
-    return Letter("dead-letter", key, value, headers)
+    return OutgoingRecord("dead-letter", key, value, headers)
 
 
 def _text(text: str) -> bytes:
@@ -114,7 +115,7 @@ class Publisher:
 
     def _producer(self, role: str) -> AIOKafkaProducer:
         return AIOKafkaProducer(
-            **self._settings.kafka(),
+            **connection_options(self._settings),
             client_id=f"{self._settings.worker_group}-{role}",
             acks="all",
             enable_idempotence=True,
@@ -133,9 +134,9 @@ class Publisher:
         """Disconnect; what is under way is sent first."""
         await asyncio.gather(self._telling.stop(), self._storing.stop())
 
-    async def tell(self, partition: int, letters: Sequence[Letter]) -> None:
+    async def tell(self, partition: int, letters: Sequence[OutgoingRecord]) -> None:
         """Publish letters, each in its partition (by default that of this lane); returns when the broker has all."""
-        by_place: dict[tuple[str, int], list[Letter]] = {}
+        by_place: dict[tuple[str, int], list[OutgoingRecord]] = {}
         for letter in letters:
             by_place.setdefault(self._place(letter, partition), []).append(letter)
         posted = []
@@ -152,7 +153,7 @@ class Publisher:
         """What the broker's clock says, as far as its last acknowledgement told."""
         return _here_ms() + self._ahead_ms
 
-    def _place(self, letter: Letter, partition: int) -> tuple[str, int]:
+    def _place(self, letter: OutgoingRecord, partition: int) -> tuple[str, int]:
         topic = self._settings.topic(letter.topic)
         if letter.partition is None:
             return topic, partition % self._partitions.get(topic, partition + 1)

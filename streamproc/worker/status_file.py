@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from aiokafka.errors import KafkaError
 
-from streamproc.core.clock import rfc3339
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem, Unavailable, shown
-from streamproc.fleet import telling
-from streamproc.fleet.giving import new_order, send
-from streamproc.fleet.order import FLEET, Order, Status
-from streamproc.raw import read_time_ms
+from streamproc.fleet import command_events
+from streamproc.fleet.issuing import new_command, send
+from streamproc.model.fleet_command import FLEET, FleetCommand, Status
+from streamproc.model.log_time import rfc3339
+from streamproc.model.raw_fields import read_time_ms
 from streamproc.worker.limits import STATUS_FILE_BYTES_MAX, STATUS_FILE_POLL_S
-from streamproc.worker.publishing import control_letter
+from streamproc.worker.publishing import control_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streamproc.core.decision import Decision
     from streamproc.fleet.state import Fleet
     from streamproc.settings import Settings
-    from streamproc.worker.orders import Orders
+    from streamproc.worker.fleet_commands import FleetCommands
     from streamproc.worker.publishing import Publisher
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ ISSUER: Final = "file"  # the key that signs what a person writes into the file,
 FIRST_LINE: Final = re.compile(r"(STOP|PAUSE|CLEAR)\b[ \t]*(.*)", re.IGNORECASE)
 
 
-class Entry(NamedTuple):
+class StatusEntry(NamedTuple):
     """What a file says: the status, since when (epoch ms; 0: it does not say), and why."""
 
     status: Status
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     why: str
 
 
-def parse(text: str) -> Entry:
+def parse(text: str) -> StatusEntry:
     """Read a file's content. Raises `InvalidEvent` where its first line is no status.
 
     A STOP must not fail on its date: a time that cannot be read counts as none.
@@ -67,10 +67,10 @@ def parse(text: str) -> Entry:
     with contextlib.suppress(ValueError):
         at_ms = read_time_ms(found[2].strip())
     own = [line.strip() for line in rest.splitlines() if not line.lstrip().startswith("#")]
-    return Entry(cast("Status", found[1].upper()), at_ms, " ".join(filter(None, own)))
+    return StatusEntry(cast("Status", found[1].upper()), at_ms, " ".join(filter(None, own)))
 
 
-def render(order: Order | None, now_ms: int) -> str:
+def render(order: FleetCommand | None, now_ms: int) -> str:
     """What a file says of the standing order."""
     if order is None:
         return f"CLEAR {rfc3339(now_ms)}\n"
@@ -85,7 +85,7 @@ class StatusFile:
         self,
         path: Path,
         fleet: Fleet,
-        send: Callable[[Order], Awaitable[object]],
+        send: Callable[[FleetCommand], Awaitable[object]],
         tell: Callable[[Decision], Awaitable[object]],
     ) -> None:
         self._path = path
@@ -133,7 +133,7 @@ class StatusFile:
             await asyncio.to_thread(self._write, render(standing, _now_ms()))
             self._written = standing.id if standing is not None else ""
 
-    def _is_order(self, entry: Entry, standing: Order | None) -> bool:
+    def _is_order(self, entry: StatusEntry, standing: FleetCommand | None) -> bool:
         """Whether a person wants something else than what stands. At the start the later one of the two is right.
 
         A CLEAR without a time is no order then: whoever lays an old file out again must not lift a stop by it.
@@ -145,18 +145,18 @@ class StatusFile:
         touched_ms = 0 if entry.status == "CLEAR" else int(self._path.stat().st_mtime * 1000)
         return (entry.at_ms or touched_ms) > standing.at
 
-    async def _entry(self, text: str) -> Entry | None:
+    async def _entry(self, text: str) -> StatusEntry | None:
         try:
             return parse(text)
         except InvalidEvent as problem:
             [what] = problem.problems
             log.error("%s cannot be read, so nothing changes: %s", self._path, what)
-            await self._tell(telling.refused(what, str(self._path), _now_ms()))
+            await self._tell(command_events.refusal_event(what, str(self._path), _now_ms()))
             return None
 
-    async def _give(self, entry: Entry) -> None:
+    async def _give(self, entry: StatusEntry) -> None:
         by = f"{self._owner()} (file {self._path.name})"
-        order = new_order(self._fleet, entry.status, FLEET, by, entry.why)
+        order = new_command(self._fleet, entry.status, FLEET, by, entry.why)
         log.warning("a person has written %s into %s", entry.status, self._path)
         await self._send(order)
 
@@ -189,11 +189,11 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def status_file_of(settings: Settings, orders: Orders, publisher: Publisher) -> StatusFile:
+def status_file_of(settings: Settings, orders: FleetCommands, publisher: Publisher) -> StatusFile:
     """The status file that the settings name. Raises `InvalidSettings` where its orders would not count."""
     orders.authority.must_sign()
 
     async def tell(decision: Decision) -> None:
-        await publisher.tell(0, [control_letter(telling.ALL.encode(), decision)])
+        await publisher.tell(0, [control_record(command_events.ALL.encode(), decision)])
 
     return StatusFile(Path(settings.status_file), orders.fleet, lambda order: send(settings, order, ISSUER), tell)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
-from streamproc.worker.chunks import IDLE_S, ChunkConsumer, ChunkTransport
+from streamproc.worker.consumer import IDLE_S, BatchConsumer, BatchTransport
 from streamproc.worker.records import Record
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     import faust
 
-    from streamproc.worker.lanes import Lanes
+    from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.records import Fetched
 
 
-class StockConsumer(ChunkConsumer):
+class StockConsumer(BatchConsumer):
     """The consumer of the seam, which leaves stepping to agents."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -63,13 +63,15 @@ class StockConsumer(ChunkConsumer):
             self._emptied.set()
 
 
-class StockTransport(ChunkTransport):
+class StockTransport(BatchTransport):
     """The transport of an app whose events go through agents."""
 
-    Consumer: ClassVar[type[ChunkConsumer]] = StockConsumer
+    Consumer: ClassVar[type[BatchConsumer]] = StockConsumer
 
 
-def add_agent(app: faust.App, name: str, topic: Any, lanes: Lanes, failed: Callable[[BaseException], None]) -> None:
+def add_agent(
+    app: faust.App, name: str, topic: Any, lanes: PartitionPipelines, failed: Callable[[BaseException], None]
+) -> None:
     """Let a Faust agent do what the seam does. Whatever it cannot do ends this life of the worker: Faust's own way is
     to go on with the next event."""
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from faust.tables.table import Table
 
-from streamproc.core.run import RunState
-from streamproc.worker.alarms import Alarms
+from streamproc.core.run_state import RunState
+from streamproc.worker.codec import FRAME, pack, seen_of, unpack
+from streamproc.worker.deadline_queue import DeadlineQueue
 from streamproc.worker.limits import (
     FINISHED_KEEP_MS,
     HOT_RUNS_MAX,
@@ -28,8 +29,7 @@ from streamproc.worker.limits import (
     STATE_BYTES_MAX,
     SWEEP_RUNS_MAX,
 )
-from streamproc.worker.packed import FRAME, pack, seen_of, unpack
-from streamproc.worker.stores import Change, PartitionStore, read_up_to
+from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,11 +42,11 @@ log = logging.getLogger("streamproc.worker")
 class Runs:
     """The runs of one partition."""
 
-    def __init__(self, partition: int, census: Census) -> None:
+    def __init__(self, partition: int, census: RunLimits) -> None:
         self.partition = partition
         self.hot: dict[bytes, RunState] = {}
         self.dirty: dict[bytes, list[Fetched]] = {}  # changed states: what they took in since they were last taken
-        self.alarms = Alarms()
+        self.alarms = DeadlineQueue()
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
         self.applied = -1  # the last record of the turns topic that any run knew when it was restored
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
@@ -251,7 +251,7 @@ class Runs:
         self._finished.pop(key, None)
 
 
-class Census:
+class RunLimits:
     """How many runs the whole worker has, and how many decoded states each of its partitions may keep."""
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ class RunStore(PartitionStore[Runs]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.census = Census()
+        self.census = RunLimits()
         self.failed: Callable[[BaseException], None] = lambda _problem: None
         """Told what Faust would log and forget. (The worker sets this.)"""
 

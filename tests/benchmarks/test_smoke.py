@@ -15,10 +15,10 @@ from benchmarks.sizes import TINY
 from benchmarks.table import BEGIN as MARK_BEGIN, END as MARK_END, Aim, Row, markdown, shown, write_between_marks
 from benchmarks.timing import best_median, in_pieces, percentile
 from benchmarks.traces import made_up_turns, real_turns, run_of, sample_runs
-from streamproc import wire
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.model import wire
+from streamproc.model.wire import WIRE_VERSION, Call, Content, Turn, decode
 from streamproc.policy import load_policy
-from streamproc.wire import WIRE_VERSION, Call, Content, Turn, decode
 
 START_MS = 1_750_000_000_000
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from streamproc import topics as kafka_topics
+from streamproc.kafka import topics as kafka_topics
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from streamproc.controls import ControlEvent
+from streamproc.model.controls import ControlEvent
 from tests.catalogue.examples import CODES, lines, policy, stuck
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from streamproc.controls import ControlEvent
 from streamproc.demo.agents import LOOP_RUN, Play
-from streamproc.demo.board import Lines, Screen, audience
-from streamproc.demo.show import Outcome
+from streamproc.demo.display import Lines, Screen, audience
+from streamproc.demo.scenario import DemoOutcome
 from streamproc.demo.summary import sentences
 from streamproc.demo.trajectories import Trajectory, load_trajectories, spared
+from streamproc.model.controls import ControlEvent
 from tests.cli.conftest import ROOT, command
 from tests.listening import public
 
@@ -142,7 +142,7 @@ def test_what_is_not_as_expected_is_a_surprise(trajectories: list[Trajectory]) -
     loop.halt = halt(LOOP_RUN, 5)
 
     def surprises(*plays: Play, dropped: int = 0) -> list[str]:
-        return Outcome(plays, dropped, 1.0).surprises()
+        return DemoOutcome(plays, dropped, 1.0).surprises()
 
     assert surprises(loop, played(stuck, stuck.halt_at), played(honest, None)) == []
     assert "the guard did not stop" in surprises(Play(LOOP_RUN, 24, taken=24))[0]
@@ -154,7 +154,7 @@ def test_what_is_not_as_expected_is_a_surprise(trajectories: list[Trajectory]) -
 def test_a_solved_run_that_was_halted_is_named(trajectories: list[Trajectory]) -> None:
     solved = next(one for one in trajectories if one.solved)
 
-    told = list(sentences(Outcome([played(solved, 3)], 0, 1.0)))
+    told = list(sentences(DemoOutcome([played(solved, 3)], 0, 1.0)))
 
     assert f"1 were halted: {solved.run_id}." in told[1]
     assert not any("at which `streamproc scan` halts it" in sentence for sentence in told)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproc import topics
+from streamproc.kafka import topics
 from streamproc.settings import load_settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamproc.detectors import BY_CODE
-from streamproc.fleet.pages import PAGES
+from streamproc.fleet.code_pages import PAGES
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))

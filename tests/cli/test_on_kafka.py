@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
 from streamproc.cli import build
-from streamproc.controls import ControlEvent, read_control
-from streamproc.replay.kafka import Record, committed_offsets, connected, open_topic
+from streamproc.kafka.reading import Record, committed_offsets, connected, open_topic
+from streamproc.model.controls import ControlEvent, read_control
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command, jsonl, stuck
 from tests.waiting import until

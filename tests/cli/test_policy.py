@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamproc.policy import load_policy
-from streamproc.policy_file import preset_names
+from streamproc.policy.files import preset_names
 
 MISTAKEN = """\
 name: mistaken

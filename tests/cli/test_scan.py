@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproc.controls import read_control
+from streamproc.model.controls import read_control
 from streamproc.monitor import Monitor
 from streamproc.samples import outcomes
 from tests.cli.conftest import ROOT, honest, jsonl, stuck

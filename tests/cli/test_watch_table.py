@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from streamproc.cli.watch import table_of
-from streamproc.controls import ControlEvent
+from streamproc.model.controls import ControlEvent
 
 
 def control(run_id: str, message: str) -> ControlEvent:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from streamproc.cli import publish
-from streamproc.replay.kafka import open_topic
+from streamproc.kafka.reading import open_topic
 from streamproc.settings import load_settings
 from tests.cli.conftest import jsonl, stuck
 from tests.waiting import until

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc import topics
+from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, open_worker
 

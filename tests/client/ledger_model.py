@@ -6,8 +6,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from streamproc.client.accounts import Scope
-from streamproc.client.limits import LEVELS, Limit, Limits
+from streamproc.client.admission.balances import AccountScope
+from streamproc.client.admission.limits import LEVELS, Limits, SpendingLimit
 
 UNITS = ("cost", "tokens")
 
@@ -51,7 +51,7 @@ def renews_ms(period: str, ms: int) -> int:
     return (next_one - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
 
 
-def accounts_of(scope: Scope) -> list[tuple[str, str, str]]:
+def accounts_of(scope: AccountScope) -> list[tuple[str, str, str]]:
     return [(scope.tenant, level, name) for level, name in scope._asdict().items() if name]
 
 
@@ -65,7 +65,7 @@ class Ledger:
         self._ended: dict[str, tuple[str, int, int]] = {}
 
     def reserve(
-        self, hold_id: str, scope: Scope, limits: Limits, asked: tuple[int | None, int | None], ttl_ms: int
+        self, hold_id: str, scope: AccountScope, limits: Limits, asked: tuple[int | None, int | None], ttl_ms: int
     ) -> list[object]:
         if self._ended.get(hold_id, ("",))[0] == "settled":
             return list(self._ended[hold_id])
@@ -82,13 +82,13 @@ class Ledger:
         return ["held", self.now_ms + ttl_ms]
 
     def extend(
-        self, hold_id: str, scope: Scope, limits: Limits, asked: tuple[int | None, int | None], ttl_ms: int
+        self, hold_id: str, scope: AccountScope, limits: Limits, asked: tuple[int | None, int | None], ttl_ms: int
     ) -> list[object]:
         if self._ended.get(hold_id, ("",))[0] == "released":
             return ["released"]
         return self.reserve(hold_id, scope, limits, asked, ttl_ms)
 
-    def settle(self, hold_id: str, scope: Scope, cost: int, tokens: int) -> list[object]:
+    def settle(self, hold_id: str, scope: AccountScope, cost: int, tokens: int) -> list[object]:
         if self._ended.get(hold_id, ("",))[0] != "settled":
             self._holds.pop(hold_id, None)
             self._ended[hold_id] = ("settled", cost, tokens)
@@ -101,7 +101,7 @@ class Ledger:
             self._ended[hold_id] = ("released", 0, 0)
         return list(self._ended[hold_id])
 
-    def look(self, scope: Scope) -> list[object]:
+    def look(self, scope: AccountScope) -> list[object]:
         seen: list[object] = ["seen"]
         for account in accounts_of(scope):
             seen += [self._held(account, unit) for unit in UNITS]
@@ -115,7 +115,7 @@ class Ledger:
             refusals: list[list[object]] = []
             limits_of = limits.get(account[1], {})
             for period in LEVELS[account[1]]:
-                for unit, most, ask in zip(UNITS, limits_of.get(period, Limit()), asked, strict=True):
+                for unit, most, ask in zip(UNITS, limits_of.get(period, SpendingLimit()), asked, strict=True):
                     spent, held = self._spent(account, period, unit), self._held(account, unit)
                     needed = 1 if ask is None else ask
                     if most is not None and needed > 0 and needed > most - spent - held:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from streamproc import wire
-from streamproc.controls import ControlEvent, RunStatus
+from streamproc.kafka.options import connection_options
+from streamproc.model import wire
+from streamproc.model.controls import ControlEvent, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,7 +71,7 @@ class Worker:
 @asynccontextmanager
 async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
     """A `Worker` for these settings."""
-    producer = AIOKafkaProducer(**settings.kafka(), acks="all")
+    producer = AIOKafkaProducer(**connection_options(settings), acks="all")
     await producer.start()
     try:
         yield Worker(settings, producer)
@@ -81,7 +82,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
 async def read_all(settings: Settings, topic: str = "turns") -> list[ConsumerRecord[bytes, bytes]]:
     """Every record that is on one of our topics now, partition by partition."""
     consumer = AIOKafkaConsumer(
-        settings.topic(topic), **settings.kafka(), auto_offset_reset="earliest", enable_auto_commit=False
+        settings.topic(topic), **connection_options(settings), auto_offset_reset="earliest", enable_auto_commit=False
     )
     await consumer.start()
     try:

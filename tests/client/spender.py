@@ -15,7 +15,7 @@ from streamproc.errors import Refused
 from tests.client.money import open_admission
 
 if TYPE_CHECKING:
-    from streamproc.client.admission import Admission
+    from streamproc.client.admission.admission import Admission
 
 TTL_S = 3.0
 LIMIT_USD = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.client.admission import Admission, Payer
+from streamproc.client.admission.admission import Admission, Payer
 from streamproc.client.guard import Guard, Register
 from streamproc.errors import AlreadySettled, Halted, InvalidPolicy, Refused
 from tests.client.money import connect, money, open_admission, tokens
@@ -18,7 +18,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from streamproc.client.hold import Hold
+    from streamproc.client.admission.reservation import Hold
 
 
 @pytest.fixture

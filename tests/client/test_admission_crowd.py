@@ -19,7 +19,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from streamproc.client.admission import Admission, Payer
+    from streamproc.client.admission.admission import Admission, Payer
 
 ROOT = Path(__file__).parents[2]
 PROCESSES, CALLERS_EACH = 4, 50

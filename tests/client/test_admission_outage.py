@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import RedisCluster
 
 from deploy.local import redis
-from streamproc.client.admission import Admission, Payer
+from streamproc.client.admission.admission import Admission, Payer
 from streamproc.client.guard import Guard, Register
 from streamproc.errors import Halted, InvalidSettings, Refused, Unavailable
 from tests.client.money import connect, money, open_admission

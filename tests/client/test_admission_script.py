@@ -11,9 +11,9 @@ import redis
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from streamproc.client.accounts import REMEMBER_MS, Accounts, Scope
-from streamproc.client.limits import LEVELS, Limit, Limits
-from streamproc.client.script import TEXT
+from streamproc.client.admission.balances import REMEMBER_MS, AccountScope, AdmissionAccounts
+from streamproc.client.admission.limits import LEVELS, Limits, SpendingLimit
+from streamproc.client.admission.script import TEXT
 from tests.client.ledger_model import Ledger, renews_ms
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ START_MS = 1_767_225_599_000  # a second before the year 2026
 
 HOUR_MS = 3_600_000
 SCOPES = (
-    Scope("r1"),
-    Scope("r1", tenant="t1"),
-    Scope("r2", "s1", "u1", "t1"),
-    Scope("r3", "s1", "u2", "t1"),
-    Scope("r4", user="u1"),
+    AccountScope("r1"),
+    AccountScope("r1", tenant="t1"),
+    AccountScope("r2", "s1", "u1", "t1"),
+    AccountScope("r3", "s1", "u2", "t1"),
+    AccountScope("r4", user="u1"),
 )
 HOLDS = [f"hold {number}" for number in range(6)]
 
 amounts = st.integers(0, 12)
 estimates = st.tuples(st.none() | amounts, st.none() | amounts)
-limit = st.builds(Limit, st.none() | st.integers(0, 30), st.none() | st.integers(0, 30))
+limit = st.builds(SpendingLimit, st.none() | st.integers(0, 30), st.none() | st.integers(0, 30))
 
 
-def limits_for(scope: Scope) -> st.SearchStrategy[Limits]:
+def limits_for(scope: AccountScope) -> st.SearchStrategy[Limits]:
     named = [level for level, name in scope._asdict().items() if name]
     return st.fixed_dictionaries(
         {}, optional={level: st.dictionaries(st.sampled_from(LEVELS[level]), limit, max_size=3) for level in named}
@@ -67,21 +67,21 @@ class ByHand:
     def run(
         self,
         operation: str,
-        scope: Scope,
+        scope: AccountScope,
         hold_id: str = "",
         asked: tuple[int | None, int | None] = (0, 0),
         ttl_ms: int = 0,
         limits: Limits | None = None,
     ) -> list[Any]:
-        accounts = Accounts(scope, limits or {}, self.prefix)
+        accounts = AdmissionAccounts(scope, limits or {}, self.prefix)
         spelt = ["" if amount is None else amount for amount in asked]
         words = [operation, hold_id, *spelt, ttl_ms, REMEMBER_MS, *accounts.arguments]
         return without_time(self._script(keys=accounts.keys(hold_id), args=words))
 
-    def look(self, scopes: Sequence[Scope]) -> list[list[Any]]:
+    def look(self, scopes: Sequence[AccountScope]) -> list[list[Any]]:
         """The balances of many, in one round trip."""
         with self._redis.pipeline(transaction=False) as pipeline:
-            for accounts in (Accounts(scope, {}, self.prefix) for scope in scopes):
+            for accounts in (AdmissionAccounts(scope, {}, self.prefix) for scope in scopes):
                 words = ["look", "", 0, 0, 0, REMEMBER_MS, *accounts.arguments]
                 self._script(keys=accounts.keys(""), args=words, client=pipeline)
             return [without_time(answer) for answer in pipeline.execute()]
@@ -95,7 +95,7 @@ class AgainstTheLedger(RuleBasedStateMachine):
         self.script = ByHand(connection)
         self.ledger = Ledger()
         self.ledger.now_ms = START_MS
-        self.scopes: dict[str, Scope] = {}
+        self.scopes: dict[str, AccountScope] = {}
 
     @rule(ms=st.sampled_from([1, 40, 60_000, HOUR_MS, 24 * HOUR_MS, 31 * 24 * HOUR_MS]))
     def time_passes(self, ms: int) -> None:
@@ -157,8 +157,8 @@ def by_hand(connection: redis.Redis) -> ByHand:
 
 
 def test_windows_end_where_the_calendar_says(by_hand: ByHand) -> None:
-    nothing = {period: Limit(tokens=0) for period in ("hour", "day", "month")}
-    scope = Scope("r", tenant="t")
+    nothing = {period: SpendingLimit(tokens=0) for period in ("hour", "day", "month")}
+    scope = AccountScope("r", tenant="t")
 
     @given(st.integers(0, 13_569_465_600_000), st.sampled_from(["hour", "day", "month"]))  # to the end of 2399
     def holds(now_ms: int, period: str) -> None:
@@ -170,7 +170,7 @@ def test_windows_end_where_the_calendar_says(by_hand: ByHand) -> None:
 
 
 def test_a_hold_counts_in_the_window_in_which_it_ends(by_hand: ByHand) -> None:
-    scope, limits = Scope("r", user="u"), {"user": {"hour": Limit(cost=10)}}
+    scope, limits = AccountScope("r", user="u"), {"user": {"hour": SpendingLimit(cost=10)}}
     assert by_hand.run("reserve", scope, "before", (8, 0), 10_000, limits)[0] == "held"
     by_hand.set_clock(START_MS + 2000)  # another year, another hour
     assert by_hand.run("reserve", scope, "after", (3, 0), 10_000, limits)[0] == "refused"
@@ -180,7 +180,7 @@ def test_a_hold_counts_in_the_window_in_which_it_ends(by_hand: ByHand) -> None:
 
 
 def test_a_clock_that_is_set_back_gives_no_money_back(by_hand: ByHand) -> None:
-    scope, limits = Scope("r", user="u"), {"user": {"hour": Limit(cost=10)}}
+    scope, limits = AccountScope("r", user="u"), {"user": {"hour": SpendingLimit(cost=10)}}
     by_hand.set_clock(START_MS + 2000)
     by_hand.run("settle", scope, "spent", (10, 0))
     by_hand.set_clock(START_MS - 2000)
@@ -188,7 +188,7 @@ def test_a_clock_that_is_set_back_gives_no_money_back(by_hand: ByHand) -> None:
 
 
 def test_what_nobody_uses_is_forgotten_in_the_end(by_hand: ByHand, connection: redis.Redis) -> None:
-    by_hand.run("reserve", Scope("r", "s", "u", "t"), "h", (1, 1), 60_000)
+    by_hand.run("reserve", AccountScope("r", "s", "u", "t"), "h", (1, 1), 60_000)
     days = {
         key.decode().split("}:")[1]: connection.pttl(key) / 86_400_000
         for key in connection.scan_iter(f"{by_hand.prefix}:admission:*", count=1000)

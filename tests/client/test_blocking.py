@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc import topics, wire
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.errors import Halted, InvalidEvent, Unavailable, Undelivered
+from streamproc.kafka import topics
+from streamproc.model import wire
 from streamproc.settings import Settings, load_settings
 from tests.client.records import halt_event, open_worker, read_all
 
 if TYPE_CHECKING:
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streamproc.client.admission.blocking import BlockingAdmission, BlockingPayer
 from streamproc.client.blocking import BlockingHaltListener
-from streamproc.client.blocking_admission import BlockingAdmission, BlockingPayer
 from streamproc.client.halts import Halt
 from streamproc.errors import Halted, Refused, Unavailable
 from streamproc.settings import Settings, load_settings

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from streamproc.client.connection import contained, together
 from streamproc.client.delivery import RUN_EVENTS_MAX
-from streamproc.core.run import IDS_MAX
+from streamproc.core.run_state import IDS_MAX
+from streamproc.kafka.session import contained, run_until_one_ends
 
 
 def test_a_batch_that_is_sent_twice_is_recognised_by_the_run() -> None:
@@ -31,7 +31,7 @@ async def test_the_first_to_fail_ends_all() -> None:
     before = asyncio.all_tasks()
 
     with pytest.raises(OSError, match="gone"):
-        await together(forever(), fail(), forever())
+        await run_until_one_ends(forever(), fail(), forever())
 
     assert asyncio.all_tasks() == before
     assert asyncio.current_task().cancelling() == 0
@@ -41,12 +41,12 @@ async def test_a_cancellation_from_inside_is_an_error() -> None:
     with pytest.raises(ConnectionError):
         await contained(give_up())
     with pytest.raises(ConnectionError):
-        await together(forever(), give_up())
+        await run_until_one_ends(forever(), give_up())
 
 
 async def test_a_cancellation_from_outside_ends_what_is_contained() -> None:
     before = asyncio.all_tasks()
-    task = asyncio.create_task(contained(together(forever())))
+    task = asyncio.create_task(contained(run_until_one_ends(forever())))
     await asyncio.sleep(0)
     task.cancel()
 

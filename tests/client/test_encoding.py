@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
-from streamproc import wire
 from streamproc.client.encoding import Encoded, encode, new_id
 from streamproc.core.graph import check_graph
 from streamproc.errors import InvalidEvent, UnsafeCycle
-from streamproc.events import parse_raw
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_raw
 
 
 def encoded(include_content: bool = False, bytes_max: int = 1_000_000, **fields: object) -> Encoded:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from streamproc.client.command_handler import CommandHandler
 from streamproc.client.guard import Guard, Register
 from streamproc.client.halts import Halts, halted_error, read_control_news
-from streamproc.client.listener import Hearing
-from streamproc.client.obeying import Obedience
+from streamproc.client.listener import Dispatcher
 from streamproc.errors import Halted
-from streamproc.fleet.authority import Authority
+from streamproc.fleet.signing import Authority
 from tests.client.records import halt_event, resume_event
 
 if TYPE_CHECKING:
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
 
 
 class Breaker:
@@ -26,8 +26,8 @@ class Breaker:
     def __init__(self) -> None:
         self.halts = Halts()
         self.register = Register()
-        self.obedience = Obedience(self.halts, self.register, Authority({}, "streamproc", required=False))
-        self.hearing = Hearing(self.halts, self.register, asyncio.Event(), set(), self.obedience)
+        self.obedience = CommandHandler(self.halts, self.register, Authority({}, "streamproc", required=False))
+        self.hearing = Dispatcher(self.halts, self.register, asyncio.Event(), set(), self.obedience)
         self.now_ms = 0
 
     def hear(self, event: ControlEvent) -> None:

@@ -15,7 +15,7 @@ from streamproc.client.halts import (
     read_control_news,
     read_status_news,
 )
-from streamproc.controls import ControlEvent, RunStatus
+from streamproc.model.controls import ControlEvent, RunStatus
 from tests.client.records import halt_event, resume_event, warning_event
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.client.limits import Limit, read_limits
+from streamproc.client.admission.limits import SpendingLimit, read_limits
 from streamproc.errors import InvalidPolicy
 
 
@@ -12,12 +12,15 @@ def test_money_becomes_micro_usd_and_what_is_not_named_has_no_limit() -> None:
     limits = read_limits(
         {"run": {"cost_usd": "2.50"}, "user": {"hour": {"tokens": 5}, "day": {"cost_usd": 0.1, "tokens": 0}}}
     )
-    assert limits == {"run": {"total": Limit(2_500_000)}, "user": {"hour": Limit(None, 5), "day": Limit(100_000, 0)}}
+    assert limits == {
+        "run": {"total": SpendingLimit(2_500_000)},
+        "user": {"hour": SpendingLimit(None, 5), "day": SpendingLimit(100_000, 0)},
+    }
 
 
 def test_nothing_is_no_limit() -> None:
     assert read_limits(None) == read_limits({}) == {}
-    assert read_limits({"run": {"cost_usd": None, "tokens": None}}) == {"run": {"total": Limit()}}
+    assert read_limits({"run": {"cost_usd": None, "tokens": None}}) == {"run": {"total": SpendingLimit()}}
 
 
 def test_all_mistakes_are_told_at_once_each_with_its_place() -> None:

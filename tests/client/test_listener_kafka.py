@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc import topics
 from streamproc.client import HaltListener
 from streamproc.errors import Halted, Unavailable
+from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, guarded, halt_event, open_worker, resume_event, warning_event
 from tests.waiting import until

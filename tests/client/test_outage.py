@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.local.kafka import free_port
-from streamproc import topics
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
+from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.client.records import distinct, guarded, halt_event, open_worker, turns_on
 from tests.waiting import until

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc import topics, wire
 from streamproc.client import TurnPublisher
 from streamproc.errors import Unavailable
+from streamproc.kafka import topics
+from streamproc.model import wire
 from streamproc.settings import Settings, load_settings
 from tests.client.records import distinct, open_worker, read_all, turns_on
 from tests.waiting import until

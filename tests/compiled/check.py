@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from streamproc.compiled import FOLDER, MANIFEST, CompiledModules
+from streamproc.core.compiled import FOLDER, MANIFEST, CompiledModules
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ def test_a_build_whose_types_lie_elsewhere_in_memory_is_refused(tmp_path: Path) 
     folder = tmp_path / "_compiled"
     shutil.copytree(FOLDER, folder)
     manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["fields"]["streamproc.wire.Turn"].reverse()
+    manifest["fields"]["streamproc.model.wire.Turn"].reverse()
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
     with pytest.warns(RuntimeWarning, match="the fields of Turn lie elsewhere"):
@@ -46,7 +46,7 @@ def test_a_build_whose_types_lie_elsewhere_in_memory_is_refused(tmp_path: Path) 
 
 def test_every_module_of_the_build_is_used() -> None:
     code = (
-        "import json, sys, importlib; from streamproc.compiled import FOLDER, MANIFEST;"
+        "import json, sys, importlib; from streamproc.core.compiled import FOLDER, MANIFEST;"
         "names = json.loads((FOLDER / MANIFEST).read_text())['modules'];"
         "print([n for n in names if importlib.import_module(n).__file__.endswith('.py')])"
     )
@@ -58,9 +58,9 @@ def test_every_module_of_the_build_is_used() -> None:
 @pytest.mark.parametrize("first", ["run", "board_state", "decision", "engine"])
 def test_there_is_one_of_each_type_whatever_is_imported_first(first: str) -> None:
     code = (
-        f"import streamproc.core.{first}, streamproc.core.engine, streamproc.core.run as run, sys;"
-        "from streamproc.core.board_state import Board;"
-        "from streamproc.core.step import board_of; from streamproc.core.board_law import NO_BOARD;"
+        f"import streamproc.core.{first}, streamproc.core.engine, streamproc.core.run_state as run, sys;"
+        "from streamproc.core.board.state import Board;"
+        "from streamproc.core.board.change import board_of; from streamproc.core.board.config import NO_BOARD;"
         "state = run.load(run.dump(run.RunState(board=Board(NO_BOARD.tag))));"
         "assert board_of(state, NO_BOARD) is state.board"
     )

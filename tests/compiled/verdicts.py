@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.traces import made_up_turns, real_turns, run_of
-from streamproc.compiled import core_kind
+from streamproc.core.compiled import core_kind
 from streamproc.core.decision import encode_decision
-from streamproc.core.run import dump
+from streamproc.core.run_state import dump
 from streamproc.detectors import MODULES
+from streamproc.model.wire import Event
 from streamproc.policy import Policy, load_policy
-from streamproc.wire import Event
 from tests.feeding import STANDARD, Feed, Raw, event_of
 from tests.laws.traces import EVENTS, identified
 

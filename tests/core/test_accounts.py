@@ -17,16 +17,16 @@ from streamproc.core.accounts import (
     write_statement,
 )
 from streamproc.core.charges import statements
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.feeding import event_of
 from tests.laws.traces import BRIEF, START_MS
 
 if TYPE_CHECKING:
-    from streamproc.controls import ControlEvent
     from streamproc.core.accounts import Statement
-    from streamproc.wire import BudgetReached
+    from streamproc.model.controls import ControlEvent
+    from streamproc.model.wire import BudgetReached
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

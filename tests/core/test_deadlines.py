@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.deadlines import Due, deadline_event
-from streamproc.core.run import OPEN_MAX, dump, load
+from streamproc.core.run_state import OPEN_MAX, dump, load
 from streamproc.policy import Policy, load_policy
-from streamproc.policy_file import Layer
+from streamproc.policy.files import Layer
 from tests.feeding import Feed, Raw, decisions, short, told
 from tests.laws.traces import BRIEF, START_MS, traces
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.clock import rfc3339
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import encode_decision, hex16
 from streamproc.core.engine import Engine
-from streamproc.core.ladder import hash_code
+from streamproc.core.escalation import hash_code
 from streamproc.core.rules import Rules
-from streamproc.core.run import EPISODES_MAX, IDS_MAX, RunState, begin_again
+from streamproc.core.run_state import EPISODES_MAX, IDS_MAX, RunState, begin_again
 from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
 from streamproc.fingerprint.hash import content, h64
+from streamproc.model.log_time import rfc3339
 from tests.feeding import STANDARD, Feed, Raw, decisions, halts, told
 
 MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}

@@ -10,8 +10,8 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from streamproc.core.cycles import cycle_hash
 from streamproc.core.graph import check_graph, cycles_of, packed, read_graph, unsafe_cycles
+from streamproc.core.signals.cycles import cycle_hash
 from streamproc.errors import InvalidGraph, UnsafeCycle
 
 REVIEW = {

@@ -11,11 +11,11 @@ import pytest
 from streamproc.core.decision import Finding, Level
 from streamproc.core.engine import Engine
 from streamproc.core.rules import Rules
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.detectors import BY_CODE
-from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.mask import mask
+from streamproc.model.raw_events import parse_raw
 from tests.core.oracle import HALT, WARN, Circle, Oracle, Repeat, Turn
 from tests.feeding import STANDARD, Raw
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamproc.core.rules import Detector
     from streamproc.core.view import View
-    from streamproc.wire import Event
+    from streamproc.model.wire import Event
 
 SEEDS: Final = range(500)
 LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}

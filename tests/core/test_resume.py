@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamproc.core.decision import Decision
-from streamproc.core.run import dump, load
+from streamproc.core.run_state import dump, load
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, short
 

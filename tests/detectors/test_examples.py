@@ -15,8 +15,8 @@ from streamproc.monitor import Monitor
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from streamproc.controls import ControlEvent
     from streamproc.detectors.base import Example
+    from streamproc.model.controls import ControlEvent
 
 CODES = sorted(BY_CODE)
 SECTIONS = ("Sees", "Why", "False alarms", "Tuning", "Reference")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproc.controls import ControlEvent
+from streamproc.model.controls import ControlEvent
 from streamproc.monitor import Monitor
 
 RING = {"edges": [["a", "b"], ["b", "a"]]}

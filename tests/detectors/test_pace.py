@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.core.run import dump, load
+from streamproc.core.run_state import dump, load
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
-from streamproc.policy_file import Layer
+from streamproc.policy.files import Layer
 from tests.feeding import STANDARD, Feed, Raw, decisions, told
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def test_agreement_is_more_than_85_percent_alike_or_80_percent_of_votes(
 
 
 def test_rounds_are_remembered_over_a_restart() -> None:
-    from streamproc.core.run import dump, load
+    from streamproc.core.run_state import dump, load
 
     feed = Feed()
     found = []

@@ -10,10 +10,10 @@ import yaml
 
 from streamproc import __version__
 from streamproc.core.decision import Decision
-from streamproc.schemas import KINDS
+from streamproc.kafka.topics import TopicSpec, specs
+from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
-from streamproc.topics import TopicSpec, specs
-from streamproc.worker.publishing import control_letter, dead_letter
+from streamproc.worker.publishing import control_record, dead_letter_record
 from tests.docs.pages import ROOT
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_the_headers_of_a_decision_are_those_described() -> None:
         id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="It goes round."
     )
     described = resolve("#/components/schemas/cloudEventHeaders")
-    headers = {name: value.decode() for name, value in control_letter(b"r", decision).headers}
+    headers = {name: value.decode() for name, value in control_record(b"r", decision).headers}
 
     assert set(headers) == set(described["required"]) == set(described["properties"])
     for name, rule in described["properties"].items():
@@ -100,8 +100,8 @@ def test_the_headers_of_a_dead_letter_are_those_described() -> None:
     from streamproc.errors import Problem
 
     described = resolve("#/components/schemas/deadLetterHeaders")
-    whole = dead_letter(Refused, [Problem("event", "not JSON")], version="1", bytes_max=1_000)
-    cut = dead_letter(Refused, [Problem("event", "not JSON")], version="1", bytes_max=10)
+    whole = dead_letter_record(Refused, [Problem("event", "not JSON")], version="1", bytes_max=1_000)
+    cut = dead_letter_record(Refused, [Problem("event", "not JSON")], version="1", bytes_max=10)
 
     assert {name for name, _ in whole.headers} == set(described["required"])
     assert {name for name, _ in cut.headers} == set(described["properties"])

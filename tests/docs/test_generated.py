@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from docs import generate
-from streamproc import events
-from streamproc.budgets import BUDGETS
-from streamproc.wire import EVENT_TYPES
+from streamproc.model import raw_events
+from streamproc.model.budgets import BUDGETS
+from streamproc.model.wire import EVENT_TYPES
 from tests.docs.pages import ROOT, blocks
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def test_what_is_made_is_put_between_its_marks() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        events.RawTurn,
-        events.RawRunStarted,
-        events.RawRunFinished,
-        events.RawOperatorStop,
-        events.RawOperatorResume,
-        events.RawHaltAcknowledged,
-        events.ToolCall,
-        events.TestReport,
-        events.ErrorReport,
-        events.UsageReport,
+        raw_events.RawTurn,
+        raw_events.RawRunStarted,
+        raw_events.RawRunFinished,
+        raw_events.RawOperatorStop,
+        raw_events.RawOperatorResume,
+        raw_events.RawHaltAcknowledged,
+        raw_events.ToolCall,
+        raw_events.TestReport,
+        raw_events.ErrorReport,
+        raw_events.UsageReport,
     ],
 )
 def test_every_field_is_explained(model: type[BaseModel]) -> None:

@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.core import run
-from streamproc.core.window import PERIOD_MAX
+from streamproc.core import run_state
+from streamproc.core.signals.periods import PERIOD_MAX
 from streamproc.detectors.repeated_call import Limits
 from streamproc.settings import Settings
 from streamproc.worker import limits
@@ -30,12 +30,12 @@ STATED = [
     ("architecture", f"slices of at most {spaced(limits.SLICE_RECORDS_MAX)}"),
     ("architecture", f"within {limits.STORE_LINGER_S * 1000:g} ms"),
     ("architecture", f"rested for {limits.STORE_LINGER_S * 1000:g} ms"),
-    ("architecture", f"the last {run.IDS_MAX} of a run"),
+    ("architecture", f"the last {run_state.IDS_MAX} of a run"),
     ("architecture", f"Every period from 2 to {PERIOD_MAX}"),
-    ("architecture", f"holds {run.SEEN_MAX} tags"),
+    ("architecture", f"holds {run_state.SEEN_MAX} tags"),
     ("architecture", f"states of {spaced(limits.RUNS_MAX)} runs"),
-    ("publishing", f"within the last {run.IDS_MAX} events of a run"),
-    ("publishing", f"remembers its last {run.IDS_MAX} event ids"),
+    ("publishing", f"within the last {run_state.IDS_MAX} events of a run"),
+    ("publishing", f"remembers its last {run_state.IDS_MAX} event ids"),
     ("publishing", f"`buffer_max` ({spaced(of(TurnPublisher, 'buffer_max'))}) events"),
     ("publishing", f"`buffer_bytes_max` ({of(TurnPublisher, 'buffer_bytes_max') / MIB:g} MiB)"),
     ("publishing", f"`block_ms_max` ({of(TurnPublisher, 'block_ms_max'):g} ms)"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from streamproc import schemas
+from streamproc.model import schemas
 from tests.docs.pages import ROOT
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.faults.scene import PATIENCE_S
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from streamproc.client.admission import Payer
+    from streamproc.client.admission.admission import Payer
     from tests.faults.scene import Scene
 
 CALLERS: Final = 6

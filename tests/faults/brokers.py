@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from deploy.local.kafka import Broker, free_port
-from streamproc import topics as kafka_topics
+from streamproc.kafka import topics as kafka_topics
 from tests.faults.scene import PATIENCE_S, ready
 from tests.faults.workers import TOLD_A_TURN
 from tests.waiting import until

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from streamproc.topics import changelog_topic
+from streamproc.kafka.topics import changelog_topic
 from tests.faults.scene import PATIENCE_S, ready
 from tests.faults.workers import TOLD_A_TURN
 from tests.faults.workload import Sent, sent

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from streamproc import topics as kafka_topics
 from streamproc.errors import Unavailable
+from streamproc.kafka import topics as kafka_topics
 from streamproc.policy import load_policy
 from tests.faults.verdict import Log, Scanned, judge
 from tests.faults.workload import Workload

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.kafka.topics import changelog_topic
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
-from streamproc.topics import changelog_topic
-from streamproc.worker.packed import unpack
-from streamproc.worker.tables import Census, Runs
+from streamproc.worker.codec import unpack
+from streamproc.worker.tables import RunLimits, Runs
 from tests.faults.workload import SESSION, line
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def compare_states(changelog: Iterable[Any], scanned: Scanned, log: Log) -> None
     """A successor that recovers now knows of each run what the scan does, up to its last record."""
     parts: dict[int, Runs] = {}
     for record in changelog:
-        runs = parts.setdefault(record.partition, Runs(record.partition, Census()))
+        runs = parts.setdefault(record.partition, Runs(record.partition, RunLimits()))
         runs.restore(record.key, record.value, record.offset)
     ends = {record.key: (record.partition, record.offset) for record in log.records if _is_event(record, log)}
     behind: Counter[str] = Counter()

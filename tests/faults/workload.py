@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from streamproc import wire
-from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from streamproc import wire
 from streamproc.errors import InvalidEvent
-from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.board import approver, proof
-from streamproc.wire import Proof
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import Proof
 
 
 def event(kind: str, **fields: Any) -> Any:

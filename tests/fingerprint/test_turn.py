@@ -8,12 +8,12 @@ import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from streamproc import wire
 from streamproc.errors import InvalidEvent
-from streamproc.events import parse_raw
 from streamproc.fingerprint import fingerprint, read_event
 from streamproc.fingerprint.hash import canonical, content, h64
 from streamproc.fingerprint.turn import looks_retryable
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_raw
 
 EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True, print_blob=True)
 

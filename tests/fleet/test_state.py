@@ -6,13 +6,13 @@ import pytest
 
 from streamproc.errors import InvalidEvent
 from streamproc.fleet import state
-from streamproc.fleet.giving import new_order
-from streamproc.fleet.order import Order, Status
+from streamproc.fleet.issuing import new_command
 from streamproc.fleet.state import Fleet
+from streamproc.model.fleet_command import FleetCommand, Status
 
 
-def ordered(fleet: Fleet, status: Status, scope: str = "fleet", **options: int) -> Order:
-    order = new_order(fleet, status, scope, "ada", "why not", **options)
+def ordered(fleet: Fleet, status: Status, scope: str = "fleet", **options: int) -> FleetCommand:
+    order = new_command(fleet, status, scope, "ada", "why not", **options)
     assert fleet.take(order)
     return order
 

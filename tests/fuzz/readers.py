@@ -9,34 +9,34 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import pydantic
 
-from streamproc import wire
 from streamproc.client.halts import read_control_news, read_status_news
-from streamproc.controls import read_control
 from streamproc.core.accounts import Account, dump_account, load_account, read_statement, step_account, write_statement
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
-from streamproc.core.run import RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, InvalidPolicy
-from streamproc.events import parse_line
 from streamproc.fingerprint import fingerprint, read_event
-from streamproc.fleet.order import Order, encode_order, read_order
 from streamproc.fleet.state import Fleet
+from streamproc.model import wire
+from streamproc.model.controls import read_control
+from streamproc.model.fleet_command import FleetCommand, encode_order, read_command
+from streamproc.model.raw_events import parse_line
 from streamproc.policy import Policy, load_policy
-from streamproc.policy_file import read_layer, read_preset
+from streamproc.policy.files import read_layer, read_preset
 from streamproc.replay.diff import read_carried
-from streamproc.worker.accounts import AccountProcessor, Accounts
-from streamproc.worker.packed import pack, unpack
-from streamproc.worker.processors import Processor
+from streamproc.worker.codec import pack, unpack
+from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
-from streamproc.worker.tables import Census, Runs
+from streamproc.worker.tables import RunLimits, Runs
+from streamproc.worker.turn_processor import TurnProcessor
 from tests.laws.traces import EVENTS, START_MS
 from tests.worker.records import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PRESETS: Final = Path(wire.__file__).parent / "presets"
+PRESETS: Final = Path(wire.__file__).parents[1] / "policy" / "presets"
 POLICY: Final = {"budgets": {"maxTenantTokensPerDay": 1_000, "maxUserTokensPerHour": 500, "maxSessionTokens": 700}}
 
 
@@ -109,7 +109,9 @@ def _accounts() -> list[bytes]:
 def _orders() -> list[bytes]:
     scopes = ("fleet", "user:eve", "tenant:acme", "run:r")
     return [
-        encode_order(Order(w=1, id="i", status=status, scope=scope, by="ada", why="because", at=START_MS, issuer="ops"))
+        encode_order(
+            FleetCommand(w=1, id="i", status=status, scope=scope, by="ada", why="because", at=START_MS, issuer="ops")
+        )
         for scope in scopes
         for status in (("STOP", "PAUSE", "CLEAR") if scope == "fleet" else ("STOP",))
     ]
@@ -136,10 +138,12 @@ def _step(event: wire.Event) -> None:
 
 def _work(value: bytes) -> None:
     """Through the worker's processor and table: whatever it is, it is stepped or put aside."""
-    processor = Processor(_policy().engine(), "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1")
-    runs = Runs(0, Census())
+    processor = TurnProcessor(
+        _policy().engine(), "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1"
+    )
+    runs = Runs(0, RunLimits())
     processor.accept(runs, records_of([(b"r", value), (b"r", _wire_lines()[0])]))
-    again = Runs(0, Census())
+    again = Runs(0, RunLimits())
     for offset, (key, raw) in enumerate(runs.take()):
         again.restore(key, raw, offset)
     assert again.unreadable == 0
@@ -148,38 +152,38 @@ def _work(value: bytes) -> None:
 
 def _book(value: bytes) -> None:
     """Through the worker's book-keeping."""
-    accounts = Accounts(0, lambda: 0)
+    accounts = AccountPartition(0, lambda: 0)
     key = b"session:s"
     processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
     good = _statements()[0]
     processor.accept(accounts, records_of([(key, value), (key, value), (key, good)]))
-    again = Accounts(0, lambda: 0)
+    again = AccountPartition(0, lambda: 0)
     for offset, (name, raw) in enumerate(accounts.take()):
         again.restore(name, raw, offset)
         again.wake(name)
 
 
-def _take(order: Order) -> None:
+def _take(order: FleetCommand) -> None:
     fleet = Fleet()
     fleet.take(order)
-    assert read_order(encode_order(order)) == order
+    assert read_command(encode_order(order)) == order
     assert str(order)
 
 
 def _restored(raw: bytes) -> None:
     """Whatever is in the changelog, the worker goes on: with that run as it was, or from its beginning."""
-    runs, census = Runs(0, Census()), Census()
+    runs, census = Runs(0, RunLimits()), RunLimits()
     engine = _policy().engine()
     census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
     runs = Runs(0, census)
     runs.restore(b"r", raw, 0)
-    processor = Processor(engine, "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1")
+    processor = TurnProcessor(engine, "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1")
     processor.accept(runs, records_of([(b"r", line) for line in _wire_lines()[:3]], first=2**40))
     runs.stored(runs.take(), 1)
 
 
 def _restored_account(raw: bytes) -> None:
-    accounts = Accounts(0, lambda: 0)
+    accounts = AccountPartition(0, lambda: 0)
     accounts.restore(b"session:s", raw, 0)
     processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
     processor.accept(accounts, records_of([(b"session:s", one) for one in _statements()[:3]], first=2**40))
@@ -213,7 +217,7 @@ READERS: Final = {
     "a record of the turns topic, in the worker": Reader(_wire_lines, _work, NOTHING),
     "a statement": Reader(_statements, read_statement, (msgspec.DecodeError,)),
     "a record of the spend topic, in the worker": Reader(_statements, _book, NOTHING),
-    "an order": Reader(_orders, read_order, (InvalidEvent,), _take),
+    "an order": Reader(_orders, read_command, (InvalidEvent,), _take),
     "a control event": Reader(lambda: _stepped()[1], read_control, (pydantic.ValidationError,)),
     "a control event, in the listener": Reader(
         lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,)

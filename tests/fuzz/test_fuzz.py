@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streamproc import wire
 from streamproc.client.halts import read_control_news, read_status_news
 from streamproc.core.accounts import load_account, read_statement
-from streamproc.core.run import load
+from streamproc.core.run_state import load
 from streamproc.errors import InvalidEvent
-from streamproc.events import parse_raw
+from streamproc.model import wire
+from streamproc.model.raw_events import parse_raw
 from streamproc.replay.diff import read_carried
-from streamproc.worker.packed import unpack
+from streamproc.worker.codec import unpack
 from tests.fuzz.readers import READERS
 from tests.fuzz.run import fuzz
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from streamproc.wire import EVENT_TYPES
+from streamproc.model.wire import EVENT_TYPES
 
 junk: Final = st.recursive(
     st.none()

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from streamproc import wire
-from streamproc.budgets import BUDGETS
-from streamproc.core.board_state import TASKS_MAX
-from streamproc.core.run import RunState, dump, load
-from streamproc.events import parse_raw
+from streamproc.core.board.state import TASKS_MAX
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.fingerprint import fingerprint
-from streamproc.wire import WIRE_VERSION, Call, Content, Errors, RunStarted, Turn, Usage
+from streamproc.model import wire
+from streamproc.model.budgets import BUDGETS
+from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import WIRE_VERSION, Call, Content, Errors, RunStarted, Turn, Usage
 from tests.feeding import STANDARD, Feed, Raw
 from tests.laws.traces import BRIEF, START_MS, TURNS, traces
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from streamproc.core.decision import Decision, Finding, Level, encode_decision
 from streamproc.core.engine import Engine
-from streamproc.core.run import RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of
 from tests.laws.traces import (
@@ -27,8 +27,8 @@ from tests.laws.traces import (
 
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
-    from streamproc.core.run import Cycle
-    from streamproc.wire import Event
+    from streamproc.core.run_state import Cycle
+    from streamproc.model.wire import Event
 
 traces = all_traces | boards | clocks
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.decision import encode_decision
-from streamproc.core.run import dump, load
+from streamproc.core.run_state import dump, load
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.events import parse_line, parse_raw
 from streamproc.fingerprint import fingerprint, read_event
-from streamproc.wire import Event, decode, encode
+from streamproc.model.raw_events import parse_line, parse_raw
+from streamproc.model.wire import Event, decode, encode
 from tests.feeding import Feed, Raw
 from tests.laws.records import fingerprinted, raw, spoilt, torn, written
 from tests.laws.traces import EVENTS, LONGER, START_MS

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import pytest
 
 from streamproc import Monitor
-from streamproc.controls import TerminalStatus
-from streamproc.core.run import dump, load
+from streamproc.core.run_state import dump, load
 from streamproc.errors import Refused
+from streamproc.model.controls import TerminalStatus
 from tests.client.money import money, open_admission
 from tests.feeding import Feed, Raw, Told, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamproc.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent
 
 ERROR: Final = "error: no rule to make target"
 

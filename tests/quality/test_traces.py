@@ -14,7 +14,7 @@ from benchmarks.quality.catalogue import TITLES
 from benchmarks.quality.traces import HONEST, LOOPS, Kind, name_of, trace_of
 from benchmarks.quality.traces.noise import FORMS, Noise
 from benchmarks.quality.traces.script import Script
-from streamproc.events import parse_raw
+from streamproc.model.raw_events import parse_raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay, States
 from tests.replay.records import record, stuck_record

@@ -76,7 +76,7 @@ def test_a_scan_and_a_monitor_say_the_same() -> None:
 SCANNED: Final = """
 import sys
 from streamproc.core.decision import encode_decision
-from streamproc.core.run import dump
+from streamproc.core.run_state import dump
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streamproc.core.decision import Decision, Trigger, encode_decision
-from streamproc.fleet.giving import new_order
+from streamproc.fleet.command_events import state_event
+from streamproc.fleet.issuing import new_command
 from streamproc.fleet.state import Fleet
-from streamproc.fleet.telling import told
+from streamproc.kafka.reading import Extent
 from streamproc.replay.diff import Carried, compare, read_carried
-from streamproc.replay.kafka import Extent
-from streamproc.replay.window import Window
+from streamproc.replay.window import LogWindow
 from tests.replay.records import record
 
 WHOLE = {0: Extent(0, 100), 1: Extent(50, 100)}
@@ -56,8 +56,8 @@ def test_what_is_only_carried_is_extra_within_the_log_and_beyond_outside_of_it()
 
 
 def test_an_order_to_the_fleet_is_not_of_this_log() -> None:
-    order = new_order(Fleet(), "STOP", "fleet", "ada", "enough")
-    told_of_it = read_carried(encode_decision(told(order)))
+    order = new_command(Fleet(), "STOP", "fleet", "ada", "enough")
+    told_of_it = read_carried(encode_decision(state_event(order)))
     assert told_of_it is not None
 
     assert diff([decision("a")], [carried("a"), told_of_it]) == diff([decision("a")], [carried("a")])
@@ -79,7 +79,7 @@ def times(*pairs: tuple[int, int]) -> list:
 
 
 def test_without_bounds_the_window_is_the_log() -> None:
-    window = Window(WHOLE, None, None)
+    window = LogWindow(WHOLE, None, None)
     window.see(times((0, 5)))
 
     assert window.extents == WHOLE
@@ -87,7 +87,7 @@ def test_without_bounds_the_window_is_the_log() -> None:
 
 
 def test_bounds_are_inclusive_and_become_offsets() -> None:
-    window = Window(WHOLE, 20, 30)
+    window = LogWindow(WHOLE, 20, 30)
     window.see(times((1, 10), (2, 20), (3, 25), (4, 30), (5, 31)))
 
     assert window.extents == {0: Extent(2, 5)}
@@ -97,7 +97,7 @@ def test_bounds_are_inclusive_and_become_offsets() -> None:
 
 
 def test_a_log_out_of_order_is_taken_from_the_first_to_the_last_within() -> None:
-    window = Window(WHOLE, 20, None)
+    window = LogWindow(WHOLE, 20, None)
     window.see(times((1, 30), (2, 10), (3, 25), (4, 5)))
 
     assert window.extents == {0: Extent(1, 4)}

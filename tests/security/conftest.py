@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from streamproc.acls import ROLES
 from streamproc.cli import build
+from streamproc.kafka.acls import ROLES
 from tests.security.broker import SecureBroker
 from tests.security.endpoint import TokenEndpoint
 from tests.worker.running import WorkerProcess, environment_of

@@ -11,17 +11,18 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from streamproc import acls, topics
-from streamproc.acls import BY_NAME, ROLES, TOPICS, Right, full_name
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import AccessDenied, Halted, Unavailable
-from streamproc.fleet.giving import send
-from streamproc.fleet.order import Order
-from streamproc.ops.following import Follower
-from streamproc.ops.plan import load_plan
-from streamproc.replay.kafka import open_topic
-from streamproc.worker.preflight import wait_until_ready
-from tests.ops.receiver import Receiver
+from streamproc.fleet.issuing import send
+from streamproc.kafka import acls, topics
+from streamproc.kafka.acls import BY_NAME, ROLES, TOPICS, Right, full_name
+from streamproc.kafka.options import connection_options
+from streamproc.kafka.reading import open_topic
+from streamproc.model.fleet_command import FleetCommand
+from streamproc.notify.control_consumer import NotificationConsumer
+from streamproc.notify.notification_config import load_notification_config
+from streamproc.worker.readiness import wait_until_ready
+from tests.notify.receiver import Receiver
 from tests.security.test_let_in import stuck_run
 from tests.waiting import until
 
@@ -73,8 +74,8 @@ async def _halted(publisher: Settings, listener: Settings) -> None:
 
 async def _notified(settings: Settings, run_id: str) -> None:
     receiver = Receiver().start()
-    plan, group = load_plan("", [receiver.json_url]), f"{settings.topic_prefix}-notify"
-    follower = Follower(settings, plan, group=group, from_beginning=True)
+    plan, group = load_notification_config("", [receiver.json_url]), f"{settings.topic_prefix}-notify"
+    follower = NotificationConsumer(settings, plan, group=group, from_beginning=True)
     following = asyncio.create_task(follower.run())
     try:
         await until(lambda: run_id in str(receiver.posts), 30, f"the notification of {run_id}")
@@ -125,7 +126,7 @@ async def test_each_role_can_read_and_write_what_it_must_and_nothing_else(
 async def test_a_publisher_may_neither_join_the_workers_nor_give_rights(secured: SecureBroker, unused: str) -> None:
     settings = secured.by_password("publisher", topic_prefix=unused)
 
-    consumer = AIOKafkaConsumer(settings.topic("turns"), **settings.kafka(), group_id=settings.worker_group)
+    consumer = AIOKafkaConsumer(settings.topic("turns"), **connection_options(settings), group_id=settings.worker_group)
     with pytest.raises(GroupAuthorizationFailedError):
         await consumer.start()
     await consumer.stop()
@@ -145,7 +146,7 @@ async def test_who_has_no_right_is_told_where_rights_are_told(secured: SecureBro
         async with open_topic(publisher, "turns") as reader:
             _ = [chunk async for chunk in reader.chunks()]
     with pytest.raises(AccessDenied, match=r"user publisher has no right to .*: `streamproc topics acls`"):
-        await send(publisher, Order(w=1, id="o", status="STOP", scope="fleet", by="eve", why="", at=1))
+        await send(publisher, FleetCommand(w=1, id="o", status="STOP", scope="fleet", by="eve", why="", at=1))
 
 
 async def test_a_worker_that_may_not_ask_for_settings_goes_by_its_own(secured: SecureBroker, unused: str) -> None:
@@ -162,7 +163,7 @@ async def test_a_worker_that_may_not_ask_for_settings_goes_by_its_own(secured: S
 
 async def _writable(settings: Settings, names: dict[str, str]) -> set[tuple[str, str]]:
     found = set()
-    async with AIOKafkaProducer(**settings.kafka(), enable_idempotence=False) as producer:
+    async with AIOKafkaProducer(**connection_options(settings), enable_idempotence=False) as producer:
         for name, topic in names.items():
             with suppress(TopicAuthorizationFailedError):
                 await producer.send_and_wait(topic, b"x", partition=0, key=b"k")
@@ -172,7 +173,7 @@ async def _writable(settings: Settings, names: dict[str, str]) -> set[tuple[str,
 
 async def _readable(settings: Settings, names: dict[str, str]) -> set[tuple[str, str]]:
     found = set()
-    async with AIOKafkaConsumer(**settings.kafka(), auto_offset_reset="earliest") as consumer:
+    async with AIOKafkaConsumer(**connection_options(settings), auto_offset_reset="earliest") as consumer:
         seen = (await consumer._client.fetch_all_metadata()).topics()
         for name, topic in names.items():
             if topic in seen:  # of others, aiokafka waits for news

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka import TopicPartition
 
-from streamproc import topics
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
-from streamproc.replay.kafka import Extent, Record, TopicReader, connected
+from streamproc.kafka import topics
+from streamproc.kafka.reading import Extent, Record, TopicReader, connected
 from tests.listening import listening
 from tests.waiting import until
 

@@ -9,6 +9,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from streamproc.errors import InvalidSettings
+from streamproc.kafka.options import connection_options, ssl_context
 from streamproc.settings import load_settings
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 def test_a_key_under_a_password_is_opened(files: dict[str, str]) -> None:
     options = {"ssl_certfile": files["certificate"], "ssl_keyfile": files["sealed"], "ssl_password": PASSWORD}
 
-    assert load_settings(security_protocol="SSL", **options).ssl_context() is not None
+    assert ssl_context(load_settings(security_protocol="SSL", **options)) is not None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_what_cannot_be_used_is_told_with_its_setting(
     settings = load_settings(security_protocol="SSL", **options)
 
     with pytest.raises(InvalidSettings, match=says) as problem:
-        settings.kafka()
+        connection_options(settings)
     said = told(settings, "topics", "check", code=2)
 
     assert "STREAMPROC_SSL_" in said

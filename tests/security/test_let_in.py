@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc import topics
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
+from streamproc.kafka import topics
 from tests.cli.conftest import jsonl, stuck
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc import topics
 from streamproc.client import HaltListener, TurnPublisher
+from streamproc.kafka import topics
 from tests.cli.conftest import command
 from tests.listening import address_of, listening, public
 from tests.waiting import until

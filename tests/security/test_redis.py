@@ -14,7 +14,7 @@ import trustme
 from redis.asyncio import Redis
 
 from deploy.local import redis
-from streamproc.client.admission import Admission
+from streamproc.client.admission.admission import Admission
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.settings import load_settings
 from tests.waiting import until

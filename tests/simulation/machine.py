@@ -14,14 +14,14 @@ from faust.types import TP
 
 from streamproc.core.engine import Engine
 from streamproc.settings import load_settings
-from streamproc.worker.accounts import AccountProcessor, AccountStore
 from streamproc.worker.app import Worker
-from streamproc.worker.chunks import POLL_S, ChunkConsumer
+from streamproc.worker.consumer import POLL_S, BatchConsumer
 from streamproc.worker.deadlines import Deadlines
-from streamproc.worker.lanes import Lanes
 from streamproc.worker.limits import COMMIT_INTERVAL_S
-from streamproc.worker.processors import Processor
+from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.spend import AccountProcessor, AccountStore
 from streamproc.worker.tables import RunStore
+from streamproc.worker.turn_processor import TurnProcessor
 from tests.simulation.cluster import Member, SimPublisher
 from tests.simulation.loop import Process
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamproc.core.engine import RulesOf
-    from streamproc.worker.stores import PartitionStore
+    from streamproc.worker.partition_store import PartitionStore
     from tests.simulation.cluster import Cluster, Group, Record
 
 SETTINGS: Final = load_settings(brokers="localhost:1", topic_prefix="sim", event_bytes_max=4096)
@@ -126,7 +126,7 @@ class Fetching:
         return done
 
 
-class SimConsumer(ChunkConsumer):
+class SimConsumer(BatchConsumer):
     """The worker's consumer without Faust's services around it."""
 
     can_resume_flow: Any
@@ -203,7 +203,7 @@ class Life:
         partitions = dict.fromkeys((TURNS, SPEND, CONTROL, STATUS, DEAD, RUNS_LOG, ACCOUNTS_LOG), count)
         engine = cursed(rules)
         self.publisher = SimPublisher(cluster, self.process, SETTINGS, CHANGELOGS, partitions)
-        self.processor = Processor(engine, TURNS, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
+        self.processor = TurnProcessor(engine, TURNS, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
         self.accounts = AccountProcessor(SPEND, version="1", dead_letter_bytes=8192)
         self.store: RunStore = _store(RunStore, RUNS_LOG)
         self.account_store: AccountStore = _store(AccountStore, ACCOUNTS_LOG)
@@ -212,8 +212,8 @@ class Life:
         self.store.census.share = lambda _partitions: None  # type: ignore[method-assign]
         self.store.census.hot_share = hot
         failed = lambda problem: Worker._failed(self, problem)  # type: ignore[arg-type]  # noqa: E731
-        self.lanes = Lanes("runs", self.store, self.processor, self.publisher, failed)
-        self.account_lanes = Lanes("accounts", self.account_store, self.accounts, self.publisher, failed)
+        self.lanes = PartitionPipelines("runs", self.store, self.processor, self.publisher, failed)
+        self.account_lanes = PartitionPipelines("accounts", self.account_store, self.accounts, self.publisher, failed)
         self.orders = SimpleNamespace(keep=lambda _mine: None, have=lambda _mine: None)
         self.store.retained = lambda mine: Worker._retain(self, mine)  # type: ignore[arg-type]
         self.account_store.retained = self.account_lanes.retain

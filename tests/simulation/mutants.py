@@ -8,12 +8,12 @@ import inspect
 import textwrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streamproc.worker.accounts import Accounts
-from streamproc.worker.chunks import ChunkConsumer
-from streamproc.worker.lanes import Lane, Lanes
-from streamproc.worker.processors import Processor
-from streamproc.worker.stores import PartitionStore
+from streamproc.worker.consumer import BatchConsumer
+from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
+from streamproc.worker.partition_store import PartitionStore
+from streamproc.worker.spend import AccountPartition
 from streamproc.worker.tables import Runs
+from streamproc.worker.turn_processor import TurnProcessor
 from tests.simulation.plan import KINDS
 
 if TYPE_CHECKING:
@@ -45,29 +45,31 @@ STORED: Final = "self.committable = position"
 REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 
 MUTANTS: Final = {
-    "stored before it is told": _mutant(Lane, "store", TOLD, "pass"),
-    "committable before it is stored": _mutant(Lane, "store", TOLD, f"{TOLD}; {STORED}"),
-    "commits go as far as was stepped": _mutant(Lanes, "committable", "lane.committable for", "lane.position for"),
-    "what was applied is applied again": _mutant(Processor, "accept", "if offset <= state.offset:", "if False:"),
+    "stored before it is told": _mutant(PartitionPipeline, "store", TOLD, "pass"),
+    "committable before it is stored": _mutant(PartitionPipeline, "store", TOLD, f"{TOLD}; {STORED}"),
+    "commits go as far as was stepped": _mutant(
+        PartitionPipelines, "committable", "lane.committable for", "lane.position for"
+    ),
+    "what was applied is applied again": _mutant(TurnProcessor, "accept", "if offset <= state.offset:", "if False:"),
     "the last state wins, whoever wrote it": _mutant(
         Runs, "restore", "elif applied < self._applied(known):", "elif False:", "freeze"
     ),
     "the last account wins, whoever wrote it": _mutant(
-        Accounts, "restore", "account.offset < before.offset", "False", "freeze"
+        AccountPartition, "restore", "account.offset < before.offset", "False", "freeze"
     ),
     "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
     "what a failed step did stays": _mutant(
-        Processor, "_failed", "runs.rebuild(key, self._again)", "runs.hot[key]"
+        TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.hot[key]"
     ),
     "refused records are dropped": _mutant(
-        Processor, "_read", f"letters.append({REFUSED}, problem.problems))", "pass"
+        TurnProcessor, "_read", f"letters.append({REFUSED}, problem.problems))", "pass"
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
-        ChunkConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
+        BatchConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
     ),
     "slices go on through a rebalance": _mutant(
-        ChunkConsumer, "_step", "or not self._may_go_on(asked)", ""
+        BatchConsumer, "_step", "or not self._may_go_on(asked)", ""
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip

@@ -11,12 +11,12 @@ from streamproc.core.accounts import Account, BudgetReached, dump_account, load_
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
 from streamproc.core.engine import Engine
-from streamproc.core.run import RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
-from streamproc.worker.accounts import Accounts
-from streamproc.worker.packed import unpack
-from streamproc.worker.tables import Census, Runs
+from streamproc.worker.codec import unpack
+from streamproc.worker.spend import AccountPartition
+from streamproc.worker.tables import RunLimits, Runs
 from tests.simulation.machine import (
     ACCOUNTS_LOG,
     CONTROL,
@@ -148,7 +148,7 @@ def _states(cluster: Cluster, truths: dict[int, Truth], lives: list[Life]) -> It
 
 
 def _restored(cluster: Cluster, partition: int, gone: Any) -> Runs:
-    runs = Runs(partition, Census())
+    runs = Runs(partition, RunLimits())
     for record in cluster.log(RUNS_LOG, partition):
         if record.offset not in gone:
             runs.restore(record.key or b"", record.value, record.offset)
@@ -182,7 +182,7 @@ def _statuses(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
                 yield f"the last status of {key!r} in [{partition}] is {told}; the run is {status}"
 
 
-# Accounts.
+# AccountPartition.
 
 
 def _accounts(cluster: Cluster) -> tuple[dict[int, dict[bytes, Account]], set[tuple[int, str]]]:
@@ -236,8 +236,8 @@ def _account_states(cluster: Cluster, books: dict[int, dict[bytes, Account]], li
                     yield f"{where} remembers account {key!r} as {mine}, not {account}"
 
 
-def _restored_accounts(cluster: Cluster, partition: int) -> Accounts:
-    accounts = Accounts(partition, lambda: 0)
+def _restored_accounts(cluster: Cluster, partition: int) -> AccountPartition:
+    accounts = AccountPartition(partition, lambda: 0)
     for record in cluster.read((ACCOUNTS_LOG, partition), 0, 1 << 60):
         accounts.restore(record.key or b"", record.value, record.offset)
     return accounts

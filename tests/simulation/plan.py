@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from aiokafka.partitioner import murmur2
 
-from streamproc import wire
 from streamproc.fingerprint import read_event
+from streamproc.model import wire
 from streamproc.policy import Policy, load_policy
-from streamproc.policy_file import Layer
+from streamproc.policy.files import Layer
 from tests.laws.traces import BOARD, CLOCKS, ENDINGS, OTHERS, TURNS
 from tests.simulation.machine import CURSED
 

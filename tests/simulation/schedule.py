@@ -9,7 +9,7 @@ import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.worker import chunks, deadlines, lanes, limits, publishing
+from streamproc.worker import consumer, deadlines, limits, partition_pipeline, publishing
 from tests.simulation.cluster import Cluster, Group
 from tests.simulation.loop import START_S, SimLoop, Stuck
 from tests.simulation.machine import ACCOUNTS_LOG, RUNS_LOG, SPEND, TURNS, Life
@@ -202,8 +202,8 @@ def _small(schedule: Schedule) -> Iterator[None]:
     script, loop = schedule.plan, schedule.loop
     clock = SimpleNamespace(monotonic=loop.time, time=lambda: schedule.cluster.now_ms() / 1000)
     changes: list[tuple[Any, str, Any]] = [
-        (chunks, "SLICE_RECORDS_MAX", script.slice_most),
-        (lanes, "BACKLOG_RECORDS_MAX", script.backlog),
+        (consumer, "SLICE_RECORDS_MAX", script.slice_most),
+        (partition_pipeline, "BACKLOG_RECORDS_MAX", script.backlog),
         (limits, "DEADLINE_GRACE_S", 1.0),
         (limits, "DEADLINE_TICK_S", 0.7),
         (deadlines, "time", clock),

@@ -24,17 +24,17 @@ from streamproc import (
     load_policy,
 )
 from streamproc.client import Guard
-from streamproc.controls import Evidence, RunStatus, Trigger, read_control
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
 from streamproc.core.graph import CycleShape
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.errors import Problem
-from streamproc.events import RawEvent, parse_line, parse_raw
 from streamproc.fingerprint import fingerprint, read_event
-from streamproc.fleet.order import Order
+from streamproc.model.controls import ControlEvidence, ControlTrigger, RunStatus, read_control
+from streamproc.model.fleet_command import FleetCommand
+from streamproc.model.raw_events import RawEvent, parse_line, parse_raw
+from streamproc.model.wire import Event, decode, encode
 from streamproc.policy import Policy
-from streamproc.wire import Event, decode, encode
 
 
 def in_one_process() -> None:
@@ -53,8 +53,8 @@ def what_is_told(control: ControlEvent) -> None:
     assert_type(control.code, str)
     assert_type(control.halts, bool)
     assert_type(control.onset, int | None)
-    assert_type(control.evidence, Evidence | None)
-    assert_type(control.trigger, Trigger | None)
+    assert_type(control.evidence, ControlEvidence | None)
+    assert_type(control.trigger, ControlTrigger | None)
     assert_type(control.suggested_actions, list[str])
     assert_type(control.labels, dict[str, str] | None)
     assert_type(read_control(b"{}"), ControlEvent)
@@ -74,7 +74,7 @@ async def distributed() -> None:
             assert_type(await guard.ready(), None)
         assert_type(halts.halted("r"), ControlEvent | None)
         assert_type(halts.fleet.status, Literal["STOP", "PAUSE", "CLEAR"])
-        assert_type(halts.fleet.order, Order | None)
+        assert_type(halts.fleet.order, FleetCommand | None)
         await turns.run_started(run_id="r", tier="free", budgets={"maxSteps": 55})
         await turns.turn_started(run_id="r", node="coder", task_id="T1")
         await turns.run_finished(run_id="r", status="done")

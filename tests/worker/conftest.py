@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc import topics as kafka_topics
+from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.worker.running import CURSED, Topics, Way, WorkerProcess, run_sync
 

@@ -17,9 +17,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 from pydantic import SecretStr
 
-from streamproc import wire
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
+from streamproc.kafka.options import connection_options
+from streamproc.model import wire
 from streamproc.policy import load_policy
 from tests.waiting import until
 
@@ -32,7 +33,7 @@ Way = Literal["batch", "stock"]
 
 # Workers are forked from a process that has Faust loaded already: a second and more for each of them.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["streamproc.worker.app", "streamproc.policy"])
+FORKS.set_forkserver_preload(["streamproc.worker.app", "streamproc.policy.layers"])
 
 
 def work(environment: dict[str, str], log: str, path: Way, before: str, give_up_after_s: float | None) -> None:
@@ -137,7 +138,7 @@ class Topics:
     async def send(self, records: Iterable[tuple[bytes | None, bytes | None]], **options: Any) -> None:
         """Send records to the turns topic, in order."""
         options.setdefault("max_request_size", 12_000_000)
-        producer = AIOKafkaProducer(**self.settings.kafka(), enable_idempotence=True, **options)
+        producer = AIOKafkaProducer(**connection_options(self.settings), enable_idempotence=True, **options)
         await producer.start()
         try:
             topic = self.settings.topic("turns")
@@ -152,7 +153,7 @@ class Topics:
 
     async def read_topic(self, topic: str) -> list[Any]:
         """The same, given the topic's full name."""
-        consumer = AIOKafkaConsumer(**self.settings.kafka(), auto_offset_reset="earliest", **_LARGE)
+        consumer = AIOKafkaConsumer(**connection_options(self.settings), auto_offset_reset="earliest", **_LARGE)
         await consumer.start()
         try:
             places = await places_of(consumer, topic)
@@ -178,7 +179,7 @@ class Topics:
     async def offsets(self) -> tuple[dict[int, int], dict[int, int]]:
         """Committed offsets of the workers and ends of the turns topic, by partition."""
         consumer = AIOKafkaConsumer(
-            **self.settings.kafka(), group_id=self.settings.worker_group, enable_auto_commit=False
+            **connection_options(self.settings), group_id=self.settings.worker_group, enable_auto_commit=False
         )
         await consumer.start()
         try:
@@ -191,7 +192,7 @@ class Topics:
 
     async def no_members(self) -> bool:
         """Whether the workers' group is empty."""
-        admin = AIOKafkaAdminClient(**self.settings.kafka())
+        admin = AIOKafkaAdminClient(**connection_options(self.settings))
         await admin.start()
         try:
             [response] = await admin.describe_consumer_groups([self.settings.worker_group])

@@ -8,9 +8,10 @@ import signal
 import pytest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 
-from streamproc import topics as kafka_topics
+from streamproc.kafka import topics as kafka_topics
+from streamproc.kafka.options import connection_options
 from streamproc.settings import load_settings
-from streamproc.worker.app import _credentials
+from streamproc.worker.faust_app import credentials_of
 from streamproc.worker.logs import Calm
 from tests.waiting import until
 from tests.worker.conftest import settings_for
@@ -36,8 +37,8 @@ def test_faust_s_clients_connect_as_all_others_do(protocol: str, mechanism: str)
     settings = load_settings(
         security_protocol=protocol, sasl_mechanism=mechanism, sasl_username="me", sasl_password="secret"
     )
-    ours = settings.kafka()
-    theirs = credentials_to_aiokafka_auth(_credentials(settings))
+    ours = connection_options(settings)
+    theirs = credentials_to_aiokafka_auth(credentials_of(settings))
     assert (ours.pop("ssl_context") is None) == (theirs.pop("ssl_context", None) is None)
     ours.pop("bootstrap_servers")
     assert theirs == ours
@@ -52,10 +53,10 @@ def test_another_library_says_the_same_once_and_ours_is_heard_each_time() -> Non
     lost = line("aiokafka.consumer", logging.ERROR, "Failed fetch messages from %s: %s")
     assert [calm.filter(lost) for _ in range(3)] == [True, False, False]
     assert calm.filter(line("aiokafka.consumer", logging.ERROR, "something else"))
-    halt = line("streamproc.worker.processors", logging.INFO, "halt run=r")
+    halt = line("streamproc.worker.turn_processor", logging.INFO, "halt run=r")
     assert all(calm.filter(halt) for _ in range(3))
-    assert not calm.filter(line("streamproc.worker.chunks", logging.INFO, "[^-ChunkConsumer]: Starting..."))
-    assert calm.filter(line("streamproc.worker.chunks", logging.ERROR, "[^-ChunkConsumer]: Crashed"))
+    assert not calm.filter(line("streamproc.worker.consumer", logging.INFO, "[^-ChunkConsumer]: Starting..."))
+    assert calm.filter(line("streamproc.worker.consumer", logging.ERROR, "[^-ChunkConsumer]: Crashed"))
 
 
 async def test_a_worker_that_crashes_again_and_again_leaves_it_to_its_supervisor(settings, start_worker) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from streamproc import topics as kafka_topics, wire
+from streamproc.kafka import topics as kafka_topics
+from streamproc.model import wire
 from tests.waiting import until
 from tests.worker.running import (
     event_record,

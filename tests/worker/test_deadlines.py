@@ -6,10 +6,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from streamproc import topics as kafka_topics, wire
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
-from streamproc.fleet.giving import give
+from streamproc.fleet.issuing import issue_command
+from streamproc.kafka import topics as kafka_topics
+from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
 from tests.waiting import until
@@ -31,8 +32,8 @@ HASTY = (
     + """
 import time
 from streamproc.core.engine import Engine
-from streamproc.worker import chunks
-limits.DEADLINE_TICK_S, limits.DEADLINE_GRACE_S, chunks.SLICE_RECORDS_MAX = 0.02, 0.0, 10
+from streamproc.worker import consumer
+limits.DEADLINE_TICK_S, limits.DEADLINE_GRACE_S, consumer.SLICE_RECORDS_MAX = 0.02, 0.0, 10
 quick = Engine.step
 def slow(self, run, event, at_ms):
     time.sleep(0.003)
@@ -211,7 +212,7 @@ async def test_an_imported_log_gets_no_deadlines(brokers, topic_prefix, start_wo
 async def test_a_paused_fleet_is_not_silent(settings, topics, start_worker) -> None:
     worker = start_worker(settings, before=SOON)
     await worker.ready()
-    await give(settings, "PAUSE", "fleet", "ann", "a release")
+    await issue_command(settings, "PAUSE", "fleet", "ann", "a release")
 
     async def paused() -> bool:
         return any(control["type"] == "fleet.state" for control in await topics.controls())
@@ -223,5 +224,5 @@ async def test_a_paused_fleet_is_not_silent(settings, topics, start_worker) -> N
     await until(lambda: time.monotonic() - sent_s > 2 * TIMEOUT_MS / 1000)
     assert await deadlines(topics) == []
 
-    await give(settings, "CLEAR", "fleet", "ann", "done")
+    await issue_command(settings, "CLEAR", "fleet", "ann", "done")
     await halted(topics, ["hangs"])

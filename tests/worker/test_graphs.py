@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamproc.client import TurnPublisher
-from streamproc.controls import ControlEvent, read_control
+from streamproc.model.controls import ControlEvent, read_control
 from tests.waiting import until
 from tests.worker.running import Topics
 

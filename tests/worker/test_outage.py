@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc import topics as kafka_topics
 from streamproc.errors import Unavailable
+from streamproc.kafka import topics as kafka_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 

@@ -6,7 +6,7 @@ import signal
 
 from aiokafka import AIOKafkaProducer
 
-from streamproc.topics import changelog_topic
+from streamproc.kafka.topics import changelog_topic
 from tests.worker.running import expected_ids, gather_controls, log_of_loops
 from tests.worker.test_rebalance import ready_lines
 

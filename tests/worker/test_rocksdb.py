@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproc import topics as kafka_topics
+from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings
 from tests.waiting import until
 from tests.worker.conftest import settings_for

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
-from streamproc.fleet.giving import new_order
+from streamproc.fleet.issuing import new_command
 from streamproc.fleet.state import Fleet
-from streamproc.worker.status_file import Entry, StatusFile, parse, render
+from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamproc.core.decision import Decision
-    from streamproc.fleet.order import Order, Status
+    from streamproc.model.fleet_command import FleetCommand, Status
 
 NOON_MS = 1_769_860_800_000
 
@@ -24,16 +24,19 @@ NOON_MS = 1_769_860_800_000
 @pytest.mark.parametrize(
     ("text", "entry"),
     [
-        ("STOP 2026-01-31T12:00:00Z\n", Entry("STOP", NOON_MS, "")),
-        ("PAUSE 2026-01-31T12:00:00Z", Entry("PAUSE", NOON_MS, "")),
-        ("clear\n", Entry("CLEAR", 0, "")),
-        ("  STOP  \r\nbecause\r\n", Entry("STOP", 0, "because")),
-        ("\ufeffSTOP\n", Entry("STOP", 0, "")),
-        ("STOP yesterday\n", Entry("STOP", 0, "")),
-        ("STOP\n# by ada: an old reason\nthe deployment\nis broken\n", Entry("STOP", 0, "the deployment is broken")),
+        ("STOP 2026-01-31T12:00:00Z\n", StatusEntry("STOP", NOON_MS, "")),
+        ("PAUSE 2026-01-31T12:00:00Z", StatusEntry("PAUSE", NOON_MS, "")),
+        ("clear\n", StatusEntry("CLEAR", 0, "")),
+        ("  STOP  \r\nbecause\r\n", StatusEntry("STOP", 0, "because")),
+        ("\ufeffSTOP\n", StatusEntry("STOP", 0, "")),
+        ("STOP yesterday\n", StatusEntry("STOP", 0, "")),
+        (
+            "STOP\n# by ada: an old reason\nthe deployment\nis broken\n",
+            StatusEntry("STOP", 0, "the deployment is broken"),
+        ),
     ],
 )
-def test_a_status_is_read_however_it_is_written(text: str, entry: Entry) -> None:
+def test_a_status_is_read_however_it_is_written(text: str, entry: StatusEntry) -> None:
     assert parse(text) == entry
 
 
@@ -45,10 +48,10 @@ def test_what_is_no_status_is_told_with_what_to_write(text: str) -> None:
 
 
 def test_what_is_written_is_what_is_read() -> None:
-    order = new_order(Fleet(), "STOP", "fleet", "ada\n", "two\nlines\nCLEAR", now_ms=NOON_MS)
+    order = new_command(Fleet(), "STOP", "fleet", "ada\n", "two\nlines\nCLEAR", now_ms=NOON_MS)
     assert render(order, 0) == "STOP 2026-01-31T12:00:00.000Z\n# by ada: two lines CLEAR\n"
-    assert parse(render(order, 0)) == Entry("STOP", NOON_MS, "")
-    assert parse(render(None, NOON_MS)) == Entry("CLEAR", NOON_MS, "")
+    assert parse(render(order, 0)) == StatusEntry("STOP", NOON_MS, "")
+    assert parse(render(None, NOON_MS)) == StatusEntry("CLEAR", NOON_MS, "")
 
 
 class Mirror:
@@ -56,15 +59,15 @@ class Mirror:
 
     def __init__(self, path: Path) -> None:
         self.fleet = Fleet()
-        self.given: list[Order] = []
+        self.given: list[FleetCommand] = []
         self.told: list[Decision] = []
         self.file = StatusFile(path, self.fleet, self._given, self._told)
 
     def order(self, status: Status, at_ms: int = NOON_MS) -> None:
         """Somebody gives an order elsewhere, and it is heard."""
-        self.fleet.take(new_order(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
+        self.fleet.take(new_command(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
 
-    async def _given(self, order: Order) -> None:
+    async def _given(self, order: FleetCommand) -> None:
         self.given.append(order)
 
     async def _told(self, decision: Decision) -> None:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 from faust.types import TP
 
-from streamproc import wire
 from streamproc.core.accounts import Account, dump_account
-from streamproc.core.run import RunState
+from streamproc.core.run_state import RunState
+from streamproc.model import wire
 from streamproc.policy import load_policy
-from streamproc.worker import packed, tables
-from streamproc.worker.accounts import Accounts
+from streamproc.worker import codec, tables
+from streamproc.worker.codec import pack, unpack
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
-from streamproc.worker.packed import pack, unpack
-from streamproc.worker.processors import Processor
-from streamproc.worker.tables import Census, Runs, RunStore
+from streamproc.worker.spend import AccountPartition
+from streamproc.worker.tables import RunLimits, Runs, RunStore
+from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
 
-def runs(census: Census | None = None) -> Runs:
-    return Runs(0, census or Census())
+def runs(census: RunLimits | None = None) -> Runs:
+    return Runs(0, census or RunLimits())
 
 
 def step(mine: Runs, pairs, first: int = 0, at_ms: int = NOON_MS) -> None:
-    worker = Processor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    worker = TurnProcessor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
     worker.accept(mine, records_of(pairs, first, at_ms))
 
 
@@ -74,7 +74,7 @@ def test_a_state_under_way_to_the_broker_is_known_before_it_is_stored() -> None:
 
 
 def test_the_runs_that_are_decoded_are_bounded_and_a_changed_one_is_never_lost() -> None:
-    census = Census()
+    census = RunLimits()
     census.hot_share = 10
     mine = runs(census)
     for number in range(200):
@@ -87,9 +87,9 @@ def test_the_runs_that_are_decoded_are_bounded_and_a_changed_one_is_never_lost()
     assert all(mine.wake(f"run-{number}".encode()).turns == 1 for number in range(200))
 
 
-def clocked() -> tuple[Census, list[int]]:
+def clocked() -> tuple[RunLimits, list[int]]:
     """A census whose clock stands still until it is set."""
-    census, now_ms = Census(), [0]
+    census, now_ms = RunLimits(), [0]
     census.now_ms = lambda: now_ms[0]
     return census, now_ms
 
@@ -160,7 +160,7 @@ def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPa
     """Also where more come with each write than one sweep would take away."""
     monkeypatch.setattr(tables, "RUNS_MAX", 20)
     monkeypatch.setattr(tables, "SWEEP_RUNS_MAX", 2)
-    census = Census()
+    census = RunLimits()
     mine = runs(census)
     for wave in range(10):
         step(mine, [pair for number in range(15) for pair in honest_run(f"run-{wave}-{number}", 1)], first=100 * wave)
@@ -191,7 +191,7 @@ def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
 
 def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
     older, newer = (dump_account(Account(offset=offset, applied={0: offset})) for offset in (5, 9))
-    mine = Accounts(0, lambda: 0)
+    mine = AccountPartition(0, lambda: 0)
     for place, raw in enumerate((older, newer, older, b"garbage")):
         mine.restore(b"user:ann", raw, place)
         assert mine.changelog_offset == place
@@ -215,7 +215,7 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
 def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
     for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
         state = RunState(partition=partition, offset=offset, turns=turns, steps=turns, at_ms=at_ms, finished=finished)
-        assert packed.seen_of(pack(state, b"{}", NOON_MS)) == (offset, finished)
+        assert codec.seen_of(pack(state, b"{}", NOON_MS)) == (offset, finished)
 
 
 def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -229,7 +229,7 @@ def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixtu
 
 
 def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
-    census = Census()
+    census = RunLimits()
     mine = runs(census)
     for place, raw in enumerate((*(pack(RunState(offset=offset), None) for offset in (1, 2, 0)), None, None)):
         mine.restore(b"a", raw, place)
@@ -237,7 +237,7 @@ def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
 
 
 def test_the_census_counts_the_runs_of_all_partitions() -> None:
-    census = Census()
+    census = RunLimits()
     one, two = Runs(0, census), Runs(1, census)
     step(one, honest_run("a", 1))
     step(two, [*honest_run("b", 1), *honest_run("c", 1)])
@@ -261,7 +261,7 @@ def test_a_state_that_somebody_made_too_large_begins_anew_and_stays_halted() -> 
 def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     """Its offsets begin again, below those that the runs have applied. What is stepped since then says nothing."""
     store = RunStore.__new__(RunStore)
-    store.census, store.partitions = Census(), {}
+    store.census, store.partitions = RunLimits(), {}
     for partition in (0, 1):
         before = runs()
         step(before, honest_run(f"run-{partition}", 5))
@@ -275,7 +275,7 @@ def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCapt
     assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text
 
 
-@pytest.mark.parametrize("part", [runs(), Accounts(0, lambda: 0)])
+@pytest.mark.parametrize("part", [runs(), AccountPartition(0, lambda: 0)])
 def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) -> None:
     """Who was expelled, and does not know it yet, writes behind its successor, which it has not read."""
     part.stored([(b"a", b"1"), (b"b", b"2")], 1)
@@ -290,7 +290,7 @@ def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) ->
 
 def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
     store = RunStore.__new__(RunStore)
-    store.census, store.partitions = Census(), {}
+    store.census, store.partitions = RunLimits(), {}
     assert store.persisted_offset(TP("changelog", 0)) == -1
     store.runs(0).restore(b"a", None, 7)
     assert store.persisted_offset(TP("changelog", 0)) == 7

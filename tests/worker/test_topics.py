@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from streamproc import topics
+from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.worker.conftest import settings_for
 

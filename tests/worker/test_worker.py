@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streamproc import wire
-from streamproc.controls import RunStatus, read_control
+from streamproc.model import wire
+from streamproc.model.controls import RunStatus, read_control
 from streamproc.worker.limits import END_TIMEOUT_S
 from tests.waiting import until
 from tests.worker.running import (

@@ -1,0 +1,9 @@
+"""Admission: asks, before money is spent, whether every account that pays for it still has budget."""
+
+from __future__ import annotations
+
+from streamproc.client.admission.admission import Admission, Payer
+from streamproc.client.admission.blocking import BlockingAdmission
+from streamproc.client.admission.reservation import Reservation
+
+__all__ = ["Admission", "BlockingAdmission", "Payer", "Reservation"]

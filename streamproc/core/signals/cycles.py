@@ -1,0 +1,115 @@
+"""Cycles as a run goes through them: declared, or found from the hand-overs that were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import networkx as nx
+import xxhash
+
+from streamproc.core.graph import components, cycles_of, read_graph, unsafe_cycles
+from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
+from streamproc.model.wire import Usage
+
+EDGE_BYTES: Final = 14  # of an encoded state
+NOT_ENTERED: Final = -1  # in place of what was spent before a declared cycle
+
+
+def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
+    """A stable id: the hash of the sorted node ids and the sorted edge ids."""
+    text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
+    """Follow the cycles of a declared graph; those of them that nothing can leave. Raises `InvalidGraph`."""
+    read = read_graph(graph)
+    shapes = cycles_of(read)
+    run.evicted += max(0, len(shapes) - CYCLES_MAX)
+    run.cycles = []
+    for shape in shapes[:CYCLES_MAX]:
+        members = [tag(name) for name in shape.nodes]
+        edges = [(tag(u), tag(v)) for u, v in shape.edges]
+        over = tag(shape.over) if shape.over is not None else 0
+        cycle = Cycle(cycle_hash(members, edges), tag(shape.anchor), over, members[:MEMBERS_MAX])
+        cycle.many = len(members) > MEMBERS_MAX
+        cycle.spent_before = NOT_ENTERED
+        run.cycles.append(cycle)
+    return unsafe_cycles(read)
+
+
+def hand_over(run: RunState, source: int, target: int) -> Cycle | None:
+    """Take in one hand-over; the cycle of which it completes an iteration, if any."""
+    edge = source << 32 | target
+    count = run.edges.pop(edge, 0)
+    run.edges[edge] = count + 1
+    if not count:
+        if len(run.edges) > EDGES_MAX:
+            del run.edges[next(iter(run.edges))]
+            run.evicted += 1
+        else:
+            run.room -= EDGE_BYTES
+        _find_cycle(run, source, target)
+    for cycle in run.cycles:
+        if cycle.anchor == target and (cycle.over == source or (not cycle.over and _inside(cycle, source))):
+            cycle.iterations += 1
+            return cycle
+    return None
+
+
+def cycle_of(run: RunState, node_tag: int, usage: Usage | None) -> Cycle | None:
+    """The cycle that a node is in. Money and time of a declared one count from the first turn in it."""
+    for cycle in run.cycles:
+        if cycle.anchor == node_tag or node_tag in cycle.members:
+            if cycle.spent_before == NOT_ENTERED:
+                run.room = 0
+                cycle.since_ms = run.at_ms
+                cycle.spent_before = run.ledger.cost_usd_micro - (usage.cost_usd_micro or 0 if usage else 0)
+            return cycle
+    return None
+
+
+def _inside(cycle: Cycle, node_tag: int) -> bool:
+    return cycle.many or node_tag in cycle.members
+
+
+def _find_cycle(run: RunState, source: int, target: int) -> None:
+    """A new edge closes a cycle where its target already led to its source."""
+    if any(_inside(cycle, source) and _inside(cycle, target) for cycle in run.cycles):
+        return
+    pairs = [(edge >> 32, edge & TAG) for edge in run.edges]
+    if source != target and not _leads_to(pairs, target, source):
+        return
+    graph: nx.DiGraph[int] = nx.DiGraph(pairs)
+    members = next(found for found in components(graph) if source in found)
+    edges = [(u, v) for u, v in pairs if u in members and v in members]
+    merged = [cycle for cycle in run.cycles if members & set(cycle.members)]
+    first = merged[0] if merged else _found(run, target, members)
+    first.id = cycle_hash(members, edges)
+    first.members = sorted(members)[:MEMBERS_MAX]
+    first.many = len(members) > MEMBERS_MAX
+    run.cycles = [cycle for cycle in run.cycles if cycle not in merged]
+    if len(run.cycles) >= CYCLES_MAX:
+        del run.cycles[0]
+        run.evicted += 1
+    run.cycles.append(first)
+    run.room = 0
+
+
+def _found(run: RunState, anchor: int, members: set[int]) -> Cycle:
+    """A cycle that nobody declared. Where the run did nothing else so far, it began when the run began."""
+    cycle = Cycle(0, anchor, 0, [], since_ms=run.at_ms, spent_before=run.ledger.cost_usd_micro)
+    if run.counts.keys() <= members:
+        cycle.since_ms, cycle.spent_before = run.started_ms, 0
+    return cycle
+
+
+def _leads_to(pairs: list[tuple[int, int]], start: int, end: int) -> bool:
+    reached = {start}
+    grew = True
+    while grew and end not in reached:
+        more = {v for u, v in pairs if u in reached} - reached
+        reached |= more
+        grew = bool(more)
+    return end in reached

@@ -1,0 +1,47 @@
+"""What a run has spent, in integers: tokens, micro-USD, milliseconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamproc.core.run_state import COUNTS_MAX, Ledger, RunState
+from streamproc.model.wire import Usage
+
+COUNTS_BYTES: Final = 20  # of an encoded state
+SPEND_MAX: Final = 2**63 - 1  # what a stored integer can hold; a sum that reaches it stays there
+
+
+def new_counts(run: RunState, node_tag: int) -> list[int]:
+    """[turns, runtime in ms] of a node that has had none. Past the cap the node with the fewest turns goes: a budget is
+    about the ones with many."""
+    if len(run.counts) >= COUNTS_MAX:
+        del run.counts[min(run.counts, key=lambda tag: run.counts[tag][0])]
+        run.evicted += 1
+    else:
+        run.room -= COUNTS_BYTES
+    counts = run.counts[node_tag] = [0, 0]
+    return counts
+
+
+def spend(run: RunState, usage: Usage, counts: list[int]) -> None:
+    """Book a turn's measured spend, also its time on its node's `counts`."""
+    ledger = run.ledger
+    ledger.input_tokens += usage.input_tokens
+    ledger.output_tokens += usage.output_tokens
+    ledger.cached_tokens += usage.cached_tokens
+    ledger.total_tokens += usage.total_tokens or usage.input_tokens + usage.output_tokens
+    if usage.duration_ms:
+        ledger.duration_ms += usage.duration_ms
+        counts[1] = min(counts[1] + usage.duration_ms, SPEND_MAX)
+    if usage.cost_usd_micro is not None:
+        ledger.cost_usd_micro += usage.cost_usd_micro
+    elif usage.total_tokens or usage.input_tokens or usage.output_tokens:
+        ledger.unpriced += 1
+    tokens = ledger.input_tokens | ledger.output_tokens | ledger.cached_tokens | ledger.total_tokens
+    if tokens | ledger.duration_ms | ledger.cost_usd_micro > SPEND_MAX:  # one look at the highest bits of all
+        _cap(ledger)
+
+
+def _cap(ledger: Ledger) -> None:
+    for name in ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "cost_usd_micro", "duration_ms"):
+        setattr(ledger, name, min(getattr(ledger, name), SPEND_MAX))

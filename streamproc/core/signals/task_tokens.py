@@ -1,0 +1,67 @@
+"""What the tasks of a run have spent of their tokens: the ladder over `max_token_budget`.
+
+A turn counts for the task it names, else for the one that the run was started for; of a turn that names none nobody
+knows. Whoever is delegated a task again, with a budget, starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from streamproc.core.run_state import TASKS_MAX, RunState, TaskTokens
+from streamproc.core.signals.spend import SPEND_MAX
+from streamproc.model.wire import TaskDelegated, Turn
+
+RUNGS: Final = ("warning", "restrict", "urgent", "hard_stop", "violation")
+
+
+def grant_tokens(run: RunState, event: TaskDelegated, tag: Callable[[str], int]) -> None:
+    """Note the budget of every task of a delegation."""
+    if event.max_token_budget is None:
+        return
+    for task in dict.fromkeys((*event.tasks, event.task_id)[-TASKS_MAX:]):
+        if task:
+            _keep(run, tag(task), TaskTokens(event.max_token_budget, since=run.turns))
+
+
+def spend_tokens(
+    run: RunState, turn: Turn, task: int, default: int | None, percents: Sequence[int]
+) -> TaskTokens | None:
+    """Count a turn's tokens; the task's account where it has come to another rung. `default` is the budget of a task
+    that was delegated without one."""
+    spent = run.task_tokens.get(task)
+    if spent is None:
+        if default is None:
+            return None
+        spent = _keep(run, task, TaskTokens(default, since=run.turns))
+    usage = turn.usage
+    if usage is None:
+        return None
+    spent.used = min(spent.used + (usage.total_tokens or usage.input_tokens + usage.output_tokens), SPEND_MAX)
+    rung = rung_of(spent.used, spent.limit, percents)
+    if rung <= spent.rung:
+        return None
+    spent.rung = rung
+    return spent
+
+
+def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
+    """How high `used` has come: 0 below all rungs; a percentage of 0 leaves its rung out."""
+    if used > limit:
+        return len(RUNGS)
+    reached = 0
+    for place, percent in enumerate(percents, 1):
+        if percent and used * 100 >= limit * percent:
+            reached = place
+    return reached
+
+
+def _keep(run: RunState, task: int, tokens: TaskTokens) -> TaskTokens:
+    run.task_tokens.pop(task, None)
+    run.task_tokens[task] = tokens
+    run.room = 0
+    if len(run.task_tokens) > TASKS_MAX:
+        del run.task_tokens[next(iter(run.task_tokens))]
+        run.evicted += 1
+    return tokens

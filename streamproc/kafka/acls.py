@@ -1,0 +1,153 @@
+"""What each role must be allowed to do on Kafka, and no more: the table of the docs, of the command, and of the tests.
+
+Read and Write include Describe. Idempotent producers need no right of their own since Kafka 3.0, and nothing of ours
+uses transactions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from aiokafka.errors import KafkaError, SecurityDisabled, for_code
+from aiokafka.protocol.admin import CreateAclsRequest
+
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.kafka import topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamproc.settings import Settings
+
+Operation = Literal["Read", "Write", "Create", "Describe", "DescribeConfigs"]
+
+# Kafka's numbers (org.apache.kafka.common.acl and .resource).
+OPERATIONS: Final[dict[str, int]] = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+RESOURCES: Final[dict[str, int]] = {"topic": 2, "group": 3}
+LITERAL: Final = 3
+ALLOW: Final = 3
+ANY_HOST: Final = "*"
+
+TOPICS: Final = ("turns", "control", "runs", "commands", "spend", "dead-letter", "runs-changelog", "accounts-changelog")
+
+
+class Right(NamedTuple):
+    """What may be done with one topic or group, named as a deployment names it (`full_name` has the prefix)."""
+
+    resource: Literal["topic", "group"]
+    name: str
+    operations: tuple[Operation, ...]
+
+
+class Role(NamedTuple):
+    """Who it is, and what he needs."""
+
+    name: str
+    who: str
+    rights: tuple[Right, ...]
+
+
+def _topics(*operations: Operation, of: Iterable[str]) -> tuple[Right, ...]:
+    return tuple(Right("topic", name, operations) for name in of)
+
+
+ROLES: Final = (
+    Role("publisher", "`TurnPublisher`, `streamproc publish`", _topics("Write", of=["turns"])),
+    Role("listener", "`HaltListener`", _topics("Read", of=["runs", "control", "commands"])),
+    Role("watch", "`streamproc watch`", _topics("Read", of=["runs", "control", "commands"])),
+    Role(
+        "worker",
+        "`streamproc worker`",
+        (
+            *_topics("Read", "Write", "DescribeConfigs", of=["turns"]),
+            *_topics("Write", "DescribeConfigs", of=["control", "runs", "dead-letter"]),
+            *_topics(
+                "Read", "Write", "DescribeConfigs", of=["commands", "spend", "runs-changelog", "accounts-changelog"]
+            ),
+            Right("group", "worker", ("Read",)),
+            Right("group", "worker-orders", ("Read",)),
+        ),
+    ),
+    Role("orders", "`stop-all`, `pause-all`, `clear`, `kill`", _topics("Read", "Write", of=["commands"])),
+    Role("resume", "`streamproc resume`", _topics("Write", of=["turns"])),
+    Role("notify", "`streamproc notify`", (*_topics("Read", of=["control"]), Right("group", "notify", ("Read",)))),
+    Role(
+        "replay",
+        "`streamproc replay`, with `--diff`, too",
+        (*_topics("Read", of=["turns", "control"]), Right("group", "worker", ("Describe",))),
+    ),
+    Role(
+        "topics",
+        "`streamproc topics apply`, `topics check`",
+        _topics("Create", "DescribeConfigs", "Describe", of=TOPICS),
+    ),
+)
+BY_NAME: Final = {role.name: role for role in ROLES}
+
+
+def role_of(name: str) -> Role:
+    """The role of this name. Raises `InvalidSettings`."""
+    if name not in BY_NAME:
+        raise InvalidSettings(f"--role {name}: there is none of this name; there are {', '.join(BY_NAME)}")
+    return BY_NAME[name]
+
+
+def full_name(right: Right, settings: Settings) -> str:
+    """What Kafka calls this topic or group."""
+    if right.resource == "group":
+        return {
+            "worker": settings.worker_group,
+            "worker-orders": f"{settings.worker_group}-orders",
+            "notify": f"{settings.topic_prefix}-notify",
+        }[right.name]
+    if right.name == "runs-changelog":
+        return topics.changelog_topic(settings)
+    if right.name == "accounts-changelog":
+        return topics.accounts_topic(settings)
+    return settings.topic(right.name)
+
+
+def command(right: Right, settings: Settings, principal: str) -> str:
+    """The same for Kafka's own tool."""
+    operations = " ".join(f"--operation {operation}" for operation in right.operations)
+    return (
+        f"kafka-acls.sh --bootstrap-server {settings.brokers} --add --allow-principal {principal} "
+        f"{operations} --{right.resource} {full_name(right, settings)}"
+    )
+
+
+async def apply(settings: Settings, role: Role, principal: str) -> None:
+    """Give a principal (``User:NAME``) the rights of a role; doing it twice is doing it once.
+
+    Raises `Unavailable` where the broker does not answer, has no access control, or does not let this user.
+    """
+    creations = [
+        (RESOURCES[right.resource], full_name(right, settings), LITERAL, principal, ANY_HOST, OPERATIONS[one], ALLOW)
+        for right in role.rights
+        for one in right.operations
+    ]
+    async with topics.administering(settings) as admin:
+        answer: Any = await admin._send_to_controller(_Creations(creations))
+    for code, message in answer.creation_responses:
+        if code:
+            _refuse(settings, for_code(code), message)
+
+
+def _refuse(settings: Settings, error: type[KafkaError], message: str | None) -> None:
+    if error is SecurityDisabled:
+        raise Unavailable(f"broker at {settings.brokers} has no access control: set its authorizer.class.name")
+    why = message or error.__name__
+    raise Unavailable(
+        f"broker at {settings.brokers} takes no rights from this user ({why}): give it Alter on the cluster"
+    )
+
+
+class _Creations(CreateAclsRequest):
+    """Several at once, which aiokafka has no call for."""
+
+    def __init__(self, creations: list[tuple[int, str, int, str, str, int, int]]) -> None:
+        self._creations = creations
+
+    def build(self, request_struct_class: Any) -> Any:
+        """The request; hosts of before Kafka 2.0 know no patterns, and are not asked."""
+        return request_struct_class(self._creations)

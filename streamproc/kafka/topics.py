@@ -1,0 +1,314 @@
+"""The topics on Kafka: what each is for, how it must be configured, and whether the cluster's are so.
+
+`apply` creates what is missing and changes nothing that exists: a partition count that changes moves runs to other
+partitions, and a shorter retention deletes. Where an existing topic differs, both `apply` and `check` say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+
+from streamproc.errors import Unavailable
+from streamproc.kafka import access
+from streamproc.kafka.options import connection_options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from streamproc.settings import Settings
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+MINUTE_MS: Final = 60_000
+
+UNKNOWN: Final = "unknown"  # what a broker does not tell this user (without DescribeConfigs)
+SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it is made, and is no setting of it
+
+ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
+REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
+
+# Listeners tell which of `control`, `runs` and `commands` is newer by time; and the age of an order is measured by it.
+ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}
+
+# A compacted topic is read whole by every listener and every recovering worker, so it is kept short: the cleaner never
+# touches the active segment, hence ten minutes; it starts at a tenth of waste; a tombstone lives for a day, so that
+# a listener that was away over night still sees it.
+COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(10 * MINUTE_MS),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(HOUR_MS),
+    "delete.retention.ms": str(DAY_MS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """How a topic must be: its full name, partitions, replicas, and the settings that matter (as Kafka spells them)."""
+
+    name: str
+    purpose: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A topic's setting that is not as it should be: what was found, what is wanted."""
+
+    topic: str
+    setting: str
+    found: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.setting} is {self.found}, should be {self.wanted}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the cluster has: topics created just now, present already, missing, and settings that differ."""
+
+    created: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    drift: tuple[Drift, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether every topic is there and as it should be."""
+        return not self.missing and not self.drift
+
+
+def changelog_topic(settings: Settings) -> str:
+    """Where the workers of this group keep the states of their runs (the name that Faust gives it)."""
+    return f"{settings.worker_group}-runs-changelog"
+
+
+def accounts_topic(settings: Settings) -> str:
+    """Where the workers of this group keep the accounts of sessions, users and tenants."""
+    return f"{settings.worker_group}-accounts-changelog"
+
+
+def record_bytes_max(settings: Settings) -> int:
+    """The largest record on the turns topic: the largest event, and what Kafka puts around it."""
+    return settings.event_bytes_max + ENVELOPE_BYTES
+
+
+def dead_letter_bytes_max(settings: Settings) -> int:
+    """The largest record on the dead-letter topic: a whole refused one, with the headers that say why."""
+    return record_bytes_max(settings) + ENVELOPE_BYTES
+
+
+def specs(settings: Settings) -> tuple[TopicSpec, ...]:
+    """Every topic of a deployment. All have the same number of partitions: a run has one number everywhere."""
+    deleted: dict[str, str] = {"cleanup.policy": "delete"}
+    # An imported log is as old as it says. By its own times, any retention would delete it within minutes.
+    turns_kept_ms = 7 * DAY_MS if settings.timestamp_type == "LogAppendTime" else -1
+    table: tuple[tuple[str, str, dict[str, str]], ...] = (
+        (
+            settings.topic("turns"),
+            "what agents did; workers and replay read it",
+            deleted
+            | {
+                "retention.ms": str(turns_kept_ms),
+                "message.timestamp.type": settings.timestamp_type,
+                "max.message.bytes": str(record_bytes_max(settings)),
+            },
+        ),
+        (
+            settings.topic("control"),
+            "every decision; orchestrators and dashboards read it",
+            deleted | ONE_CLOCK | {"retention.ms": str(30 * DAY_MS)},
+        ),
+        (settings.topic("runs"), "the latest status of each run", COMPACTED | ONE_CLOCK),
+        (
+            settings.topic("commands"),
+            "orders to the whole fleet",
+            COMPACTED | ONE_CLOCK,  # no retention: a STOP that nobody lifted must not lapse
+        ),
+        (
+            settings.topic("spend"),
+            "what runs spend, by session, user and tenant",
+            deleted | {"retention.ms": str(2 * DAY_MS)},
+        ),
+        (
+            settings.topic("dead-letter"),
+            "what could not be used, why, and where it came from",
+            deleted
+            | {
+                "retention.ms": str(30 * DAY_MS),
+                "max.message.bytes": str(dead_letter_bytes_max(settings)),
+            },
+        ),
+        (changelog_topic(settings), "the workers' memory of each run", COMPACTED),
+        (accounts_topic(settings), "the workers' accounts of sessions, users and tenants", COMPACTED),
+    )
+    safe = {"min.insync.replicas": "2"} if settings.replication_factor >= 3 else {}
+    return tuple(
+        TopicSpec(name, purpose, settings.partitions, settings.replication_factor, config | safe)
+        for name, purpose, config in table
+    )
+
+
+async def apply(settings: Settings) -> Report:
+    """Create the topics that are missing; report what exists and differs. Doing it twice is doing it once.
+
+    Raises `Unavailable` where the broker does not answer, or refuses.
+    """
+    async with administering(settings) as admin:
+        created = await _create(admin, settings, await _existing(admin))
+        await _settled(admin, created)
+        report = await _compare(admin, specs(settings))
+    present = tuple(name for name in report.present if name not in created)
+    return Report(created, present, report.missing, report.drift)
+
+
+async def partitions(settings: Settings) -> dict[str, int]:
+    """The number of partitions of each topic that exists. Raises `Unavailable` where the broker does not answer."""
+    async with administering(settings) as admin:
+        existing = await _existing(admin)
+        names = [spec.name for spec in specs(settings) if spec.name in existing]
+        return (
+            {topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics(names)} if names else {}
+        )
+
+
+async def check(settings: Settings) -> Report:
+    """What is missing or different. Raises `Unavailable` where the broker does not answer."""
+    async with administering(settings) as admin:
+        return await _compare(admin, specs(settings))
+
+
+def unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
+    """The error for a broker that is away. The cause is named where it is more than a refused connection."""
+    why = f" ({problem})" if problem is not None and str(problem) else ""
+    return Unavailable(f"broker at {settings.brokers} does not answer: start it, or set STREAMPROC_BROKERS{why}")
+
+
+@asynccontextmanager
+async def administering(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client that administers the cluster. Raises `Unavailable` for whatever Kafka says in between."""
+    admin = AIOKafkaAdminClient(**connection_options(settings), request_timeout_ms=REQUEST_TIMEOUT_MS)
+    try:
+        await access.start(admin, settings)
+        yield admin
+    except (KafkaError, OSError, TimeoutError) as problem:
+        raise access.not_allowed(settings, problem) or unavailable(settings, problem) from problem
+    finally:
+        await admin.close()
+
+
+async def _existing(admin: AIOKafkaAdminClient) -> set[str]:
+    return set(await admin.list_topics())
+
+
+async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[str]) -> tuple[str, ...]:
+    wanted = [spec for spec in specs(settings) if spec.name not in existing]
+    if not wanted:
+        return ()
+    if not await _has_controller(admin):
+        await admin.describe_topics([spec.name for spec in wanted])
+        return tuple(spec.name for spec in wanted)
+    response: Any = await admin.create_topics(
+        [
+            NewTopic(spec.name, spec.partitions, spec.replication_factor, topic_configs=dict(spec.config))
+            for spec in wanted
+        ]
+    )
+    created = []
+    for name, code, *message in response.topic_errors:
+        error = for_code(code)
+        if code == 0:
+            created.append(name)
+        elif error in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
+            raise Unavailable(
+                f"not allowed to create topic {name}: give this user Create on the topic (`streamproc topics acls`)"
+            )
+        elif error is not TopicAlreadyExistsError:  # somebody else was faster: as good as created
+            raise Unavailable(f"topic {name} cannot be created: {message[0] if message else error.__name__}")
+    return tuple(created)
+
+
+async def _has_controller(admin: AIOKafkaAdminClient) -> bool:
+    """False for the embedded broker of the demo: it administers nothing, and makes a topic when it is asked for it."""
+    if admin._client.cluster.controller is None:
+        await admin._client.force_metadata_update()
+    return admin._client.cluster.controller is not None
+
+
+async def _settled(admin: AIOKafkaAdminClient, created: Iterable[str]) -> None:
+    """Wait until new topics have leaders: a broker answers before it has them."""
+    names = list(created)
+    async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+        while names and not all(_ready(topic) for topic in await admin.describe_topics(names)):
+            await asyncio.sleep(0.05)
+
+
+def _ready(topic: dict[str, Any]) -> bool:
+    partitions = topic["partitions"]
+    return topic["error_code"] == 0 and bool(partitions) and all(one["leader"] >= 0 for one in partitions)
+
+
+async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) -> Report:
+    existing = await _existing(admin)
+    present = [spec for spec in wanted if spec.name in existing]
+    missing = tuple(spec.name for spec in wanted if spec.name not in existing)
+    drift: list[Drift] = []
+    if present:
+        shapes = {topic["topic"]: topic for topic in await admin.describe_topics([spec.name for spec in present])}
+        configs = await _configs(admin, present) if await _has_controller(admin) else {}
+        for spec in present:
+            # What administers nothing has no settings, so none differ.
+            config = configs.get(spec.name, {}) if configs else spec.config
+            drift += _drift(spec, shapes[spec.name]["partitions"], config)
+    return Report((), tuple(spec.name for spec in present), missing, tuple(drift))
+
+
+async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict[str, dict[str, str]]:
+    resources = [
+        ConfigResource(ConfigResourceType.TOPIC, spec.name, dict.fromkeys(spec.config, "")) for spec in present
+    ]
+    found: dict[str, dict[str, str]] = {}
+    responses: list[Any] = await admin.describe_configs(resources)
+    for response in responses:
+        for _code, _message, _type, name, entries in response.resources:
+            found[name] = {entry[0]: entry[1] for entry in entries}
+    return found
+
+
+def _drift(spec: TopicSpec, partitions: list[dict[str, Any]], config: Mapping[str, str]) -> list[Drift]:
+    replicas = min((len(one["replicas"]) for one in partitions), default=0)
+    found = {"partitions": str(len(partitions)), "replication.factor": str(replicas)} | dict(config)
+    wanted = {"partitions": str(spec.partitions), "replication.factor": str(spec.replication_factor)} | dict(
+        spec.config
+    )
+    return [
+        Drift(spec.name, setting, found.get(setting, UNKNOWN), value)
+        for setting, value in wanted.items()
+        if not _same(found.get(setting, UNKNOWN), value)
+    ]
+
+
+def _same(found: str, wanted: str) -> bool:
+    """Lists compare as sets, numbers as numbers: Kafka writes ``delete,compact`` and ``0.1`` as it pleases."""
+    if sorted(found.split(",")) == sorted(wanted.split(",")):
+        return True
+    try:
+        return float(found) == float(wanted)
+    except ValueError:
+        return False

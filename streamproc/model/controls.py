@@ -1,0 +1,185 @@
+"""What comes out, as types: control events for whoever reads the control topic, and the latest status of a run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+ControlType = Literal[
+    "loop.warning", "loop.halted", "budget.level", "run.timed_out", "information.none", "transition.blocked",
+    "delegation.rejected", "task.escalated", "run.resumed", "fleet.state", "notification",
+]  # fmt: skip
+Severity = Literal["info", "warn", "halt"]
+HaltReason = Literal["budget_exceeded", "stalled", "oscillating", "repeated_error", "user_stop"]
+TerminalStatus = Literal[
+    "aborted_stuck", "budget_exceeded", "timed_out", "blocked", "stalled", "escalated", "stopped"
+]  # fmt: skip
+Action = Literal[
+    "warn", "pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider", "force_synthesis",
+    "snitch", "ask_human", "done_partial", "halt", "kill",
+]  # fmt: skip
+
+
+class _Model(BaseModel):
+    """Readers ignore what they do not know, so that a newer worker does not break an older orchestrator."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ControlRejection(_Model):
+    """A verdict against a task."""
+
+    validator: str = ""
+    reason: str = Field("", description="redacted excerpt of the report")
+
+
+class ControlSnapshot(_Model):
+    """What was last known of a run: so much is there to be saved, and gone on with."""
+
+    turns: int = 0
+    round: int | None = Field(None, description="the highest round that was reported")
+    badge: str | None = Field(None, description="cycle iterations, such as `Loop 3/8`")
+    failing_trend: list[int] | None = None
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    last_node: str | None = Field(None, description="whose turn was the last one; the beginning of its name")
+    heard_at: str | None = Field(None, description="log time of the run's last sign of life")
+
+
+class ControlEvidence(_Model):
+    """What a detector saw. Turns are indices from 0; hashes are 16 hex digits; the last ones come last."""
+
+    kind: str = Field(description="the detector's name, such as repeated_call")
+    count: int | None = Field(None, description="how often the thing was seen in this loop")
+    period: int | None = Field(None, description="length of the period, in steps")
+    iteration: int | None = Field(None, description="iterations of the cycle so far")
+    turns: list[int] | None = Field(None, description="turn indices of the occurrences counted")
+    match: Literal["exact", "normalised"] | None = Field(None, description="how alike the occurrences are")
+    tool: str | None = None
+    args_hash: str | None = None
+    result_hash: str | None = None
+    hashes: list[str] | None = Field(None, description="content hashes of the loop")
+    edge: list[str] | None = Field(None, description="the hand-over: from node, to node")
+    cycles: list[list[str]] | None = Field(
+        None, description="cycles of the declared graph that nothing can leave, each by its first nodes; count has all"
+    )
+    failing: int | None = Field(None, description="failing tests at the trigger")
+    failing_tests: list[str] | None = Field(None, description="the first failing test ids")
+    failing_trend: list[int] | None = Field(None, description="failing counts of the last results")
+    best: float | None = Field(None, description="the best value so far")
+    first_error: str | None = Field(None, description="redacted excerpt of the first error")
+    used: int | None = Field(None, description="spent of a budget, in `unit`")
+    limit: int | None = Field(None, description="the budget, in `unit`")
+    unit: str | None = Field(None, description="turns, iterations, ms, micro_usd, tokens")
+    rung: str | None = Field(None, description="how far up a budget's ladder, such as restrict")
+    account: str | None = Field(None, description="whose budget: session:ID, user:ID or tenant:ID")
+    window: str | None = Field(None, description="total, or the last hour, day or month")
+    per_minute: int | None = Field(None, description="how fast it is spent now, in `unit`")
+    unpriced: int | None = Field(None, description="turns in `used` whose price is not known")
+    by: str | None = Field(None, description="who ordered it")
+    reason: str | None = Field(None, description="why it was ordered, or why a deliberation stops")
+    grant: dict[str, int] | None = Field(None, description="what was added to budgets, in their units")
+    output_hashes: list[str] | None = Field(None, description="the last outputs of the run")
+    artifact_hashes: list[str] | None = Field(None, description="the last artifacts of the run")
+    failing_signatures: list[str] | None = Field(None, description="the last failing-test sets of the run")
+    from_state: str | None = Field(None, description="the task's state before")
+    to_state: str | None = Field(None, description="the state that it went to, or should have gone to")
+    last_valid: str | None = Field(None, description="the state that the task has on the board now")
+    guard: str | None = Field(None, description="what the way to that state asks for")
+    missing: list[str] | None = Field(None, description="what of it is missing or fails")
+    attempts: int | None = Field(None, description="how often it was tried")
+    agent: str | None = Field(None, description="whose task it is, or who tried")
+    module: str | None = None
+    phase: str | None = None
+    tasks: list[str] | None = Field(None, description="the tasks of a batch, or those that failed")
+    root: str | None = Field(None, description="the task at which a chain is blocked")
+    chain: list[str] | None = Field(None, description="the blocked tasks, from the root on")
+    priority: str | None = Field(None, description="to which the root is raised")
+    failure_class: str | None = None
+    validator: str | None = None
+    rejections: list[ControlRejection] | None = Field(
+        None, description="the verdicts against a task, the last one last"
+    )
+    options: list[str] | None = Field(None, description="between what a person may choose")
+    snapshot: ControlSnapshot | None = Field(None, description="what was last known of a run that timed out")
+
+
+class ControlTrigger(_Model):
+    """The event that caused a decision, and where it stands in the log."""
+
+    event_id: str = ""
+    turn: int | None = Field(None, description="turn index in the run, from 0")
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+class ControlPolicy(_Model):
+    """Which policy decided: its name, version and content hash."""
+
+    name: str
+    version: str
+    hash: str
+
+
+class ControlEvent(_Model):
+    """A decision about a run. The same log and policy give the same `id`, so duplicates are recognisable."""
+
+    id: str
+    type: ControlType
+    run_id: str
+    code: str = Field(description="the detector's stable code, such as LOOP002")
+    severity: Severity
+    message: str = Field(description="one sentence for a person, and for the model in a nudge")
+    workflow: str | None = None
+    tenant: str | None = None
+    user: str | None = None
+    cycle_id: str | None = None
+    node: str | None = None
+    task_id: str | None = None
+    halt_reason: HaltReason | None = None
+    terminal_status: TerminalStatus | None = None
+    action: Action | None = Field(None, description="what policy decides")
+    suggested_actions: list[str] = Field([], description="what else could be done, best first")
+    evidence: ControlEvidence | None = None
+    trigger: ControlTrigger | None = None
+    onset: int | None = Field(None, description="turn index at which the loop began")
+    policy: ControlPolicy | None = None
+    at: str | None = Field(None, description="log time of the trigger, RFC 3339")
+    labels: dict[str, str] | None = None
+
+    @property
+    def halts(self) -> bool:
+        """Whether this stops the run."""
+        return self.severity == "halt"
+
+
+class RunStatus(_Model):
+    """The whole latest status of a run, as the compacted ``runs`` topic keeps it."""
+
+    run_id: str
+    status: Literal["running", "halted", "finished"]
+    severity: Severity = Field("info", description="the highest so far; never falls while the run is halted")
+    workflow: str | None = None
+    tenant: str | None = None
+    user: str | None = None
+    halt: ControlEvent | None = Field(None, description="the decision that halted the run")
+    turns: int = 0
+    badge: str | None = Field(None, description="cycle iterations, such as `Loop 3/8`")
+    failing_trend: list[int] = []
+    total_tokens: int = 0
+    cost_usd_micro: int = 0
+    at: str | None = None
+
+
+def read_control(raw: bytes | str) -> ControlEvent:
+    """A control event from its JSON. Raises `pydantic.ValidationError`."""
+    return ControlEvent.model_validate_json(raw)
+
+
+def public(decision: msgspec.Struct) -> ControlEvent:
+    """A decision of the core as a control event."""
+    fields: dict[str, Any] = msgspec.to_builtins(decision)
+    return ControlEvent.model_validate(fields)

@@ -1,0 +1,263 @@
+"""What a user hands us, as types: raw turns and the other run-scoped inputs, checked at the edge.
+
+Only ``run_id`` and ``node`` are required of a turn; a missing field is "no evidence", never "no progress". Unknown
+fields are ignored and counted (`RawEvent.unknown`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from pydantic import BeforeValidator, Field, ValidationError
+
+from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.model.board_events import (
+    RawCycleCompleted,
+    RawTaskCreated,
+    RawTaskDelegated,
+    RawTaskTransition,
+    RawTaskVerdict,
+)
+from streamproc.model.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
+from streamproc.model.raw_fields import (
+    DEPTH_MAX,
+    EPOCH_MS_MAX,
+    EPOCH_MS_MIN,
+    FIELD_REMEDY,
+    Budgets,
+    CostMicro,
+    Files,
+    Graph,
+    Key,
+    Metrics,
+    Mistake,
+    Model,
+    Name,
+    RawEvent,
+    ScopeName,
+    Text,
+    TimeMs,
+    Whole,
+    whole_ms,
+)
+
+__all__ = [
+    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent",
+    "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
+    "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
+    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw",
+]  # fmt: skip
+
+
+class ToolCall(Model):
+    """One tool call. All calls of one turn are one multiset: siblings in parallel are not repeats."""
+
+    name: Name
+    args: Any = None
+    result: Any = None
+    error: Any = None
+    id: str | None = None
+    retryable: bool = Field(False, description="the error is infrastructure trouble: trying again is right")
+
+
+class TestReport(Model):
+    """A verifier's result: the ids of the failing tests, and how many passed and exist."""
+
+    failed: list[str] | None = Field(None, description="ids of the failing tests; an empty list: none fails")
+    passed: Whole | None = None
+    total: Whole | None = None
+
+
+class ErrorReport(Model):
+    """One thing that failed."""
+
+    message: str
+    class_: str = Field("", alias="class")
+    retryable: bool = False
+
+
+class UsageReport(Model):
+    """Measured spend of one turn."""
+
+    input_tokens: Whole = 0
+    output_tokens: Whole = 0
+    cached_tokens: Whole = 0
+    total_tokens: Whole = 0
+    cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
+    duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
+
+
+class RoutingDecision(Model):
+    """What a routing node chose."""
+
+    next: Name
+    reason: str = ""
+
+
+def _error_list(value: Any) -> Any:
+    if isinstance(value, (str, Mapping)):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        return value
+    return [{"message": item} if isinstance(item, str) else item for item in value]
+
+
+Failed = list[ErrorReport | str] | ErrorReport | str  # what `errors` may be; one alone is a list of one
+
+
+class RawTurn(RawEvent):
+    """What one node of a workflow did."""
+
+    type: Literal["turn"] = "turn"
+    node: Key = Field(description="the graph node (agent, role) that took the turn")
+    from_: Name = Field("", alias="from", description="whose output this turn took as input")
+    output: str | None = Field(None, description="the final message of the turn")
+    structured_output: Any = None
+    artifact: str | Files | None = Field(None, description="patch or file content left behind")
+    docs: str | None = Field(None, description="Markdown left behind")
+    tests: TestReport | None = None
+    progress: Metrics | None = Field(None, description="any metric that should improve")
+    errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=Failed)] | None = None
+    tool_calls: list[ToolCall] = Field([])
+    query: str | None = Field(None, description="what a research node was asked")
+    decision: RoutingDecision | None = None
+    round: Whole | None = None
+    convergence: Annotated[float, Field(ge=0, le=1)] | None = None
+    consensus: Annotated[float, Field(ge=0, le=1)] | None = None
+    usage: UsageReport | None = None
+    model: Name = ""
+    provider: Name = ""
+
+
+class RawRunStarted(RawEvent):
+    """A run begins: its graph, its budgets, its scope."""
+
+    type: Literal["run.started"] = "run.started"
+    graph: Graph | None = None
+    budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
+
+
+class RawRunFinished(RawEvent):
+    """A run ended by itself."""
+
+    type: Literal["run.finished"] = "run.finished"
+    status: Text = ""
+
+
+class RawUserMessage(RawEvent):
+    """A person spoke."""
+
+    type: Literal["user.message"] = "user.message"
+
+
+class RawTurnStarted(RawEvent):
+    """A node begins a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
+
+    type: Literal["turn.started"] = "turn.started"
+
+
+class RawDeadline(RawEvent):
+    """Log time has come so far, and something has not happened. Made by workers."""
+
+    type: Literal["deadline"] = "deadline"
+    about: ScopeName = Field("", description="code of the detector that waits for something")
+    since_at: TimeMs | None = Field(None, description="since when it waits")
+    due_at: TimeMs | None = Field(None, description="when it should have happened")
+
+
+_KINDS: Final[dict[str, type[RawEvent]]] = {
+    "turn": RawTurn,
+    "run.started": RawRunStarted,
+    "run.finished": RawRunFinished,
+    "user.message": RawUserMessage,
+    "operator.stop": RawOperatorStop,
+    "operator.resume": RawOperatorResume,
+    "halt.acknowledged": RawHaltAcknowledged,
+    "turn.started": RawTurnStarted,
+    "deadline": RawDeadline,
+    "task.created": RawTaskCreated,
+    "task.delegated": RawTaskDelegated,
+    "task.transition": RawTaskTransition,
+    "task.verdict": RawTaskVerdict,
+    "cycle.completed": RawCycleCompleted,
+}
+
+_REMEDIES: Final = {
+    "missing": "add it",
+    "string_type": "send text",
+    "string_too_short": "give it a name",
+    "string_too_long": "send a shorter name, such as a hash of this one",
+    "list_type": "send a list",
+    "dict_type": "send an object",
+    "model_type": "send an object",
+    "model_attributes_type": "send an object",
+    "int_type": "send a whole number",
+    "int_from_float": "send a whole number",
+    "finite_number": "send a finite number, or leave the field out",
+}
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    """Where in an event an error stands, without pydantic's own words for the branches of a union."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if not _is_branch(part)]
+    return "".join(parts).lstrip(".") or "event"
+
+
+def _is_branch(part: int | str) -> bool:
+    return isinstance(part, str) and (part == "str" or part.startswith(("function-", "dict[", "list[")))
+
+
+def parse_raw(data: Any) -> RawEvent:
+    """Check a raw input. Raises `InvalidEvent` that names every field at fault."""
+    if not isinstance(data, Mapping):
+        what = f"expected a JSON object, got {type(data).__name__}"
+        raise InvalidEvent([Problem("event", what, "send one object a line")])
+    kind = data.get("type")
+    model = _KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
+    if model is None:
+        raise InvalidEvent([Problem("type", f"{shown(kind)} is not a known type", f"use one of {', '.join(_KINDS)}")])
+    deep = [str(name) for name, value in data.items() if _depth_exceeds(value, DEPTH_MAX)]
+    if deep:
+        what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
+        raise InvalidEvent([Problem(name or "event", what, remedy) for name in deep])
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InvalidEvent([_problem(item) for item in error.errors(include_url=False)]) from None
+
+
+def parse_line(line: bytes | str) -> RawEvent:
+    """Check one line of JSON. Raises `InvalidEvent`."""
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InvalidEvent([Problem("event", f"not JSON: {error}", "send one JSON object a line, in UTF-8")]) from None
+    return parse_raw(data)
+
+
+def _depth_exceeds(value: Any, levels: int) -> bool:
+    """Level by level and without recursion; each container of a level once, so that cycles end, too."""
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
+    for _ in range(levels):
+        if not level:
+            return False
+        inner = {
+            id(child): child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list, tuple))
+        }
+        level = list(inner.values())
+    return bool(level)
+
+
+def _problem(item: Any) -> Problem:
+    mistake = item.get("ctx", {}).get("error")
+    what = item["msg"].removeprefix("Value error, ")
+    if item["type"] != "missing" and ", got " not in what:
+        what = f"{what}, got {shown(item['input'])}"
+    if not isinstance(mistake, Mistake):
+        return Problem(_place(item["loc"]), what, _REMEDIES.get(item["type"], FIELD_REMEDY))
+    return Problem(_place((*item["loc"], mistake.part) if mistake.part else item["loc"]), what, mistake.remedy)

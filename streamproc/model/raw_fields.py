@@ -1,0 +1,165 @@
+"""What all raw events are made of: the types of their fields, and the fields that every one of them may carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Annotated, Any, Final
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from streamproc.errors import InvalidGraph
+from streamproc.model.budgets import budget_value, find_budget, usd_micro
+from streamproc.model.graph_declaration import declaration
+
+EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times at all
+EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
+DEPTH_MAX: Final = 100  # levels of nesting; the JSON libraries give up at 250 to 1 000, each at its own
+FIELD_REMEDY: Final = "send what is expected, or leave the field out"
+
+
+class Mistake(ValueError):
+    """What is wrong with a value (or with one `part` of it), and what to do."""
+
+    def __init__(self, what: str, remedy: str = FIELD_REMEDY, part: str = "") -> None:
+        super().__init__(what)
+        self.remedy = remedy
+        self.part = part
+
+
+def _bytes_max(limit: int) -> AfterValidator:
+    def check(value: str) -> str:
+        if len(value) * 4 > limit and len(value.encode("utf-8", "surrogatepass")) > limit:
+            raise Mistake(f"longer than {limit} bytes", "send a shorter name, such as a hash of this one")
+        return value
+
+    return AfterValidator(check)
+
+
+def _utf8(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Mistake("not valid Unicode text", "send text that can be written in UTF-8") from None
+    return value
+
+
+TIME_REMEDY: Final = "send RFC 3339, such as 2026-01-31T12:00:00Z, or epoch milliseconds"
+
+
+def read_time_ms(value: Any) -> int:
+    """Epoch milliseconds of a time as people write it. Raises `ValueError` with a remedy."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise Mistake("not a time", TIME_REMEDY) from None
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Mistake("not a time", TIME_REMEDY)
+    if not EPOCH_MS_MIN <= value <= EPOCH_MS_MAX:
+        raise Mistake("outside the years 2000 to 2100", "send milliseconds since 1970, not seconds; or RFC 3339")
+    return int(value)
+
+
+def _budgets(value: Any) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise Mistake("expected an object of budget names and numbers")
+    found = {}
+    for name, amount in value.items():
+        if amount is None:
+            continue
+        try:
+            budget = find_budget(str(name))
+            number = budget_value(budget, amount)
+        except KeyError as error:
+            what, _, remedy = str(error.args[0]).partition("; ")
+            raise Mistake(what, remedy, str(name)) from None
+        except ValueError as error:
+            raise Mistake(str(error), part=str(name)) from None
+        if not budget.declarable:
+            raise Mistake(f"no run may declare {budget.name}", "set it in the policy", str(name))
+        found[budget.name] = number  # above a ceiling, too: the engine says so, and holds it
+    return found
+
+
+def whole_ms(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and isfinite(value) else value
+
+
+def sendable(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise Mistake(f"not JSON: {error}", "send JSON values only") from None
+    return value
+
+
+def _declared(value: Any) -> Any:
+    """A graph of another library in our form."""
+    if value is None or isinstance(value, (Mapping, str, int, float, list, tuple)):
+        return value
+    try:
+        return declaration(value)
+    except InvalidGraph as error:
+        raise Mistake(str(error).partition(": ")[2]) from None
+
+
+def _without_nulls(data: Any) -> Any:
+    if isinstance(data, Mapping) and any(value is None for value in data.values()):
+        return {name: value for name, value in data.items() if value is not None}
+    return data
+
+
+Name = Annotated[str, AfterValidator(_utf8), _bytes_max(256)]
+Key = Annotated[Name, Field(min_length=1)]
+ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
+Text = Annotated[str, AfterValidator(_utf8)]
+TimeMs = Annotated[int, BeforeValidator(read_time_ms, json_schema_input_type=str | int)]
+CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
+Whole = Annotated[int, Field(ge=0, le=2**53)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Metrics = Annotated[dict[ScopeName, Number], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, float])]
+Labels = Annotated[dict[Text, Text], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
+Files = Annotated[dict[str, str], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
+Object = Annotated[dict[str, Any], AfterValidator(sendable)]
+Graph = Annotated[Object, BeforeValidator(_declared, json_schema_input_type=dict[str, Any])]
+Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
+
+
+class Model(BaseModel):
+    """A null is a missing field."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls_are_missing(cls, data: Any) -> Any:
+        return _without_nulls(data)
+
+
+class RawEvent(Model):
+    """Fields that every run-scoped input may carry. Scope is normally sent once, on ``run.started``."""
+
+    type: str
+    run_id: Key = Field(description="one execution of a workflow; the Kafka key")
+    node: Name = ""
+    event_id: Name = Field("", description="the same id twice is one event")
+    at: TimeMs | None = Field(None, description="when it happened: RFC 3339, or epoch milliseconds")
+    seq: Whole | None = Field(None, description="the publisher's own ordinal, for evidence only")
+    workflow: ScopeName = ""
+    tenant: ScopeName = ""
+    user: ScopeName = ""
+    tier: ScopeName = ""
+    agent: ScopeName = ""
+    task_id: ScopeName = ""
+    session_id: ScopeName = ""
+    parent_run_id: Name = ""
+    labels: Labels | None = Field(None, description="carried to the control event, never interpreted")
+
+    @property
+    def unknown(self) -> int:
+        """How many fields nobody knows."""
+        return len(self.model_extra or ())

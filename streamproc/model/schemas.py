@@ -1,0 +1,122 @@
+"""JSON Schemas of everything that goes in and comes out, made from the models, and the samples that must stay readable.
+
+`schemas/NAME.schema.json` is written; `schemas/samples/NAME.*.json` is only ever added to: what was once a good
+record must decode for ever.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from streamproc.errors import InvalidEvent
+from streamproc.model import raw_events, wire
+from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.fleet_command import FleetCommand, read_command
+from streamproc.model.notification import Notice
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Kind(NamedTuple):
+    """One kind of record: its name, its schema's version, how to make the schema, and how its readers decode it."""
+
+    name: str
+    version: int
+    make: Callable[[], dict[str, Any]]
+    decode: Callable[[bytes], object]
+
+
+def _model(model: type[BaseModel]) -> Callable[[], dict[str, Any]]:
+    return lambda: model.model_json_schema(by_alias=True)
+
+
+def _raw(name: str, model: type[raw_events.RawEvent]) -> Kind:
+    return Kind(name, 1, _model(model), raw_events.parse_line)
+
+
+def _fingerprinted() -> dict[str, Any]:
+    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, wire.TYPED))
+    return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
+
+
+def _order() -> dict[str, Any]:
+    description = "A record of the commands topic; its key is the scope."
+    return msgspec.json.schema(FleetCommand) | {"title": "FleetOrder", "description": description}
+
+
+KINDS: Final = (
+    _raw("turn", raw_events.RawTurn),
+    _raw("run.started", raw_events.RawRunStarted),
+    _raw("run.finished", raw_events.RawRunFinished),
+    _raw("user.message", raw_events.RawUserMessage),
+    _raw("operator.stop", raw_events.RawOperatorStop),
+    _raw("operator.resume", raw_events.RawOperatorResume),
+    _raw("halt.acknowledged", raw_events.RawHaltAcknowledged),
+    _raw("turn.started", raw_events.RawTurnStarted),
+    _raw("deadline", raw_events.RawDeadline),
+    _raw("task.created", raw_events.RawTaskCreated),
+    _raw("task.delegated", raw_events.RawTaskDelegated),
+    _raw("task.transition", raw_events.RawTaskTransition),
+    _raw("task.verdict", raw_events.RawTaskVerdict),
+    _raw("cycle.completed", raw_events.RawCycleCompleted),
+    Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
+    Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
+    Kind("fleet-order", 1, _order, read_command),
+    Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
+    Kind("notification", 1, _model(Notice), Notice.model_validate_json),
+)
+
+
+def schema_text(kind: Kind) -> str:
+    """The schema file's content."""
+    head = {"$schema": DIALECT, "$id": f"urn:streamproc:{kind.name}:{kind.version}"}
+    body = orjson.dumps(head | kind.make(), option=orjson.OPT_INDENT_2)
+    return body.decode() + "\n"
+
+
+def export(directory: Path) -> list[Path]:
+    """Write every schema; the files that changed. Raises `OSError`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    changed = []
+    for kind in KINDS:
+        path, text = _path(directory, kind), schema_text(kind)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def check(directory: Path) -> Iterator[str]:
+    """What differs from the models, and which samples no longer decode."""
+    for kind in KINDS:
+        path = _path(directory, kind)
+        if not path.exists():
+            yield f"{path} is missing"
+        elif path.read_text(encoding="utf-8") != schema_text(kind):
+            yield f"{path} differs from the model"
+        samples = samples_of(kind, directory)
+        if not samples:
+            yield f"{directory / 'samples'} has no sample of {kind.name}"
+        for sample in samples:
+            try:
+                kind.decode(sample.read_bytes())
+            except (InvalidEvent, ValidationError, msgspec.DecodeError) as error:
+                yield f"{sample} no longer decodes: {error}"
+
+
+def samples_of(kind: Kind, directory: Path) -> list[Path]:
+    """The samples of a kind: `turn.full.json` is one of `turn`, `turn.started.minimal.json` is not."""
+    files = (directory / "samples").glob(f"{kind.name}.*.json")
+    return sorted(file for file in files if file.stem.rpartition(".")[0] == kind.name)
+
+
+def _path(directory: Path, kind: Kind) -> Path:
+    return directory / f"{kind.name}.schema.json"

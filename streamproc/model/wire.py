@@ -1,0 +1,330 @@
+"""What crosses the wire on the turns topic, and what the core reads: fingerprinted events.
+
+A user hands us raw turns (`streamproc.model.raw_events`); the publisher turns their content into the numbers below. One
+type serves the wire and the core, so that the worker decodes a record exactly once and converts nothing.
+
+Hashes are JSON integers here and not hex text: `int(text, 16)` costs about 110 ns, and a turn has four to eight
+of them. Everything meant for people (control events) shows them in hex. A reader in a language whose JSON numbers
+are floats must ask its parser for 64-bit integers.
+
+Positions of array-like types are part of the format: fields are only ever added at their end, with a default.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Union
+
+import msgspec
+
+WIRE_VERSION: Final = 1
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Scope = Annotated[str, msgspec.Meta(max_length=128)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Hash = Annotated[int, msgspec.Meta(ge=0)]
+
+NO_ANSWER: Final = 0
+ANSWERED: Final = 1
+FAILED: Final = 2
+FAILED_RETRYABLE: Final = 3
+FAILED_RUN: Final = 4
+
+
+class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A text as numbers: `exact` and `norm` are xxh3-64, `sim` a 64-bit SimHash (0: too short), `size` characters,
+    `about` hashes the numbers and names in it (0: none, or not asked for)."""
+
+    exact: Hash
+    norm: Hash
+    sim: Hash = 0
+    size: Count = 0
+    about: Hash = 0
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A tool call: `key` hashes name and canonical arguments, `exact` and `norm` its answer; `outcome` is
+    NO_ANSWER, ANSWERED, FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result
+    beside it: a command that ran, and exited with 1)."""
+
+    name: str
+    key: Hash
+    exact: Hash = 0
+    norm: Hash = 0
+    outcome: int = NO_ANSWER
+    sim: Hash = 0
+
+
+class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A verifier's result: hash of the sorted failing ids (0: none, or not told), how many fail, pass, exist; the first
+    three ids."""
+
+    failing_set: Hash
+    failing: Count
+    passed: Count | None = None
+    total: Count | None = None
+    sample: tuple[str, ...] = ()
+
+
+class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What failed: hash of the error signature, its normalised twin, how many, a redacted excerpt of the first,
+    its class, and whether every one of them is retryable infrastructure trouble."""
+
+    signature: Hash
+    norm: Hash
+    count: Count
+    excerpt: str = ""
+    error_class: str = ""
+    retryable: bool = False
+
+
+class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Measured spend of a turn: tokens, integer micro-USD (None: no price known), milliseconds."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_tokens: Count = 0
+    total_tokens: Count = 0
+    cost_usd_micro: Count | None = None
+    duration_ms: Count = 0
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Fields that every run-scoped event may carry. Scope is normally sent once, on ``run.started``."""
+
+    type: ClassVar[str] = ""
+
+    w: Annotated[int, msgspec.Meta(ge=1, le=WIRE_VERSION)]
+    run_id: Id
+    node: str = ""
+    event_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    at: int | None = None
+    seq: int | None = None
+    workflow: Scope = ""
+    tenant: Scope = ""
+    user: Scope = ""
+    tier: Scope = ""
+    agent: Scope = ""
+    task_id: Scope = ""
+    session_id: Scope = ""
+    parent_run_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    labels: dict[str, str] | None = None
+
+
+class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
+    """What one node of a workflow did."""
+
+    type: ClassVar[str] = "turn"
+
+    node: Id
+    from_: str = msgspec.field(default="", name="from")
+    output: Content | None = None
+    structured: Content | None = None
+    artifact: Content | None = None
+    docs: Content | None = None
+    query: Content | None = None
+    tests: Tests | None = None
+    progress: dict[str, float] | None = None
+    errors: Errors | None = None
+    calls: tuple[Call, ...] = ()
+    usage: Usage | None = None
+    next: str = ""
+    round: int | None = None
+    convergence: float | None = None
+    consensus: float | None = None
+    model: str = ""
+    provider: str = ""
+    content: dict[str, Any] | None = None
+
+
+class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
+    """A run begins: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope."""
+
+    type: ClassVar[str] = "run.started"
+
+    graph: dict[str, Any] | None = None
+    budgets: dict[str, int] | None = None
+
+
+class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
+    """A run ended by itself."""
+
+    type: ClassVar[str] = "run.finished"
+
+    status: str = ""
+
+
+class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
+    """A person spoke: streaks that assume that nobody did start again."""
+
+    type: ClassVar[str] = "user.message"
+
+
+class OperatorEvent(Event, kw_only=True, omit_defaults=True):
+    """What a person orders: who, why, and (`streamproc.fleet.signing`) the signature of a key."""
+
+    by: str = ""
+    reason: str = ""
+    issuer: Scope = ""
+    signature: Scope = ""
+
+
+class OperatorStop(OperatorEvent, tag="operator.stop", kw_only=True, omit_defaults=True):
+    """A person orders this run to stop."""
+
+    type: ClassVar[str] = "operator.stop"
+
+
+class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_defaults=True):
+    """A person lets a halted run go on. `grant` adds to its budgets (integers, as in `RunStarted.budgets`)."""
+
+    type: ClassVar[str] = "operator.resume"
+
+    grant: dict[str, int] | None = None
+
+
+class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaults=True):
+    """Somebody has taken note of a run's halt, and takes care of it."""
+
+    type: ClassVar[str] = "halt.acknowledged"
+
+    by: str = ""
+    reason: str = ""
+
+
+class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=True):
+    """An account that this run spends from has come to a mark: a worker says so, in the run's own log. `account` is
+    ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``."""
+
+    type: ClassVar[str] = "budget.reached"
+
+    account: str = ""
+    window: str = ""
+    unit: str = ""
+    used: Count = 0
+    limit: Count = 0
+    rung: str = ""
+    since_ms: int = 0
+    per_minute: Count = 0
+    unpriced: Count = 0
+
+
+class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
+    """A node begins a turn: the turn's clock runs until a turn of this node (and task) ends."""
+
+    type: ClassVar[str] = "turn.started"
+
+
+class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
+    """Log time has come to `due_ms`, and what should have happened since `since_ms` (epoch ms) has not; `about` is the
+    detector that waits for it. Made by workers. It is no sign of life of the run."""
+
+    type: ClassVar[str] = "deadline"
+
+    about: Scope = ""
+    since_ms: int = 0
+    due_ms: int = 0
+
+
+class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Evidence of a guard, without its texts: whether it is passed, which of its items fail, which are there, and the
+    verdict that it gives, if it gives one."""
+
+    passed: bool
+    failing: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    verdict: str = ""
+
+
+class BoardEvent(Event, kw_only=True, omit_defaults=True):
+    """What every event of the board may carry: proofs by the names of their guards, and who approved an exception."""
+
+    evidence: dict[str, Proof] | None = None
+    approved_by: Scope = ""
+
+
+class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=True):
+    """A task is on the board now; `state` is empty where the board's first state is meant."""
+
+    type: ClassVar[str] = "task.created"
+
+    depends_on: tuple[Scope, ...] = ()
+    phase: Scope = ""
+    module: Scope = ""
+    ui_touching: bool | None = None
+    kind: Scope = ""
+    priority: Scope = ""
+    state: Scope = ""
+
+
+class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_defaults=True):
+    """An agent is given `count` tasks at once; `tasks` are the ids of the first 256."""
+
+    type: ClassVar[str] = "task.delegated"
+
+    tasks: tuple[Scope, ...] = ()
+    count: Count = 0
+    phase: Scope = ""
+    max_token_budget: Count | None = None
+
+
+class TaskTransition(BoardEvent, tag="task.transition", kw_only=True, omit_defaults=True):
+    """A task changes its state, or somebody says so."""
+
+    type: ClassVar[str] = "task.transition"
+
+    from_: Scope = msgspec.field(default="", name="from")
+    to: Scope = ""
+    failure_class: Scope = ""
+    module: Scope = ""
+    ui_touching: bool | None = None
+    reason: Scope = ""
+
+
+class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=True):
+    """A validator has judged a task: APPROVED or REJECTED; `reason` is a redacted excerpt of the report."""
+
+    type: ClassVar[str] = "task.verdict"
+
+    verdict: Scope = ""
+    validator: str = ""
+    reason: Scope = ""
+    failure_class: Scope = ""
+
+
+class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defaults=True):
+    """A cycle of the board is over. `completed` is None where nobody counted; `moved` are (task, state)."""
+
+    type: ClassVar[str] = "cycle.completed"
+
+    cycle: Scope = ""
+    completed: Count | None = None
+    moved: tuple[tuple[Scope, Scope], ...] = ()
+    phase: Scope = ""
+
+
+BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
+OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
+TYPED: Final = (
+    Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, BudgetReached, *OPERATOR_KINDS, HaltAcknowledged,
+    *BOARD_KINDS,
+)  # fmt: skip
+
+_Union: Any = Union[*TYPED]
+
+EVENT_TYPES: Final = tuple(kind.type for kind in TYPED)
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
+_encoder = msgspec.json.Encoder()
+
+
+def decode(raw: bytes) -> Event:
+    """Read a fingerprinted event. Raises `msgspec.DecodeError` (or its `ValidationError`) for anything else."""
+    try:
+        return _decoder.decode(raw)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
+        raise msgspec.DecodeError(str(error)) from None
+
+
+def encode(event: Event) -> bytes:
+    """Write a fingerprinted event as one line of JSON."""
+    return _encoder.encode(event)

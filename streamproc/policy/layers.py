@@ -1,0 +1,232 @@
+"""Thresholds, budgets and actions: preset → global → workflow → tenant → tier → run. Later layers win.
+
+A policy is an input of the engine: its content hash is in every decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import xxhash
+
+from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Mark
+from streamproc.core.board.config import BoardConfig
+from streamproc.core.charges import SESSION_BUDGETS, AccountRules
+from streamproc.core.decision import PolicyRef, hex16
+from streamproc.core.engine import Engine
+from streamproc.core.prices import Price
+from streamproc.core.rules import Rules
+from streamproc.detectors import BY_CODE, MODULES
+from streamproc.model.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
+from streamproc.policy.boards import laid_over
+from streamproc.policy.files import STANDARD, Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
+from streamproc.policy.prices import price_of
+
+DEFAULT: Final = STANDARD
+_OF_ACCOUNTS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
+_PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
+
+
+log = logging.getLogger("streamproc.detectors")
+
+
+def _log_fault(code: str, times: int, problem: Exception) -> None:
+    """The first, the second, the fourth …: a defect that comes with every turn must not fill the log."""
+    if times & (times - 1) == 0:
+        log.error(
+            "detector %s raised, for the %d. time: it tells nothing of this event, and all others go on. "
+            "Report it, or turn it off in the policy.", code, times, exc_info=problem,
+        )  # fmt: skip
+
+
+class Policy:
+    """A policy: its layers from the presets up, ready to be resolved for a scope."""
+
+    def __init__(self, layers: list[Layer]) -> None:
+        self.layers = tuple(layers)
+        own = layers[-1]
+        content = orjson.dumps([layer.model_dump(mode="json") for layer in layers], option=orjson.OPT_SORT_KEYS)
+        self.ref = PolicyRef(own.name, str(own.version), hex16(xxhash.xxh3_64_intdigest(content)))
+
+    @property
+    def name(self) -> str:
+        return self.ref.name
+
+    @property
+    def version(self) -> str:
+        return self.ref.version
+
+    @property
+    def hash(self) -> str:
+        return self.ref.hash
+
+    def engine(self) -> Engine:
+        """An engine under this policy. It logs the faults of detectors."""
+        engine = Engine(self)
+        engine.on_fault = _log_fault
+        return engine
+
+    def effective(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
+        """What is in force in a scope: limits of each detector (None: off), budgets, actions."""
+        overlays = self._overlays(workflow, tenant, tier, user)
+        detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
+        budgets: dict[str, int] = {}
+        actions: dict[str, str] = {}
+        prices: dict[str, Price] = {}
+        on_stall = "switch_to_interactive"
+        lower: list[str] = []
+        board: dict[str, Any] = {}
+        for overlay in overlays:
+            for code, setting in overlay.detectors.items():
+                own = detectors[code] or {}
+                detectors[code] = own | setting if isinstance(setting, dict) else own if setting else None
+            budgets |= _values(overlay)
+            actions |= overlay.actions
+            prices |= {model: price_of(price) for model, price in overlay.prices.items()}
+            on_stall = overlay.on_stall or on_stall
+            board = laid_over(board, overlay.board)
+            lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
+        return {
+            "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
+            "budgets": budgets,
+            "actions": actions,
+            "on_stall": on_stall,
+            "lower_is_better": lower,
+            "board": board,
+            "prices": prices,
+        }
+
+    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+        """The rules of a scope, as the engine uses them."""
+        found = self.effective(workflow, tenant, tier)
+        limits = found["detectors"]
+        repeats = BY_CODE["LOOP003"].Limits(**(limits["LOOP003"] or {}))
+        return Rules(
+            self.ref,
+            [
+                (module.DETECTOR, module.Limits(**limits[module.DETECTOR.code]))
+                for module in MODULES
+                if limits[module.DETECTOR.code] is not None
+            ],
+            {
+                name: value
+                for name, value in _with_own_clock(found["budgets"], limits["BUDGET006"]).items()
+                if name not in _OF_ACCOUNTS
+            },
+            on_stall=found["on_stall"],
+            actions=found["actions"],
+            lower_is_better=frozenset(found["lower_is_better"]),
+            live_repeats_min=repeats.live_repeats_min,
+            live_standstills=repeats.live_standstills,
+            prices=found["prices"],
+            accounts=self._accounts(found),
+            task_percents=list((limits["BUDGET008"] or {}).values()),
+            board=BoardConfig(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
+        )
+
+    def admission(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
+        """The limits of a scope as `Admission(limits=…)` takes them, so that both watch over the same money."""
+        budgets = self.effective(workflow, tenant, tier, user)["budgets"]
+        limits: dict[str, Any] = {
+            "run": _limit(budgets, {"micro_usd": "maxCostUsd"}),
+            "session": _limit(budgets, dict(SESSION_BUDGETS)),
+        }
+        for who in ("user", "tenant"):
+            periods = {
+                window: _limit(budgets, {unit: account_budget(who, unit, window) for unit in UNITS})
+                for window in _PERIODS
+            }
+            limits[who] = {window: limit for window, limit in periods.items() if limit}
+        return {level: limit for level, limit in limits.items() if limit}
+
+    def _accounts(self, found: dict[str, Any]) -> AccountRules:
+        """The limits that hold for sessions, users and tenants together."""
+        budgets, limits = found["budgets"], found["detectors"]
+        session, account = limits["BUDGET009"], limits["BUDGET010"]
+        users: dict[str, dict[str, int]] = {}
+        for layer in self.layers:
+            for name, own in layer.users.items():
+                users[name] = users.get(name, budgets) | _values(own.overlay)
+        return AccountRules(
+            session=[Mark(TOTAL, unit, budgets[name]) for unit, name in SESSION_BUDGETS if session and name in budgets],
+            session_percents=list(session.values()) if session else (),
+            user=_marks("user", budgets) if account else (),
+            users={name: _marks("user", own) for name, own in users.items()} if account else None,
+            tenant=_marks("tenant", budgets) if account else (),
+            percents=list(account.values()) if account else (),
+        )
+
+    def _overlays(self, workflow: str, tenant: str, tier: str, user: str) -> list[Overlay]:
+        scoped = [
+            overlay
+            for section, name in (("workflows", workflow), ("tenants", tenant), ("tiers", tier))
+            for layer in self.layers
+            if (overlay := getattr(layer, section).get(name)) is not None
+        ]
+        own = [layer.users[user].overlay for layer in self.layers if user in layer.users]
+        return [*self.layers, *scoped, *own]
+
+
+def _values(overlay: Overlay) -> dict[str, int]:
+    """The budgets that an overlay sets, by their proper names, in their units."""
+    found = ((find_budget(name), value) for name, value in overlay.budgets.items())
+    return {budget.name: budget_value(budget, value) for budget, value in found}
+
+
+def _marks(who: str, budgets: dict[str, int]) -> list[Mark]:
+    """The limits of users or tenants in each window."""
+    names = [(window, unit, account_budget(who, unit, window)) for window in _PERIODS for unit in UNITS]
+    return [Mark(window, unit, budgets[name]) for window, unit, name in names if name in budgets]
+
+
+def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
+    """One limit in the words of admission: USD as decimal text, and tokens."""
+    limit: dict[str, Any] = {}
+    if (cost := budgets.get(names["micro_usd"])) is not None:
+        limit["cost_usd"] = str(Decimal(cost) / USD_MICRO)
+    if (tokens := budgets.get(names.get("tokens", ""))) is not None:
+        limit["tokens"] = tokens
+    return limit
+
+
+def _limits(code: str, own: dict[str, int]) -> dict[str, int]:
+    limits = BY_CODE[code].Limits(**own)
+    return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _with_own_clock(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:
+    """A multiple of what is usual is a budget, too: then BUDGET006 is asked at every turn."""
+    usual_ms = clock["p99_s"] * clock["p99_multiple"] * 1000 if clock else 0
+    if not usual_ms:
+        return budgets
+    return budgets | {"maxRuntimeMs": min(usual_ms, budgets.get("maxRuntimeMs", usual_ms))}
+
+
+Source = str | Path | Mapping[str, Any]
+"""The name of a preset, a policy file, or what one would say."""
+
+
+def load_policy(source: Source | None = None) -> Policy:
+    """A policy from a file, a preset by its name, or a mapping with what a file would say.
+
+    Raises `InvalidPolicy` with every mistake and its place."""
+    if isinstance(source, Mapping):
+        return Policy(_with_presets(read_mapping(source), [DEFAULT]))
+    if source is None or str(source) in preset_names():
+        return Policy(_with_presets(read_preset(str(source or DEFAULT)), []))
+    return Policy(_with_presets(read_policy_file(Path(source)), [DEFAULT]))
+
+
+def _with_presets(layer: Layer, unnamed: list[str]) -> list[Layer]:
+    """A layer on top of the presets it names (or of `unnamed`), each on top of its own; each preset once."""
+    found: list[Layer] = []
+    for name in layer.presets or unnamed:
+        for below in _with_presets(read_preset(name), []):
+            if below.name not in {known.name for known in found}:
+                found.append(below)
+    return [*found, layer]

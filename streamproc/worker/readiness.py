@@ -1,0 +1,102 @@
+"""Before the worker runs, and when it has fallen: is the broker there, and are the topics?
+
+A worker that starts before its broker waits for it, and says so; it does not die and be started again, over and over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.kafka import topics
+from streamproc.worker.limits import RETRY_FIRST_S, RETRY_MAX_S
+
+if TYPE_CHECKING:
+    from streamproc.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NEEDED = ("turns", "control", "runs", "commands", "spend", "dead-letter")
+
+
+class Ready(NamedTuple):
+    """What the worker must know of the cluster: partitions by topic, the largest dead letter (key and value), and
+    whether the times of the turns topic are its own (`LogAppendTime`) or those of an imported log."""
+
+    partitions: dict[str, int]
+    dead_letter_bytes: int
+    live: bool = True
+
+
+class Patience:
+    """Ever longer pauses between tries, and a moment to give up (None: never)."""
+
+    def __init__(self, give_up_after_s: float | None) -> None:
+        self._until = None if give_up_after_s is None else time.monotonic() + give_up_after_s
+        self._pause_s = RETRY_FIRST_S
+
+    def next_pause_s(self, problem: Exception) -> float:
+        """How long to wait now; raises the problem when there is no patience left."""
+        pause_s, self._pause_s = self._pause_s, min(RETRY_MAX_S, self._pause_s * 2)
+        if self._until is not None and time.monotonic() + pause_s > self._until:
+            raise problem
+        return pause_s
+
+
+async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> Ready:
+    """What is there, once the broker answers and every topic that the worker needs exists.
+
+    Raises `Unavailable` once it has waited for `give_up_after_s`, and `InvalidSettings` where partitions do not fit.
+    """
+    patience = Patience(give_up_after_s)
+    told = ""
+    while True:
+        try:
+            return await _ready(settings)
+        except Unavailable as problem:
+            pause_s = patience.next_pause_s(problem)
+            if str(problem) != told:
+                told = str(problem)
+                log.warning("%s. Trying until it does", told)
+            await asyncio.sleep(pause_s)
+
+
+async def _ready(settings: Settings) -> Ready:
+    found = await topics.partitions(settings)
+    changelogs = [topics.changelog_topic(settings), topics.accounts_topic(settings)]
+    needed = [*(settings.topic(name) for name in NEEDED), *changelogs]
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise Unavailable(
+            f"missing on {settings.brokers}: {', '.join(missing)}: run `streamproc topics apply` "
+            "(or this user may not see them: `streamproc topics acls`)"
+        )
+    turns = settings.topic("turns")
+    holds = ("the workers' memory of running runs", "the workers' memory of what was spent", "what was spent")
+    for other, what in zip((*changelogs, settings.topic("spend")), holds, strict=True):
+        if found[turns] != found[other]:
+            raise InvalidSettings(
+                f"{turns} has {found[turns]} partitions and {other} has {found[other]}; they must be equal: "
+                f"delete {other} ({what}) and run `streamproc topics apply`"
+            )
+    room, clock = await _as_found(settings)
+    return Ready(found, room, live=clock == "LogAppendTime")
+
+
+async def _as_found(settings: Settings) -> tuple[int, str]:
+    """How much of a refused record the dead-letter topic takes, and whose clock the turns topic keeps; and a word on
+    what is not as it should be."""
+    room, clock = topics.dead_letter_bytes_max(settings), str(settings.timestamp_type)
+    for drift in (await topics.check(settings)).drift:
+        if drift.setting not in topics.SHAPE:
+            log.warning("%s", drift)
+        if drift.found == topics.UNKNOWN:  # this user may not ask: it is as the settings say
+            continue
+        if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
+            room = min(room, int(drift.found))
+        if drift.topic == settings.topic("turns") and drift.setting == "message.timestamp.type":
+            clock = drift.found
+    return max(0, room - topics.ENVELOPE_BYTES), clock

@@ -1,0 +1,257 @@
+"""One record after the other through the engine: decode once, step, and note what is to be told.
+
+Synchronous and without I/O. Whatever a record holds, it costs its own run or itself at most: what cannot be read
+is refused into the dead-letter topic, and so is an event on which the engine fails; its run stays as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from streamproc.core.decision import Decision
+from streamproc.core.run_state import RunState
+from streamproc.core.status import encode_status
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.fingerprint import read_event
+from streamproc.model.wire import OperatorEvent, OperatorResume, RunFinished, RunStarted, encode
+from streamproc.worker.limits import AT_MS_MAX
+from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
+from streamproc.worker.records import placed
+from streamproc.worker.spend import spend_records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamproc.core.charges import Charge
+    from streamproc.core.engine import Engine
+    from streamproc.fleet.state import Fleet
+    from streamproc.model.wire import Event
+    from streamproc.worker.fleet_commands import FleetCommands
+    from streamproc.worker.records import Fetched, Record
+    from streamproc.worker.tables import Runs
+
+log = logging.getLogger(__name__)
+
+NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
+UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
+
+AGAIN: Final = frozenset({RunStarted, OperatorResume})  # they may take a halt back
+STATUS_EVENTS: Final = AGAIN | {RunFinished}  # they change a run's status without a decision
+
+_decode_decision: Final = msgspec.json.Decoder(Decision).decode
+
+
+@dataclass(slots=True)
+class ProcessorCounts:
+    """What the worker has done since it started."""
+
+    records: int = 0
+    repeated: int = 0
+    decisions: int = 0
+    halts: int = 0
+    refused: int = 0
+    failures: int = 0
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+
+
+class TurnProcessor:
+    """Takes slices of one partition's records through the engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        topic: str,
+        *,
+        event_bytes_max: int,
+        dead_letter_bytes: int,
+        version: str,
+        orders: FleetCommands | None = None,
+    ) -> None:
+        self.counts = ProcessorCounts()
+        self._orders = orders
+        self._engine = engine
+        self._topic = topic
+        self._charges: list[Charge] = []
+        engine.charges = self._charges
+        self._event_bytes_max = event_bytes_max
+        self._dead_letter_bytes = dead_letter_bytes
+        self._version = version
+
+    def accept(self, runs: Runs, records: Sequence[Fetched]) -> list[OutgoingRecord]:
+        """Step records of one partition, oldest first; what is to be told about them.
+
+        A record that a run has applied already (by its offset) is skipped exactly.
+        """
+        letters: list[OutgoingRecord] = []
+        changed: dict[bytes, Event] = {}  # runs whose status is to be told, once, after this slice
+        engine, hot, dirty = self._engine, runs.hot, runs.dirty
+        step = engine.step
+        killing = self._orders.killing if self._orders is not None else None
+        stopped: set[bytes] = set()  # of these, runs that were told so in this slice
+        for record in records:
+            event = self._read(record, runs.partition, letters)
+            if event is None:
+                continue
+            key, offset = cast(bytes, record.key), record.offset
+            state = hot.get(key)
+            if state is None:
+                state = self._wake(runs, key, event, changed)
+                hot = runs.hot
+            if offset <= state.offset:
+                self.counts.repeated += 1
+                continue
+            engine.place = offset
+            try:
+                decisions = step(state, event, log_time(record))
+            except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
+                letters.append(self._failed(runs, record, event, problem))
+                continue
+            state.offset = offset
+            applied = dirty.get(key)
+            if applied is None:
+                dirty[key] = [record]
+            else:
+                applied.append(record)
+            if type(event) in AGAIN and (state.halted < 0 or _halts(decisions)):
+                runs.halts.pop(key, None)  # of a run that had this id before, or was resumed
+            if killing is not None and state.halted < 0 and key not in stopped:
+                stopped.update(self._kill(state, event, offset, killing, letters))
+            if decisions:
+                self._decided(runs, record, decisions, letters)
+            if decisions or type(event) in STATUS_EVENTS:
+                changed[key] = event
+        self.counts.records += len(records)
+        letters += spend_records(self._charges, runs.partition)
+        self._charges.clear()
+        letters += [OutgoingRecord("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
+        return letters
+
+    def _wake(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
+        """The state of a run that is not hot; one that is new starts here."""
+        state = runs.wake(key)
+        if state is None:
+            state = RunState(partition=runs.partition)
+            runs.keep(key, state)
+            changed[key] = event
+        return state
+
+    def _read(self, record: Fetched, partition: int, letters: list[OutgoingRecord]) -> Event | None:
+        """The event of a record; None, and a dead letter, where it cannot be used."""
+        value = record.value
+        try:
+            if value is None:
+                raise InvalidEvent((NO_VALUE,))
+            if len(value) > self._event_bytes_max:
+                raise InvalidEvent((self._too_large(value),))
+            event = read_event(value)
+            if event.run_id.encode() != record.key:
+                raise InvalidEvent((_wrong_key(event, record.key),))
+            if isinstance(event, OperatorEvent) and self._orders is not None:
+                self._orders.authority.check_event(event, log_time(record) or 0)
+        except InvalidEvent as problem:
+            letters.append(self._refused(placed(record, self._topic, partition), problem.problems))
+        except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
+            what = Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE)
+            letters.append(self._refused(placed(record, self._topic, partition), (what,)))
+        else:
+            return event
+        return None
+
+    def _kill(
+        self, state: RunState, event: Event, offset: int, fleet: Fleet, letters: list[OutgoingRecord]
+    ) -> tuple[bytes, ...]:
+        """Order a run to stop whose user or tenant is killed: as an event of the log, on which the engine decides."""
+        order = None if state.finished else fleet.killing(state.user, state.tenant)
+        if order is None or self._orders is None:
+            return ()
+        stop = self._orders.stop_of(order, event.run_id, f"{order.id}@{offset}")
+        letters.append(OutgoingRecord("turns", event.run_id.encode(), encode(stop)))
+        return (event.run_id.encode(),)
+
+    def _too_large(self, value: bytes) -> Problem:
+        return Problem(
+            "event",
+            f"{len(value)} bytes, more than {self._event_bytes_max}",
+            "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
+        )
+
+    def _refused(self, record: Record, problems: Sequence[Problem]) -> OutgoingRecord:
+        self.counts.refused += 1
+        first = problems[0]
+        log.warning(
+            "refused %s[%d]@%d: %s: %s (the record is in the dead-letter topic)",
+            record.topic, record.partition, record.offset, first.field, first.what,
+        )  # fmt: skip
+        return dead_letter_record(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
+
+    def _failed(self, runs: Runs, failing: Fetched, event: Event, problem: Exception) -> OutgoingRecord:
+        """Undo what a failing step began; this event counts as applied, so that it is not tried over and over."""
+        record = placed(failing, self._topic, runs.partition)
+        key = cast(bytes, record.key)
+        state = runs.rebuild(key, self._again)
+        self._charges[:] = [charge for charge in self._charges if charge.offset != record.offset]
+        state.offset = record.offset
+        runs.dirty.setdefault(key, [])
+        self.counts.failures += 1
+        log.error(
+            "the engine failed on %s[%d]@%d, run %s; the run stays as it was (the record is in the dead-letter topic)",
+            record.topic, record.partition, record.offset, event.run_id, exc_info=problem,
+        )  # fmt: skip
+        what = Problem(
+            "engine",
+            f"{type(problem).__name__}: {problem}",
+            "report this event",
+        )
+        return dead_letter_record(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
+
+    def _again(self, state: RunState, record: Fetched) -> None:
+        """Step once more what was stepped before."""
+        self._engine.step(state, read_event(cast(bytes, record.value)), log_time(record))
+
+    def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], letters: list[OutgoingRecord]) -> None:
+        self.counts.decisions += len(decisions)
+        key = cast(bytes, record.key)
+        for decision in decisions:
+            if decision.trigger is not None:
+                decision.trigger.topic = self._topic
+                decision.trigger.partition = runs.partition
+                decision.trigger.offset = record.offset
+            letter = control_record(key, decision)
+            letters.append(letter)
+            if decision.severity == "halt":
+                self.counts.halts += 1
+                runs.halts.setdefault(key, letter.value)
+                log.info(
+                    "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
+                    decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
+                    decision.halt_reason, decision.node, decision.id,
+                )  # fmt: skip
+
+    def _status(self, runs: Runs, key: bytes, event: Event) -> bytes:
+        halt = runs.halts.get(key)
+        try:
+            decision = _decode_decision(halt) if halt is not None else None
+        except ValueError:  # spoilt in the changelog: the run is halted all the same
+            decision = None
+        return encode_status(self._engine.status(runs.hot[key], event.run_id, decision))
+
+
+def log_time(record: Fetched) -> int | None:
+    """When the log says that this happened; None where that is no time."""
+    at_ms = record.timestamp
+    return at_ms if at_ms is not None and 0 <= at_ms <= AT_MS_MAX else None
+
+
+def _halts(decisions: list[Decision]) -> bool:
+    return any(decision.severity == "halt" for decision in decisions)
+
+
+def _wrong_key(event: Event, key: bytes | None) -> Problem:
+    shown = "no key" if key is None else repr(key[:64])
+    return Problem("key", f"{shown}, but the event's run_id is {event.run_id[:64]!r}", "set the record key to run_id")

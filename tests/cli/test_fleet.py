@@ -1,0 +1,100 @@
+"""What a person orders on the command line, on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from streamproc.fleet.issuing import read_fleet
+from streamproc.kafka import topics
+from streamproc.model.wire import OperatorResume
+from streamproc.settings import Settings, load_settings
+from tests.client.records import turns_on
+
+KEY = "ops:0123456789abcdef"
+
+
+@pytest.fixture
+def settings(brokers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("STREAMPROC_BROKERS", brokers)
+    monkeypatch.setenv("STREAMPROC_TOPIC_PREFIX", topic_prefix)
+    settings = load_settings()
+    asyncio.run(topics.apply(settings))
+    return settings
+
+
+def test_orders_are_given_and_shown_with_who_when_and_why(run, settings: Settings) -> None:
+    stop = run("stop-all", "--by", "ada", "--why", "the deployment is broken")
+    pause = run("pause-all", "--by", "bob", "--reason", "maintenance")
+    kill = run("kill", "--user", "eve", "--by", "ada")
+
+    assert (stop.exit_code, pause.exit_code, kill.exit_code) == (0, 0, 0)
+    assert re.match(r"STOP 20\d\d-\S+Z fleet: the fleet is stopped by ada: the deployment is broken \(", stop.stdout)
+    assert "before, since" in pause.stderr
+    assert "stopped by ada" in pause.stderr
+    fleet = asyncio.run(read_fleet(settings))
+    assert (fleet.status, list(fleet.users)) == ("PAUSE", ["eve"])
+    assert fleet.order is not None
+    assert (fleet.order.by, fleet.order.why) == ("bob", "maintenance")
+
+    assert run("clear").exit_code == run("clear", "--user", "eve").exit_code == 0
+    fleet = asyncio.run(read_fleet(settings))
+    assert (fleet.status, fleet.kills) == ("CLEAR", False)
+
+
+def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
+    result = run(
+        "resume",
+        "r1",
+        "--turns",
+        10,
+        "--cost",
+        "0.50",
+        "--grant",
+        "maxRuntimeMs=60000",
+        "--by",
+        "ada",
+        "--why",
+        "again",
+    )
+
+    assert result.exit_code == 0
+    [event] = asyncio.run(turns_on(settings))
+    assert isinstance(event, OperatorResume)
+    assert (event.run_id, event.by, event.reason) == ("r1", "ada", "again")
+    assert event.grant == {"maxSteps": 10, "maxCostUsd": 500_000, "maxRuntimeMs": 60_000}
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        (("kill",), "name one of --run, --user, --tenant"),
+        (("kill", "--run", "r1", "--user", "eve"), "name one of --run, --user, --tenant"),
+        (("clear", "--user", ""), "has no name"),
+        (("resume", "r1", "--grant", "lots"), "BUDGET=AMOUNT"),
+        (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),
+    ],
+)
+def test_an_order_that_cannot_be_is_told_with_what_to_do(run, settings: Settings, command, fault: str) -> None:
+    result = run(*command)
+
+    assert result.exit_code == 2
+    assert fault in result.stderr
+
+
+@pytest.mark.parametrize("command", [("stop-all",), ("resume", "r1")])
+def test_an_order_that_would_count_nowhere_is_not_given(run, command) -> None:
+    result = run(*command, "--brokers", "kafka.example:9092")
+
+    assert result.exit_code == 2
+    assert "STREAMPROC_COMMAND_KEY is not set" in result.stderr
+
+
+def test_secrets_are_not_shown(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMPROC_COMMAND_KEY", KEY)
+    shown = run("config").output + run("config", "--json").output
+
+    assert "STREAMPROC_COMMAND_KEY" in shown
+    assert "0123456789abcdef" not in shown

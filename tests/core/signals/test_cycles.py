@@ -1,0 +1,151 @@
+"""Cycles as a run goes through them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX
+from tests.feeding import Feed, Raw, decisions
+
+if TYPE_CHECKING:
+    from streamproc.core.decision import Decision
+
+REVIEW = {"edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]}
+DECLARED: Raw = {"type": "run.started", "graph": REVIEW}
+LIMITED: Raw = {"type": "run.started", "budgets": {"maxCycleIterations": 2}}
+
+
+def path(names: str, start: int = 0) -> list[Raw]:
+    """Turns of nodes with one letter, each saying something new."""
+    return [{"node": name, "output": f"{name} {n}"} for n, name in enumerate(names, start)]
+
+
+def iterations(*raws: Raw) -> list[int]:
+    feed = Feed()
+    feed.all(raws)
+    return [cycle.iterations for cycle in feed.state.cycles]
+
+
+def of(code: str, found: list[Decision]) -> Decision:
+    return next(decision for decision in found if decision.code == code)
+
+
+def test_a_declared_cycle_is_followed_from_the_start() -> None:
+    assert iterations(DECLARED) == [0]
+    turns = [{"node": node} for node in ("planner", "coder", "verifier", "coder", "verifier", "coder")]
+    assert iterations(DECLARED, *turns) == [2]  # the planner, outside of the cycle, hands over to the anchor once
+
+
+def test_a_declared_anchor_edge_alone_counts() -> None:
+    edges = [["planner", "coder"], ["coder", "verifier"], {"from": "verifier", "to": "coder", "anchor": True}]
+    started = {"type": "run.started", "graph": {"edges": edges}}
+    turns = [{"node": node} for node in ("planner", "coder", "verifier", "coder", "verifier", "coder")]
+    assert iterations(started, *turns) == [2]
+
+
+@pytest.mark.parametrize(
+    ("names", "counted"), [("ab", []), ("aba", [1]), ("abab", [1]), ("ababa", [2]), ("abcabcabc", [2]), ("aaaa", [])]
+)
+def test_a_cycle_is_found_from_the_hand_overs(names: str, counted: list[int]) -> None:
+    assert iterations(*path(names)) == counted
+
+
+def test_who_handed_over_may_be_said() -> None:
+    """Two coders work in parallel, so that the order of the turns says nothing about hand-overs."""
+    hand_overs = ["v1 c1", "v2 c2", "c1 v1", "c2 v2", "v1 c1", "v2 c2"]
+    turns = [dict(zip(("from", "node"), pair.split(), strict=True)) for pair in hand_overs]
+    assert iterations(*turns) == [1, 1]
+
+
+def test_a_node_that_says_it_took_its_own_output_is_a_cycle() -> None:
+    assert iterations(*[{"node": "a", "from": "a"}] * 3) == [3]
+
+
+def test_a_cycle_found_later_has_the_same_id_in_every_run() -> None:
+    found = [
+        decisions([LIMITED | {"run_id": run}, *({**turn, "run_id": run} for turn in path("abababab"))]) for run in "xy"
+    ]
+    ids = [of("BUDGET003", told).cycle_id for told in found]
+    assert ids[0] == ids[1]
+    assert ids[0] is not None
+    assert len(ids[0]) == 16
+
+
+def test_a_declared_and_a_found_cycle_have_the_same_id() -> None:
+    pair = {"edges": [["a", "b"], ["b", "a"]]}
+    declared = decisions([LIMITED | {"graph": pair}, *path("abababab")])
+    assert of("BUDGET003", declared).cycle_id == of("BUDGET003", decisions([LIMITED, *path("abababab")])).cycle_id
+
+
+def test_cycles_that_meet_become_one() -> None:
+    feed = Feed()
+    feed.all(path("aba"))
+    feed.all(path("cdc", 10))
+    assert len(feed.state.cycles) == 2
+    feed.all(path("a", 20))
+    feed.all(path("c", 30))
+    assert len(feed.state.cycles) == 1
+
+
+def test_iterations_are_a_budget_of_each_cycle() -> None:
+    told = decisions([LIMITED, *path("abababababab")])
+    assert [(one.severity, one.evidence.iteration) for one in told if one.evidence] == [("warn", 2), ("halt", 3)]
+
+
+def test_a_verifier_that_reports_twice_in_one_pass_is_counted_once() -> None:
+    report: Raw = {"node": "verifier", "tests": {"failed": ["t1"], "total": 3, "passed": 2}}
+    feed = Feed()
+    feed.raw(DECLARED)
+    assert feed.all([*path("p"), {"node": "coder", "output": "x"}, report, report, report]) == []
+
+
+@pytest.mark.parametrize("graph", [None, {"edges": [["p", "a"], ["a", "b"], ["b", "a"], ["b", "end"]]}])
+def test_the_first_pass_of_a_cycle_costs_money_and_time_too(graph: Raw | None) -> None:
+    started: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25", "maxCycleRuntimeMs": 200_000}}
+    if graph:
+        started["graph"] = graph
+    dear = [turn | {"usage": {"cost_usd": "0.10"}} for turn in path("abab")]
+    slow = [turn | {"at": f"2026-01-01T00:0{n}:00Z"} for n, turn in enumerate(path("ababab"))]
+    assert [(one.severity, one.trigger.turn) for one in decisions([started, *dear]) if one.trigger] == [("halt", 2)]
+    assert [(one.severity, one.trigger.turn) for one in decisions([started, *slow]) if one.trigger] == [("halt", 4)]
+
+
+def test_what_came_before_a_cycle_is_not_its_money() -> None:
+    graph = {"edges": [["p", "a"], ["a", "b"], ["b", "a"], ["b", "end"]]}
+    started: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25"}, "graph": graph}
+    turns = [turn | {"usage": {"cost_usd": "0.10"}} for turn in path("pppabab")]
+    assert [(one.severity, one.trigger.turn) for one in decisions([started, *turns]) if one.trigger] == [("halt", 5)]
+
+
+def test_money_and_time_of_a_cycle_that_nobody_declared_count_from_where_it_was_found() -> None:
+    limits: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25", "maxCycleRuntimeMs": 60_000}}
+    before: list[Raw] = [{"node": "p", "usage": {"cost_usd": "9.00"}}, {"node": "a"}, {"node": "b"}]
+    cheap = [turn | {"usage": {"cost_usd": "0.05"}} for turn in path("ababa")]
+    assert decisions([limits, *before, *cheap]) == []
+    dear = [turn | {"usage": {"cost_usd": "0.10"}} for turn in path("ababa")]
+    halt = decisions([limits, *before, *dear])[-1]
+    assert (halt.code, halt.severity) == ("BUDGET003", "halt")
+    assert halt.evidence is not None
+    assert halt.evidence.unit == "micro_usd"
+    slow = [turn | {"at": f"2026-01-01T00:0{n}:00Z"} for n, turn in enumerate(path("ababa"))]
+    assert decisions([limits, *slow])[-1].evidence.unit == "ms"  # type: ignore[union-attr]
+
+
+def test_hand_overs_and_cycles_are_bounded() -> None:
+    feed = Feed()
+    for n in range(200):
+        feed.all([{"node": f"a{n}"}, {"node": f"b{n}"}, {"node": f"a{n}"}, {"node": f"lone{n}"}])
+    assert len(feed.state.edges) <= EDGES_MAX
+    assert len(feed.state.cycles) <= CYCLES_MAX
+    assert feed.state.evicted > 0
+
+
+@pytest.mark.parametrize("graph", [{"edges": 7}, {"edges": [["a"]]}, {"nodes": [5]}, {"edges": [[1, 2]]}])
+def test_a_graph_that_cannot_be_read_does_not_stop_a_run(graph: Raw) -> None:
+    feed = Feed()
+    [told] = feed.raw({"type": "run.started", "graph": graph, "budgets": {"maxSteps": 1}})
+    assert (told.code, told.severity) == ("GRAPH002", "warn")
+    assert "graph." in told.message
+    assert [one.code for one in feed.all(path("ab"))] == ["BUDGET004", "BUDGET004"]

@@ -1,0 +1,31 @@
+"""The ledger counts in integers that can be stored, however much is reported."""
+
+from __future__ import annotations
+
+from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.signals.spend import SPEND_MAX, new_counts, spend
+from streamproc.model.wire import Usage
+
+LARGEST = 2**53  # of one report
+
+
+def test_sums_stop_at_what_can_be_stored() -> None:
+    run = RunState()
+    counts = new_counts(run, 7)
+
+    for _ in range(1_100):
+        spend(run, Usage(LARGEST, 1, 0, 0, LARGEST, LARGEST), counts)
+
+    assert (run.ledger.input_tokens, run.ledger.output_tokens) == (SPEND_MAX, 1_100)
+    assert run.ledger.total_tokens == run.ledger.cost_usd_micro == run.ledger.duration_ms == SPEND_MAX
+    assert run.counts == {7: [0, SPEND_MAX]}
+    assert load(dump(run)) == run
+
+
+def test_tokens_without_a_price_are_counted_as_unpriced() -> None:
+    run = RunState()
+
+    spend(run, Usage(100, 20), [0, 0])
+    spend(run, Usage(100, 20, cost_usd_micro=5), [0, 0])
+
+    assert (run.ledger.unpriced, run.ledger.total_tokens, run.ledger.cost_usd_micro) == (1, 240, 5)

@@ -1,0 +1,93 @@
+"""The ladder over a task's tokens: each rung once, at the mark that the requirement gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamproc.core.run_state import TASKS_MAX
+from streamproc.policy import load_policy
+from tests.feeding import STANDARD, Feed, decisions
+
+DELEGATED = {"type": "task.delegated", "task_id": "T", "agent": "a", "max_token_budget": 1_000}
+
+
+def spent(tokens: int, task: str = "T", **fields: Any) -> dict[str, Any]:
+    return {"node": "agent", "task_id": task, "usage": {"total_tokens": tokens}, **fields}
+
+
+def rungs(raws: list[dict[str, Any]], policy: Any = STANDARD) -> list[tuple[str | None, str, str | None]]:
+    """Rung, severity and action of what is told of tokens."""
+    return [
+        (one.evidence.rung if one.evidence else None, one.severity, one.action)
+        for one in decisions(raws, policy)
+        if one.code == "BUDGET008"
+    ]
+
+
+@pytest.mark.parametrize(("tokens", "told"), [
+    (699, []),
+    (700, [("warning", "warn", "warn")]),
+    (800, [("restrict", "warn", "warn")]),
+    (900, [("urgent", "warn", "done_partial")]),
+    (950, [("hard_stop", "halt", "force_synthesis")]),
+    (1_000, [("hard_stop", "halt", "force_synthesis")]),
+    (1_001, [("violation", "warn", "ask_human"), ("violation", "halt", "kill")]),
+])  # fmt: skip
+def test_the_rungs_are_where_the_requirement_has_them(tokens: int, told: list[tuple[str, str, str]]) -> None:
+    assert rungs([DELEGATED, spent(tokens)]) == told
+
+
+def test_each_rung_is_told_once() -> None:
+    raws = [DELEGATED, spent(690), *(spent(1) for _ in range(400))]
+    assert [rung for rung, _, _ in rungs(raws)] == [
+        "warning", "restrict", "urgent", "hard_stop", "violation", "violation",
+    ]  # fmt: skip
+
+
+def test_a_violation_kills_with_the_status_of_a_budget_and_escalates_the_task() -> None:
+    escalated, killed = decisions([DELEGATED, spent(1_001)])
+    assert (escalated.type, escalated.task_id) == ("task.escalated", "T")
+    assert (killed.type, killed.terminal_status, killed.halt_reason) == (
+        "budget.level", "budget_exceeded", "budget_exceeded",
+    )  # fmt: skip
+    assert killed.evidence is not None
+    assert (killed.evidence.used, killed.evidence.limit, killed.evidence.unit) == (1_001, 1_000, "tokens")
+
+
+def test_tasks_of_a_batch_have_a_budget_each() -> None:
+    batch = {"type": "task.delegated", "agent": "a", "tasks": ["A", "B"], "max_token_budget": 1_000}
+    assert rungs([batch, spent(690, "A"), spent(690, "B")]) == []
+    assert [rung for rung, _, _ in rungs([batch, spent(690, "A"), spent(710, "B"), spent(20, "A")])] == ["warning"] * 2
+
+
+def test_a_run_that_was_started_for_a_task_spends_its_tokens() -> None:
+    turn = {"node": "agent", "usage": {"total_tokens": 960}}
+    assert rungs([{"type": "run.started", "task_id": "T"}, DELEGATED, turn]) == [
+        ("hard_stop", "halt", "force_synthesis")
+    ]
+    assert rungs([DELEGATED, turn]) == []
+
+
+def test_tasks_without_a_budget_have_that_of_the_policy_or_of_the_run() -> None:
+    policy = load_policy({"budgets": {"maxTaskTokens": 1_000}})
+    assert [rung for rung, _, _ in rungs([spent(720)], policy)] == ["warning"]
+    assert [rung for rung, _, _ in rungs([{**DELEGATED, "max_token_budget": 9_000}, spent(720)], policy)] == []
+    assert [rung for rung, _, _ in rungs([{"type": "run.started", "budgets": {"maxTaskTokens": 100}}, spent(72)])] == [
+        "warning"
+    ]
+
+
+def test_a_rung_can_be_left_out_and_the_detector_switched_off() -> None:
+    policy = load_policy({"detectors": {"BUDGET008": {"warn_percent": 0}}})
+    assert rungs([DELEGATED, spent(790)], policy) == []
+    assert rungs([DELEGATED, spent(9_000)], load_policy({"detectors": {"BUDGET008": False}})) == []
+
+
+def test_tasks_are_bounded() -> None:
+    feed = Feed()
+    for number in range(100):
+        feed.raw({**DELEGATED, "task_id": f"T{number}"})
+        feed.raw(spent(2**50, f"T{number}"))
+    assert len(feed.state.task_tokens) == TASKS_MAX

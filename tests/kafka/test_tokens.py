@@ -1,0 +1,158 @@
+"""Where bearer tokens come from: a file that is read again, or an endpoint that is asked in time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.errors import InvalidSettings
+from streamproc.kafka.options import connection_options
+from streamproc.kafka.tokens import ClientCredentials, NoToken, TokenFile, provider_of
+from streamproc.settings import Settings, load_settings
+from tests.security.broker import Issuer
+from tests.security.endpoint import SECRET, TokenEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[TokenEndpoint]:
+    with TokenEndpoint(Issuer()) as endpoint:
+        yield endpoint
+
+
+def settings_for(endpoint: TokenEndpoint, **options: str) -> Settings:
+    return load_settings(**(LOGIN | endpoint.options | options))
+
+
+def jwt(**claims: object) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    return f"e30.{body}.c2lnbmVk"
+
+
+async def test_a_file_is_read_again_for_each_login(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    provider = TokenFile(str(path))
+
+    for token in ("first", jwt(exp=time.time() + 60)):
+        path.write_text(token + "\n")
+        assert await provider.token() == token
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "there is no token in .*: see STREAMPROC_SASL_TOKEN_FILE"),
+        ("two words", "what is in .* is no token"),
+        ("a\x01auth=Bearer b", "what is in .* is no token"),
+        ("\u2713", r"no token can be read from .* \(it is no text\): set STREAMPROC_SASL_TOKEN_FILE"),
+        (jwt(exp=1_000_000_000), "expired at 2001-09-09T01:46:40Z: whoever writes STREAMPROC_SASL_TOKEN_FILE"),
+        (None, r"no token can be read from .* \(No such file or directory\)"),
+    ],
+)
+async def test_a_file_without_a_good_token_is_told(content: str | None, says: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "token").write_text(content, encoding="utf-8")
+
+    with pytest.raises(NoToken, match=says):
+        await TokenFile(str(tmp_path / "token")).token()
+
+
+async def test_an_endpoint_is_asked_once_for_a_token_that_lives(endpoint: TokenEndpoint) -> None:
+    provider = ClientCredentials(settings_for(endpoint))
+
+    tokens = {await provider.token() for _ in range(5)}
+
+    assert tokens == {endpoint.given[0]}
+    assert len(endpoint.asked) == 1
+
+
+async def test_a_token_is_renewed_before_it_is_over_and_used_until_then(endpoint: TokenEndpoint) -> None:
+    endpoint.lives_s = 1000
+    provider = ClientCredentials(settings_for(endpoint))
+    first = await provider.token()
+
+    provider._renew_at_s -= 801  # four fifths of its life are over
+    endpoint.answer = 503, b""
+    assert await provider.token() == first  # it is good for a while yet
+    endpoint.answer = None
+    provider._failure = (0.0, provider._failure[1])
+    endpoint.user = "somebody"
+    assert await provider.token() == endpoint.given[1] != first
+
+
+async def test_all_clients_of_a_process_share_a_token(endpoint: TokenEndpoint) -> None:
+    settings = settings_for(endpoint)
+
+    first, second = (connection_options(settings)["sasl_oauth_token_provider"] for _ in range(2))
+
+    assert first is second is provider_of(settings)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ((401, b'{"error": "invalid_client"}'), r"answers 401 \(invalid_client\): check STREAMPROC_SASL_OAUTH_CLIENT"),
+        ((400, b'{"error": "<b>%s</b>"}' % SECRET.encode()), "answers 400: check"),
+        ((302, b""), "answers 302: check"),
+        ((200, b"<html>"), "answers no JSON object: check STREAMPROC_SASL_OAUTH_TOKEN_URL"),
+        ((200, b"{}"), "there is no token in the answer of"),
+        ((200, b'{"access_token": "a b"}'), "what is in the answer of .* is no token"),
+        ((200, b'{"access_token": "' + b"a" * 100_000 + b'"}'), "answers no JSON object"),
+    ],
+)
+async def test_an_endpoint_that_gives_no_token_is_told_without_the_secret(
+    answer: tuple[int, bytes], says: str, endpoint: TokenEndpoint
+) -> None:
+    endpoint.answer = answer
+    endpoint.headers = {"Location": endpoint.url + "/elsewhere"}
+
+    with pytest.raises(NoToken, match=says) as problem:
+        await ClientCredentials(settings_for(endpoint)).token()
+
+    assert SECRET not in str(problem.value)
+    assert problem.value.__cause__ is None
+
+
+async def test_an_endpoint_that_is_away_is_told_and_not_asked_by_each_client(nowhere_url: str) -> None:
+    options = {"sasl_oauth_token_url": nowhere_url, "sasl_oauth_client_id": "a", "sasl_oauth_client_secret": SECRET}
+    provider = ClientCredentials(load_settings(**LOGIN, **options))
+
+    with pytest.raises(NoToken, match=r"does not answer .*: check STREAMPROC_SASL_OAUTH_TOKEN_URL"):
+        await provider.token()
+    failed_at_s, _ = provider._failure
+    with pytest.raises(NoToken):
+        await provider.token()
+    assert provider._failure[0] == failed_at_s
+
+
+@pytest.fixture
+def nowhere_url() -> str:
+    with TokenEndpoint(Issuer()) as gone:
+        return gone.url
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sasl_mechanism": "PLAIN"}, "STREAMPROC_SASL_USERNAME: set it"),
+        ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "STREAMPROC_SASL_PASSWORD: set it"),
+        ({}, "STREAMPROC_SASL_TOKEN_FILE or STREAMPROC_SASL_OAUTH_TOKEN_URL: OAUTHBEARER needs one"),
+        ({"sasl_oauth_token_url": "https://id/token"}, "STREAMPROC_SASL_OAUTH_CLIENT_ID: set it"),
+        ({"sasl_oauth_token_url": "http://id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must begin with https"),
+        ({"sasl_oauth_token_url": "https://a:b@id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host"),
+    ],
+)
+def test_a_login_that_is_not_whole_is_told_with_no_secret(options: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidSettings, match=says) as problem:
+        load_settings(**(LOGIN | {"ssl_password": SECRET, "redis": f"redis://u:{SECRET}@cache"} | options))
+
+    assert SECRET not in str(problem.value)

@@ -1,0 +1,70 @@
+"""The format of the turns topic: what is written stays readable."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from streamproc.model import wire
+from streamproc.model.wire import Call, Content, Errors, Turn, Usage, decode, encode
+
+FULL = Turn(
+    w=1, run_id="r", node="coder", event_id="e", at=1_767_225_600_000, from_="planner", output=Content(1, 2, 3, 4),
+    tests=wire.Tests(5, 1, 2, 3, ("t1",)), errors=Errors(6, 7, 1, "boom", "Bang", True),
+    calls=(Call("run", 8, 9, 10, wire.ANSWERED, 11),), usage=Usage(1, 2, 3, 4, 5, 6), progress={"score": 0.5},
+)  # fmt: skip
+WRITTEN = (
+    b'{"type":"turn","w":1,"run_id":"r","node":"coder","event_id":"e","at":1767225600000,"from":"planner",'
+    b'"output":[1,2,3,4,0],"tests":[5,1,2,3,["t1"]],"progress":{"score":0.5},'
+    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11]],"usage":[1,2,3,4,5,6]}'
+)
+
+
+def test_a_turn_is_written_in_this_way() -> None:
+    assert encode(FULL) == WRITTEN
+    assert decode(WRITTEN) == FULL
+
+
+def test_what_a_newer_publisher_adds_is_ignored() -> None:
+    newer = (
+        WRITTEN.replace(b"[1,2,3,4,0]", b'[1,2,3,4,0,"more"]')
+        .replace(b'[["run",8,9,10,1,11]]', b'[["run",8,9,10,1,11,3]]')
+        .replace(b'"node":', b'"mood":"grim","node":')
+    )
+    assert newer != WRITTEN
+    assert decode(newer) == FULL
+
+
+def test_what_an_older_publisher_leaves_out_has_its_default() -> None:
+    older = decode(b'{"w":1,"type":"turn","run_id":"r","node":"n","output":[1,2],"calls":[["t",3]],"usage":[]}')
+    assert older == Turn(w=1, run_id="r", node="n", output=Content(1, 2), calls=(Call("t", 3),), usage=Usage())
+
+
+@pytest.mark.parametrize("kind", wire.EVENT_TYPES)
+def test_each_type_is_read_as_itself(kind: str) -> None:
+    event = decode(b'{"w":1,"type":"%s","run_id":"r","node":"n"}' % kind.encode())
+    assert event.type == kind
+    assert decode(encode(event)) == event
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"", b"{}", b'{"w":1,"run_id":"r","node":"n"}', b'{"w":1,"type":"turn","run_id":"r"}',
+     b'{"w":1,"type":"turn","run_id":"","node":"n"}', b'{"w":1,"type":"turn","run_id":"r","node":""}',
+     b'{"w":0,"type":"turn","run_id":"r","node":"n"}', b'{"w":2,"type":"turn","run_id":"r","node":"n"}',
+     b'{"type":"turn","run_id":"r","node":"n"}', b'{"w":1,"type":"nonesuch","run_id":"r","node":"n"}',
+     b'{"w":1,"type":"turn","run_id":"r","node":"n","output":[1]}',
+     b'{"w":1,"type":"turn","run_id":"r","node":"n","output":[1,-2]}',
+     b'{"w":1,"type":"turn","run_id":"r","node":"n","output":"text"}',
+     b'{"w":1,"type":"turn","run_id":"r","node":"n","usage":[-1]}',
+     b'{"w":1,"type":"turn","run_id":"r","node":"n","usage":[0,0,0,0,1.5]}',
+     b'{"w":1,"type":"turn","run_id":"r","node":"n","workflow":"' + b"x" * 129 + b'"}'],
+    ids=lambda record: record.decode()[:60],
+)  # fmt: skip
+def test_what_is_not_of_the_format_is_refused(record: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode(record)
+
+
+def test_a_turn_that_says_little_takes_little() -> None:
+    assert encode(Turn(w=1, run_id="r", node="n")) == b'{"type":"turn","w":1,"run_id":"r","node":"n"}'

@@ -1,0 +1,20 @@
+"""What the notifier's tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.notify.receiver import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A web server that listens."""
+    receiver = Receiver().start()
+    yield receiver
+    receiver.stop()

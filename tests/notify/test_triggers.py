@@ -1,0 +1,155 @@
+"""Which control events people are told of, as what, and how urgently."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from streamproc.detectors import MODULES
+from streamproc.fleet import command_events
+from streamproc.model.controls import ControlEvent, public
+from streamproc.model.fleet_command import read_command
+from streamproc.model.notification import Notification
+from streamproc.monitor import Monitor
+from streamproc.notify.triggers import TRIGGERS, Urgency, notice_of, trigger_of
+from tests.notify.controls import budget, control
+
+WARN = {"severity": "warn", "halt_reason": None, "terminal_status": None, "type": "loop.warning"}
+
+
+def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
+    evidence = {"kind": f"fleet_{status}", "by": "ann", "reason": "deploy"}
+    return control(type="fleet.state", run_id="*", code="FLEET001", severity=severity, evidence=evidence, **fields)
+
+
+@pytest.mark.parametrize(
+    ("told", "type_", "urgency"),
+    [
+        (control(), "LOOP_DETECTED", "HIGH"),
+        (control(code="LOOP002", halt_reason="oscillating"), "LOOP_DETECTED", "HIGH"),
+        (control(code="GRAPH001", terminal_status="blocked"), "LOOP_DETECTED", "HIGH"),
+        (control(code="STALL005", terminal_status="stalled"), "STALL", "HIGH"),
+        (control(code="STALL008", halt_reason="oscillating"), "LOOP_DETECTED", "HIGH"),
+        (budget("BUDGET008", 81), "BUDGET_WARNING", "MEDIUM"),
+        (budget("BUDGET008", 90), "BUDGET_WARNING", "HIGH"),
+        (budget("BUDGET009", 95), "BUDGET_WARNING", "HIGH"),
+        (budget("BUDGET008", 101, severity="halt"), "BUDGET_EXCEEDED", "HIGH"),
+        (budget("BUDGET009", 71), "BUDGET_WARNING", "MEDIUM"),
+        (budget("BUDGET009", 101, severity="halt"), "BUDGET_EXCEEDED", "CRITICAL"),
+        (control(code="ERROR004", **WARN | {"type": "notification"}), "FAILURE", "HIGH"),
+        (control(code="ERROR001", halt_reason="repeated_error"), "FAILURE", "HIGH"),
+        (fleet("stop", "halt"), "STOP", "CRITICAL"),
+        (fleet("pause", "warn"), "PAUSE", "MEDIUM"),
+        (fleet("clear", "info"), "CLEAR", "LOW"),
+        (fleet("refused", "warn", node=None), "ORDER_REFUSED", "HIGH"),
+        (budget("BUDGET006", 3_600, 3_600, "halt", type="run.timed_out"), "TIMEOUT", "HIGH"),
+        (budget("BUDGET007", 501, 500, "halt"), "BUDGET_EXCEEDED", "HIGH"),
+        (budget("BUDGET010", 501, 500, "halt"), "BUDGET_EXCEEDED", "HIGH"),
+        (budget("BUDGET005", 16, 15, "halt", evidence={"reason": "hard_cap_15_rounds"}), "HARD_CAP", "CRITICAL"),
+        (budget("BUDGET005", 8, 7, "halt", evidence={"reason": "max_rounds"}), "BUDGET_EXCEEDED", "MEDIUM"),
+        (control(code="TASK008", type="task.escalated", terminal_status="escalated"), "ESCALATION", "CRITICAL"),
+        (
+            control(code="OPERATOR002", **WARN | {"type": "notification"}, evidence={"kind": "unacknowledged"}),
+            "ESCALATION",
+            "CRITICAL",
+        ),
+        (control(code="STALL005", **WARN | {"terminal_status": "stalled"}), "STALL", "HIGH"),
+        (control(code="TASK001", **WARN | {"terminal_status": "blocked"}), "LOOP_DETECTED", "HIGH"),
+        (control(code="TASK002", **WARN | {"type": "notification"}), "BLOCKED", "HIGH"),
+        (control(code="ERROR002", **WARN | {"terminal_status": "blocked"}), "FAILURE", "MEDIUM"),
+        (control(code="TASK004", **WARN | {"type": "transition.blocked"}), "BLOCKED", "LOW"),
+        (control(code="OPERATOR001", halt_reason="user_stop", terminal_status="stopped"), "STOP", "MEDIUM"),
+        (control(code="NEW001", halt_reason=None, terminal_status=None), "HALT", "HIGH"),
+        (control(**WARN), "LOOP_DETECTED", "LOW"),
+    ],
+    ids=lambda value: value.code if isinstance(value, ControlEvent) else value,
+)
+def test_the_catalogues_triggers_are_told(told: ControlEvent, type_: str, urgency: str) -> None:
+    trigger = trigger_of(told)
+
+    assert trigger is not None
+    assert (trigger.type, trigger.urgency.name) == (type_, urgency)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        control(code="BUDGET005", **WARN | {"type": "notification", "severity": "info"}),
+        control(code="LOOP007", **WARN | {"type": "information.none", "severity": "info"}),
+        control(code="OPERATOR002", **WARN | {"type": "run.resumed", "severity": "info"}),
+    ],
+    ids=lambda told: told.type,
+)
+def test_good_news_and_information_is_nobodys_alarm(told: ControlEvent) -> None:
+    assert trigger_of(told) is None
+
+
+@pytest.mark.parametrize(("code", "used"), [("BUDGET008", 80), ("BUDGET009", 70), ("BUDGET008", 71)])
+def test_below_the_share_it_is_a_warning_among_others(code: str, used: int) -> None:
+    trigger = trigger_of(budget(code, used))
+
+    assert trigger is not None
+    assert (trigger.name, trigger.urgency) == ("budget_warning", Urgency.LOW)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
+def test_every_halt_of_every_detector_is_told_with_all_fields(module) -> None:
+    for example in module.STUCK:
+        monitor = Monitor()
+        for turn in example.turns:
+            for told in monitor.feed(turn, run_id="r"):
+                trigger = trigger_of(told)
+                if told.halts:
+                    assert trigger is not None
+                    assert trigger.name != "halt", "a row of its own"
+                    said = notice_of(told, trigger, trigger.urgency).notification
+                    assert told.code in said.evidence
+                    assert said.recommendation
+                    assert said.urgency in ("MEDIUM", "HIGH", "CRITICAL")
+
+
+@pytest.mark.parametrize(
+    ("status", "part", "type_"), [("STOP", "fleet", "STOP"), ("STOP", "user", "STOP"), ("PAUSE", "fleet", "PAUSE")]
+)
+def test_orders_are_told_as_the_fleet_tells_them(status: str, part: str, type_: str) -> None:
+    scope = part if part == "fleet" else f"{part}:mallory"
+    given = {"w": 1, "id": "o1", "scope": scope, "status": status, "by": "ann", "why": "runaway", "at": 1}
+    told = public(command_events.state_event(read_command(orjson.dumps(given))))
+    trigger = trigger_of(told)
+
+    assert trigger is not None
+    said = notice_of(told, trigger, trigger.urgency).notification
+    assert said.type == type_
+    assert "by: ann" in said.evidence
+    assert "runaway" in said.evidence
+
+
+def test_the_fields_are_those_of_the_requirement() -> None:
+    assert list(Notification.model_fields) == ["type", "agent", "task_id", "evidence", "recommendation", "urgency"]
+    trigger = trigger_of(control())
+    assert trigger is not None
+
+    said = notice_of(control(), trigger, Urgency.HIGH).notification
+
+    assert (said.type, said.agent, said.task_id, said.urgency) == ("LOOP_DETECTED", "coder", "T-7", "HIGH")
+    assert said.evidence == (
+        "LOOP003 at turn 7: pytest was called 3 times and answered the same. "
+        "| tool: pytest (args 00ff) | turns: 3, 5, 7"
+    )
+    assert said.recommendation == "switch it to interactive mode and take over; or ask a person"
+
+
+def test_evidence_is_one_paragraph_of_a_bounded_length() -> None:
+    told = control(message="no\nend " * 5_000)
+    trigger = trigger_of(told)
+    assert trigger is not None
+
+    evidence = notice_of(told, trigger, Urgency.HIGH).notification.evidence
+
+    assert len(evidence) <= 1_000
+    assert "\n" not in evidence
+
+
+def test_rows_have_names_of_their_own_and_reasons() -> None:
+    assert len({trigger.name for trigger in TRIGGERS}) == len(TRIGGERS)
+    assert all(len(trigger.reason) > 10 for trigger in TRIGGERS)

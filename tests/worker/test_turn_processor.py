@@ -1,0 +1,250 @@
+"""One slice of records through the real engine: what is told, what is refused, what is skipped."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from streamproc.core.decision import Decision, Evidence
+from streamproc.errors import Problem
+from streamproc.model import wire
+from streamproc.model.controls import RunStatus, read_control
+from streamproc.policy import load_policy
+from streamproc.worker.limits import CONTROL_BYTES_MAX
+from streamproc.worker.publishing import control_record, dead_letter_record
+from streamproc.worker.tables import RunLimits, Runs
+from streamproc.worker.turn_processor import TurnProcessor
+from tests.worker.records import NOON_MS, TOPIC, Record, records_of
+from tests.worker.running import event_record, expected_ids, honest_run, interleaved, looping_run, said
+
+BYTES_MAX = 4096
+
+
+def processor(policy: str = "standard") -> TurnProcessor:
+    engine = load_policy(policy).engine()
+    return TurnProcessor(engine, TOPIC, event_bytes_max=BYTES_MAX, dead_letter_bytes=1024, version="1.2.3")
+
+
+def runs() -> Runs:
+    return Runs(0, RunLimits())
+
+
+def controls(letters) -> list:
+    return [read_control(letter.value) for letter in letters if letter.topic == "control"]
+
+
+def statuses(letters) -> list[RunStatus]:
+    return [RunStatus.model_validate_json(letter.value) for letter in letters if letter.topic == "runs"]
+
+
+def test_decisions_are_told_with_their_place_in_the_log() -> None:
+    letters = processor().accept(runs(), records_of(looping_run("r"), first=40))
+
+    warning, halt = controls(letters)
+    assert (warning.severity, halt.severity) == ("warn", "halt")
+    assert (halt.trigger.topic, halt.trigger.partition, halt.trigger.offset) == ("streamproc.turns", 0, 42)
+    assert halt.trigger.turn == 2
+
+
+def test_the_log_s_time_is_the_record_s() -> None:
+    letters = processor().accept(runs(), records_of(looping_run("r")))
+    assert controls(letters)[0].at == "2023-11-14T22:13:20.001Z"
+
+
+@pytest.mark.parametrize("timestamp", [-1, 253_402_300_800_000, 2**62])
+def test_a_time_that_no_calendar_knows_is_no_time(timestamp: int) -> None:
+    mine = runs()
+    letters = processor().accept(mine, [Record(n, *pair, timestamp) for n, pair in enumerate(looping_run("r"))])
+    assert controls(letters)[0].at is None
+
+
+PAIRS = interleaved([looping_run("a", 8), honest_run("b", 8), looping_run("c", 5)])
+
+
+@settings(max_examples=50)  # each replays a log several times
+@given(cuts=st.lists(st.integers(0, len(PAIRS)), max_size=8), again=st.lists(st.integers(0, len(PAIRS)), max_size=8))
+def test_slices_and_redelivery_change_nothing(cuts: list[int], again: list[int]) -> None:
+    """However the log is cut, and from wherever it is read again, each decision is made once."""
+    log = records_of(PAIRS)
+    mine, worker = runs(), processor()
+    told = []
+    position = 0
+    for end in [*sorted(cuts), len(log)]:
+        told += worker.accept(mine, log[position:end])
+        position = end
+        for start in again:
+            if start < position:
+                told += worker.accept(mine, log[start:position])
+        if end % 2:
+            mine.stored(mine.take(), None)
+
+    assert sorted(control.id for control in controls(told)) == sorted(expected_ids(PAIRS))
+
+
+def test_a_status_is_told_when_a_run_starts_when_something_is_decided_and_when_it_ends() -> None:
+    mine, worker = runs(), processor()
+    [begins] = statuses(worker.accept(mine, records_of(looping_run("r", 1))))
+    assert begins.status == "running"
+    assert not statuses(worker.accept(mine, records_of(honest_run("r", 1), first=1)))
+
+    rest = records_of([*looping_run("s", 6), event_record(wire.RunFinished(w=1, run_id="r", event_id="e"))], first=2)
+    by_run = {status.run_id: status for status in statuses(worker.accept(mine, rest))}
+
+    assert len(by_run) == len(statuses(worker.accept(runs(), rest)))
+    assert (by_run["s"].status, by_run["r"].status) == ("halted", "finished")
+
+
+def test_a_run_keeps_the_decision_that_halted_it_over_a_restart() -> None:
+    before, worker = runs(), processor()
+    halt = controls(worker.accept(before, records_of(looping_run("r", 3))))[-1]
+    after = runs()
+    for place, (key, raw) in enumerate(before.take()):
+        after.restore(key, raw, place)
+
+    [status] = statuses(
+        processor().accept(after, records_of([event_record(wire.RunFinished(w=1, run_id="r", event_id="e"))], first=9))
+    )
+
+    assert status.halt is not None
+    assert status.halt.id == halt.id
+
+
+def test_a_refused_record_is_kept_as_it_was_with_the_reason() -> None:
+    key, value = looping_run("r", 1)[0]
+    worker = processor()
+    mine = runs()
+    letters = worker.accept(mine, [Record(7, b"other", value), Record(8, b"r" * 50, b"\xff"), Record(9, key, value)])
+
+    wrong_key, unreadable = [letter for letter in letters if letter.topic == "dead-letter"]
+    headers = dict(wrong_key.headers)
+    assert (wrong_key.key, wrong_key.value) == (b"other", value)
+    assert headers["field"] == b"key"
+    assert headers["remedy"] == b"set the record key to run_id"
+    assert headers["source.offset"] == b"7"
+    assert headers["source.timestamp"] == str(NOON_MS).encode()
+    assert headers["detector.version"] == b"1.2.3"
+    assert unreadable.value == b"\xff"
+    assert worker.counts.refused == 2
+    assert list(mine.hot) == [b"r"], "a refused record makes no run"
+
+
+def test_what_is_too_large_to_be_kept_whole_is_kept_in_part() -> None:
+    value = looping_run("r", 1)[0][1] + b" " * BYTES_MAX
+    [letter] = processor().accept(runs(), [Record(0, b"r", value)])
+    assert len(letter.value) + len(letter.key) == 1024
+    assert value.startswith(letter.value)
+    assert dict(letter.headers)["truncated.from_bytes"] == str(len(value)).encode()
+
+
+def test_a_key_that_is_too_large_is_kept_in_part() -> None:
+    letter = dead_letter_record(
+        Record(0, b"k" * 5000, b"v"),
+        [Problem("event", "too large", "send less")],
+        version="1",
+        bytes_max=1000,
+    )
+    assert len(letter.key) + len(letter.value) <= 1000
+
+
+def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    """The run is put together again from what is stored, and what came since."""
+    worker = processor()
+    honest_step = worker._engine.step
+    fails_on = {"bad-1", "bad-2"}
+
+    def step(run, event, at_ms):
+        decisions = honest_step(run, event, at_ms)
+        if event.event_id in fails_on:
+            raise ZeroDivisionError("a bug")
+        return decisions
+
+    worker._engine.step = step
+    mine = runs()
+    news = [
+        event_record(wire.Turn(w=1, run_id="r", node="n", event_id=name, output=said(name)))
+        for name in sorted(fails_on)
+    ]
+    loop = looping_run("r")
+    first = worker.accept(mine, records_of([loop[0], news[0]]))
+    mine.stored(mine.take(), None)
+    with caplog.at_level(logging.ERROR):
+        second = worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2))
+
+    told = [*first, *second]
+    assert {control.id for control in controls(told)} == expected_ids(loop)
+    refused = [letter for letter in told if letter.topic == "dead-letter"]
+    assert [letter.value for letter in refused] == [value for _, value in news]
+    assert b"ZeroDivisionError: a bug" in dict(refused[0].headers)["reason"]
+    assert "a bug" in caplog.text
+    assert mine.hot[b"r"].turns == 3
+    assert not worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2)), "it counts as applied"
+
+
+def test_a_decision_with_somebody_s_enormous_labels_still_arrives() -> None:
+    decision = Decision(
+        id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="m" * CONTROL_BYTES_MAX,
+        labels={"a": "b" * CONTROL_BYTES_MAX}, evidence=Evidence(kind="k", failing_tests=["t" * CONTROL_BYTES_MAX]),
+    )  # fmt: skip
+    letter = control_record(b"r", decision)
+    assert len(letter.value) < CONTROL_BYTES_MAX
+    assert read_control(letter.value).code == "LOOP001"
+
+
+def test_the_log_says_each_halt_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        halt = controls(processor().accept(runs(), records_of(looping_run("r"))))[-1]
+    [line] = [record.message for record in caplog.records if record.message.startswith("halt ")]
+    assert f"run=r code={halt.code} turn=2 reason={halt.halt_reason} node=coder id={halt.id}" in line
+
+
+def test_ten_thousand_nodes_in_one_run_stay_within_four_kibibytes() -> None:
+    mine, worker = runs(), processor()
+    crowd = [
+        event_record(wire.Turn(w=1, run_id="r", node=f"node-{n}", event_id=f"e{n}", output=said(f"{n}")))
+        for n in range(10_000)
+    ]
+    worker.accept(mine, records_of(crowd))
+    [(_, raw)] = mine.take()
+    assert raw is not None
+    assert len(raw) <= 4096
+
+
+def test_raw_turns_are_read_too() -> None:
+    raw = [
+        (b"r", msgspec.json.encode({"run_id": "r", "node": "n", "output": "again", "event_id": str(n)}))
+        for n in range(3)
+    ]
+    assert controls(processor().accept(runs(), records_of(raw)))[-1].halts
+
+
+def test_a_run_that_is_halted_at_its_start_stays_halted_when_it_is_started_again() -> None:
+    started = wire.RunStarted(w=1, run_id="r", event_id="1", graph={"edges": [["a", "b"], ["b", "a"]]})
+    again = wire.RunStarted(w=1, run_id="r", event_id="2", graph={"edges": [["a", "b"], ["b", "a"]]})
+    mine, worker = runs(), processor()
+
+    told = worker.accept(mine, records_of([event_record(started)]))
+    told_again = worker.accept(mine, records_of([event_record(again)], first=1))
+
+    [halt] = controls(told)
+    assert (halt.code, halt.severity) == ("GRAPH001", "halt")
+    assert controls(told_again) == []
+    for [status] in (statuses(told), statuses(told_again)):
+        assert status.status == "halted"
+        assert status.halt is not None
+        assert status.halt.id == halt.id
+
+
+def test_a_run_id_that_is_used_again_has_the_halt_of_its_new_run() -> None:
+    log = [
+        *looping_run("r", 3),
+        event_record(wire.RunFinished(w=1, run_id="r", event_id="end")),
+        event_record(wire.RunStarted(w=1, run_id="r", event_id="new", graph={"edges": [["a", "a"]]})),
+    ]
+
+    [*_, status] = statuses(processor().accept(runs(), records_of(log)))
+
+    assert status.halt is not None
+    assert status.halt.code == "GRAPH001"
