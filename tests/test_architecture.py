@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import networkx as nx
 import pytest
 
 if TYPE_CHECKING:
@@ -112,6 +113,49 @@ def name_faults(path: str, source: str) -> Iterator[str]:
 
 
 RULES = (import_faults, size_faults, name_faults)
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package, by its dotted name."""
+    found = {}
+    for file in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(file.read_text())
+    return found
+
+
+def test_layers_name_every_room_and_no_other() -> None:
+    folder = ROOT / PACKAGE
+    rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
+    loose = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert rooms | loose == set(LAYER)
+    assert loose <= {"__main__", "monitor", "errors", "settings", "testing"}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """At the top of a file, inside a function, or for types only."""
+    known = modules()
+    graph = nx.DiGraph()
+    for name, tree in known.items():
+        if name == PACKAGE:
+            continue  # the public names: from everywhere
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+                targets = (f"{node.module}.{alias.name}" for alias in node.names)
+                graph.add_edges_from((name, one if one in known else node.module) for one in targets)
+    graph.remove_nodes_from([PACKAGE])
+    assert not [sorted(one) for one in nx.strongly_connected_components(graph) if len(one) > 1]
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """But `Limits`: each detector has its own. A name that begins with an underscore stays in its file."""
+    homes: dict[str, list[str]] = {}
+    for name, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    del homes["Limits"]
+    assert not {name: places for name, places in homes.items() if len(places) > 1}
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -146,7 +146,7 @@ class Engine:
             _take_scope(run, turn)
         rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
-        view.begin(run, turn, rules)
+        view.begin(run, turn, rules.budgets)
         self._observer.turn(view, rules)
         if turn.usage is not None and (turn.task_id or run.task):
             self._spend_on_task(view, turn, rules)
@@ -200,7 +200,7 @@ class Engine:
     def _ask_about(self, run: RunState, event: Event, kinds: int, step: BoardChange | None = None) -> list[Decision]:
         """Ask the detectors about an event that is no turn. They find it in `view.event`."""
         rules = self.rules_of(run)
-        self._view.begin_other(run, event, rules, kinds, step)
+        self._view.begin_other(run, event, rules.budgets, kinds, step)
         return self._ask(self._view, event, rules)
 
     # Other events.

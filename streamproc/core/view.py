@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
@@ -11,10 +11,6 @@ from streamproc.core.run_state import CallMemory, Cycle, Monologue, NodeState, R
 from streamproc.core.signals.metrics import Flat
 from streamproc.core.signals.periods import LEFT, Period
 from streamproc.model.wire import Call, Event, Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.rules import Rules
-
 
 GAP_MS: Final = 30_000  # between two events of a run: a shorter one is nothing to ask detectors about
 
@@ -38,14 +34,13 @@ class View:
 
     __slots__ = (
         "budgets", "counts", "cycle", "event", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
-        "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "rules", "run", "said",
+        "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "run", "said",
         "step", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState
     turn: Turn
     event: Event
-    rules: Rules
     index: int
     node: NodeState
     node_tag: int
@@ -71,27 +66,25 @@ class View:
     took_ms: int  # how long this turn was open, where that is known
     round_before: int  # the highest round before this turn's
 
-    def begin(self, run: RunState, turn: Turn, rules: Rules) -> None:
-        """Start on a new turn."""
+    def begin(self, run: RunState, turn: Turn, general: dict[str, int]) -> None:
+        """Start on a new turn; `general` are the budgets of the policy."""
         self.run = run
         self.turn = self.event = turn
-        self.rules = rules
         self.index = run.turns
-        own, general = run.budgets, rules.budgets
+        own = run.budgets
         self.budgets = (general | own if general else own) if own else general
         self.cycle = self.iterated = None
         self.kinds = 0 if run.unheeded < 0 else UNHEEDED
         self.took_ms = 0
 
     def begin_other(
-        self, run: RunState, event: Event, rules: Rules, kinds: int, step: BoardChange | None = None
+        self, run: RunState, event: Event, general: dict[str, int], kinds: int, step: BoardChange | None = None
     ) -> None:
         """Start on an event that is no turn; `kinds` says who is asked."""
         self.run = run
         self.event = event
-        self.rules = rules
         self.index = run.turns
-        self.budgets = rules.budgets | run.budgets
+        self.budgets = general | run.budgets
         self.cycle = None
         self.step = step
         self.kinds = kinds

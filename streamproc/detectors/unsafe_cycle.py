@@ -44,7 +44,7 @@ class Limits:
     halt: int = 1  # the requirement rejects a graph with one
 
 
-class UnsafeCycle:
+class UnsafeGraphCycle:
     """GRAPH001."""
 
     code = "GRAPH001"
@@ -85,7 +85,7 @@ def _shown(cycles: Sequence[Sequence[str]]) -> Iterator[list[str]]:
         yield names
 
 
-DETECTOR = UnsafeCycle()
+DETECTOR = UnsafeGraphCycle()
 
 HEALTHY = [
     Example("a loop with a way out", [
