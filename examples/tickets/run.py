@@ -73,7 +73,7 @@ def stop_all() -> None:
     fleet = Fleet()
     for minute, (status, why) in enumerate([("PAUSE", "deploy"), ("STOP", "wrong branch"), ("CLEAR", "branch reset")]):
         order = new_command(fleet, status, "fleet", "dana", why, now_ms=MONDAY_MS + minute * 60_000)
-        fleet.take(order)
+        fleet.apply(order)
         may = "stop now" if fleet.stopped else "finish the current turn, start nothing" if fleet.paused else "go on"
         print(f"  {fleet.status}: {order}; agents {may}")
 

@@ -105,9 +105,9 @@ def policy(settings: Settings) -> Iterator[CheckResult]:
 
 def orders(settings: Settings) -> CheckResult:
     """Which orders of people count here."""
-    from streamproc.fleet.signing import authority_of
+    from streamproc.fleet.signing import command_signer
 
-    authority = authority_of(settings)
+    authority = command_signer(settings)
     if not authority.can_sign:
         remedy = (
             "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel where Kafka's access control guards them"
@@ -130,10 +130,10 @@ async def services(settings: Settings) -> AsyncIterator[CheckResult]:
 
 
 async def _broker(settings: Settings) -> CheckResult:
-    from streamproc.kafka.reading import connected
+    from streamproc.kafka.reading import open_consumer
 
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S), connected(settings) as consumer:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S), open_consumer(settings) as consumer:
             topics = await consumer.topics()
     except AccessDenied as denied:
         return CheckResult("fail", denied.what, denied.remedy)

@@ -149,10 +149,10 @@ def _show(order: FleetCommand, before: FleetCommand | None) -> None:
 
 async def _resume(settings: Settings, run: str, grant: dict[str, Any], by: str, why: str) -> str:
     from streamproc.client import TurnPublisher
-    from streamproc.fleet.signing import authority_of
-    from streamproc.kafka.reading import partitions_of
+    from streamproc.fleet.signing import command_signer
+    from streamproc.kafka.reading import partition_count
 
-    authority_of(settings).must_sign()
-    await partitions_of(settings, "turns")  # what is missing is said at once
+    command_signer(settings).must_sign()
+    await partition_count(settings, "turns")  # what is missing is said at once
     async with TurnPublisher(settings=settings, on_undelivered="raise", close_timeout_s=PATIENCE_S) as turns:
         return await turns.operator_resume(run_id=run, grant=grant, by=by, reason=why)

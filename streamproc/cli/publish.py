@@ -73,9 +73,9 @@ def publish(
 
 async def _publish(sources: list[Source], pace: SendingPace, settings: Settings, include_content: bool) -> Sent:
     from streamproc.client import TurnPublisher
-    from streamproc.kafka.reading import partitions_of
+    from streamproc.kafka.reading import partition_count
 
-    await partitions_of(settings, "turns")  # what is missing is said at once, and not after a minute of patience
+    await partition_count(settings, "turns")  # what is missing is said at once, and not after a minute of patience
     began = time.monotonic()
     publisher = TurnPublisher(
         settings=settings,

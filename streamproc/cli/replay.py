@@ -99,19 +99,19 @@ def _time(option: str, text: str | None) -> int | None:
 async def _replay(
     settings: Settings, policy: LoadedPolicy, run: str | None, from_ms: int | None, to_ms: int | None
 ) -> Replayed:
-    from streamproc.fleet.signing import authority_of
+    from streamproc.fleet.signing import command_signer
     from streamproc.kafka.reading import open_topic
     from streamproc.replay.log import LogReplay
     from streamproc.replay.window import LogWindow
 
     log = LogReplay(
-        policy.engine(), event_bytes_max=settings.event_bytes_max, only=run, authority=authority_of(settings)
+        policy.engine(), event_bytes_max=settings.event_bytes_max, only=run, authority=command_signer(settings)
     )
     decisions: list[Decision] = []
     async with open_topic(settings, "turns") as reader:
         window = LogWindow(reader.extents, from_ms, to_ms)
         with progress("reading turns", reader.records_total) as bar:
-            async for chunk in reader.chunks():
+            async for chunk in reader.batches():
                 window.see(chunk)
                 decisions += log.decide(chunk)
                 bar.advance(len(chunk))
@@ -150,7 +150,7 @@ async def _difference(settings: Settings, found: Replayed, run: str | None) -> t
     unreadable = 0
     async with open_topic(settings, "control") as reader:
         with progress("reading control events", reader.records_total) as bar:
-            async for chunk in reader.chunks():
+            async for chunk in reader.batches():
                 for record in chunk:
                     control = read_carried(record.value)
                     unreadable += control is None

@@ -81,17 +81,17 @@ async def _watch(
 async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
     """Earlier ones, where they are asked for, then those that fall from now on; each once."""
     from streamproc.client import HaltListener
-    from streamproc.kafka.reading import open_topic, partitions_of
+    from streamproc.kafka.reading import open_topic, partition_count
     from streamproc.model.controls import read_control
 
-    await partitions_of(settings, "control")  # what is missing is said at once
+    await partition_count(settings, "control")  # what is missing is said at once
     async with HaltListener(settings=settings) as listener:
         live = listener.subscribe()
         note(f"watching {settings.topic('control')} on {settings.brokers}; Ctrl-C ends it")
         earlier: set[str] = set()
         if since_ms is not None:
             async with open_topic(settings, "control") as reader:
-                async for chunk in reader.chunks():
+                async for chunk in reader.batches():
                     for record in chunk:
                         if record.timestamp >= since_ms:
                             control = read_control(record.value or b"")

@@ -1,4 +1,4 @@
-"""What an orchestrator uses: tell the breaker what agents do, and hear which runs it halts."""
+"""The client side: publish what agents do, and receive which runs are halted."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""An event loop in a daemon thread: what the blocking twins run on."""
+"""The base of the sync wrappers: an asyncio client on an event loop in a daemon thread."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -16,7 +18,10 @@ STOP_TIMEOUT_S: Final = 5.0
 
 
 class Background:
-    """Starts at once. A fork takes the thread away: using it in the child raises `RuntimeError`."""
+    """An event loop in a daemon thread of its own; starts at once.
+
+    A fork does not copy the thread: using the loop in the child process raises `RuntimeError`.
+    """
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -25,8 +30,8 @@ class Background:
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for its result here."""
-        self._ours(coroutine)
+        """Run a coroutine on the loop and wait for its result."""
+        self._check_process(coroutine)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -34,24 +39,24 @@ class Background:
             future.cancel()  # Ctrl-C while waiting
             raise
 
-    def soon(self, function: Callable[[], None]) -> None:
-        """Run a function there, soon. Raises `RuntimeError` where the loop is closed."""
-        self._ours()
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Schedule a function on the loop. Raises `RuntimeError` if the loop is closed."""
+        self._check_process()
         self._loop.call_soon_threadsafe(function)
 
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop and its thread."""
         if self._loop.is_closed() or os.getpid() != self._pid:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_TIMEOUT_S)
 
-    def _ours(self, coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
+    def _check_process(self, coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
         if os.getpid() != self._pid:
             if coroutine is not None:
                 coroutine.close()
             raise RuntimeError(
-                "this was opened before a fork, and its thread stayed in the parent: open it in the child"
+                "opened before a fork, and its thread stayed in the parent process: open it in the child"
             )
 
     def _run(self) -> None:
@@ -61,3 +66,66 @@ class Background:
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+class _Client(Protocol):
+    """The asyncio client that a wrapper runs."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class BlockingWrapper:
+    """Runs an asyncio client in a background thread. It is opened once, and closed when the interpreter exits."""
+
+    thread_name: ClassVar[str]
+    usage: ClassVar[str]
+    """The ``with`` statement to show in error messages."""
+
+    def __init__(self, client: _Client) -> None:
+        self._wrapped = client
+        self._background: Background | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Start the background thread and the client in it. Raises what the asyncio client's `start` raises."""
+        if self._background is not None:
+            raise RuntimeError(f"a {type(self).__name__} can be started only once: create a new one")
+        self._background = Background(self.thread_name)
+        atexit.register(self.close)
+        try:
+            self._background.call(self._wrapped.start())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the client and stop its thread. Raises what the asyncio client's `close` raises."""
+        background = self._background
+        if background is None or self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        try:
+            background.call(self._close_client())
+        finally:
+            background.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _close_client(self) -> None:
+        await self._wrapped.close()
+
+    def _started(self) -> Background:
+        """Return the background loop, also after closing. Raises `RuntimeError` before `start`."""
+        if self._background is None:
+            raise RuntimeError(f"this {type(self).__name__} is not open: use `{self.usage}`")
+        return self._background

@@ -1,8 +1,8 @@
-"""From the outbox to Kafka: one connection, one task a partition, nothing lost by a broker that comes back.
+"""Delivers the outbox to Kafka: one connection, one task per partition, and no event lost when a broker comes back.
 
-A lane sends one batch at a time and takes whatever has gathered meanwhile as the next one, so batches grow with
-the load and an event never lingers. What the broker did not acknowledge waits again, in order; the engine knows
-repeats by their event id.
+A partition sends one batch at a time; events that arrive meanwhile form the next batch. So batches grow with the load
+and no event lingers. Events that the broker did not acknowledge are sent again, in order; the engine recognises
+duplicates by event id.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
-    EXPECTED,
     REQUEST_TIMEOUT_MS,
     Backoff,
+    Reconnect,
     as_unavailable,
-    contained,
-    partitions_of,
-    probe,
+    find_partitions,
+    probe_brokers,
+    reconnecting,
+    run_in_own_task,
     run_until_one_ends,
 )
 
@@ -45,18 +46,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 262_144  # of one request and partition: a quarter of what brokers accept by default
-ACKNOWLEDGED_WITHIN_S: Final = 30.0  # then we connect anew, from the bootstrap servers: brokers may have moved
-RUN_EVENTS_MAX: Final = 20  # of one run in a batch: a batch that is sent twice must be known by the ids that a run
-# remembers (core.run.IDS_MAX), or its turns would look like a loop
+ACKNOWLEDGED_WITHIN_S: Final = 30.0  # then reconnect, from the bootstrap servers: brokers may have moved
+RUN_EVENTS_MAX: Final = 20  # of one run in a batch: fewer than the event ids that a run remembers
+# (core.run_state.IDS_MAX), or the turns of a batch that is sent twice would look like a loop
 ABANDON_TIMEOUT_S: Final = 0.5
-REFUSED: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)  # trying again is no use
+REFUSED: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)  # a retry cannot succeed
 
 _hash_of_key = lru_cache(maxsize=16_384)(murmur2)  # aiokafka's is pure Python: 5 µs for a UUID
 
 
 class Delivery:
-    """Sends what the outbox holds, for as long as `run` runs. `settled` is told how many events the broker took,
-    and how many it refused for good."""
+    """Sends the events of the outbox for as long as `run` runs.
+
+    `settled` receives the number of events that the broker acknowledged, and of those that it refused for good.
+    """
 
     def __init__(self, settings: Settings, outbox: Outbox, settled: Callable[[int, int], None]) -> None:
         self._settings = settings
@@ -64,70 +67,64 @@ class Delivery:
         self._outbox = outbox
         self._settled = settled
         self._wakers: list[asyncio.Event] = []
-        self._most: dict[int, int] = {}  # how many events the next batch of a partition may have, after a refusal
+        self._batch_max: dict[int, int] = {}  # by partition, after a refusal: the size of its next batch
         self.trouble: Unavailable | None = None
-        """Why nothing is being delivered; None while the connection is well."""
+        """Why nothing is being delivered; None while the connection works."""
 
-    def wake(self, lane: int) -> None:
-        """Something waits in this lane."""
+    def wake(self, partition: int) -> None:
+        """Send from this partition's queue now."""
         if self._wakers:
-            self._wakers[lane].set()
+            self._wakers[partition].set()
 
     async def run(self) -> None:
-        """Connect, deliver, connect again: until cancelled."""
-        backoff = Backoff()
-        while True:
-            try:
-                await contained(self._session(backoff))
-            except _Renewed:
-                continue
-            except Exception as error:  # noqa: BLE001  # whatever it is: the publisher goes on, and tells
-                self._report(error)
-            await asyncio.sleep(backoff.next_s())
+        """Connect, deliver and reconnect until cancelled."""
+        await reconnecting(self._session, self._report, purpose="delivering turns")
 
     async def _session(self, backoff: Backoff) -> None:
         producer = AIOKafkaProducer(
             **connection_options(self._settings),
             acks="all",
             enable_idempotence=True,
-            compression_type=None,  # fingerprints are 250 bytes, mostly one a request: lz4 makes those larger, and
-            max_batch_size=BATCH_BYTES,  # costs 0.1 ms; a topic's own compression.type works for stored batches
+            compression_type=None,  # fingerprints are 250 bytes, mostly one per request: lz4 enlarges those and
+            max_batch_size=BATCH_BYTES,  # costs 0.1 ms; a topic's own compression.type applies to stored batches
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await access.start(producer, self._settings)
-                found = await partitions_of(producer.client, self._settings, "turns")
+                found = await find_partitions(producer.client, self._settings, "turns")
                 await producer.partitions_for(self._topic)
             count = len(found[self._topic])
-            self._outbox.spread(count, lambda key: (_hash_of_key(key) & 0x7FFFFFFF) % count)
+            self._outbox.repartition(count, lambda key: (_hash_of_key(key) & 0x7FFFFFFF) % count)
             self._wakers = [asyncio.Event() for _ in range(count)]
-            lanes = enumerate(self._outbox.lanes)
-            serving = (self._serve(producer, backoff, number, lane) for number, lane in lanes)
-            await run_until_one_ends(probe(producer.client), *serving)
+            queues = enumerate(self._outbox.queues)
+            senders = (self._send_queue(producer, backoff, number, queue) for number, queue in queues)
+            await run_until_one_ends(probe_brokers(producer.client), *senders)
         finally:
             self._wakers = []
-            for lane in self._outbox.lanes:
-                lane.return_sending()
+            for queue in self._outbox.queues:
+                queue.return_sending()
             await _abandon(producer)
 
-    async def _serve(self, producer: AIOKafkaProducer, backoff: Backoff, number: int, lane: PartitionQueue) -> None:
-        waker = self._wakers[number]
+    async def _send_queue(
+        self, producer: AIOKafkaProducer, backoff: Backoff, partition: int, queue: PartitionQueue
+    ) -> None:
+        waker = self._wakers[partition]
         while True:
-            while items := self._outbox.take(lane, BATCH_BYTES):
+            while items := self._outbox.start_sending(queue, BATCH_BYTES):
                 try:
-                    sent = await self._send(producer, number, items[: self._most.pop(number, None)])
+                    sent = await self._send(producer, partition, items[: self._batch_max.pop(partition, None)])
                 except _Refused as refused:
-                    self._refuse(number, lane, refused)
-                    raise _Renewed from refused
-                self._well(backoff)
-                self._outbox.settle(lane, sent)
+                    self._handle_refusal(partition, queue, refused)
+                    raise Reconnect from refused  # an idempotent producer has lost its sequence after a refusal
+                self._report_success(backoff)
+                self._outbox.remove_sent(queue, sent)
                 self._settled(sent, 0)
             waker.clear()
             await waker.wait()
 
     async def _send(self, producer: AIOKafkaProducer, partition: int, items: list[Item]) -> int:
-        """Send the first items, as many as one batch takes. Returns how many."""
+        """Send as many of the first items as fit into one batch. Returns how many."""
         batch = producer.create_batch()
         of_run: Counter[bytes] = Counter()
         count = 0
@@ -141,40 +138,34 @@ class Delivery:
             raise _Refused(count, error) from error
         return count
 
-    def _refuse(self, number: int, lane: PartitionQueue, refused: _Refused) -> None:
-        """Find out which event is to blame, by halving the batch, and drop it."""
+    def _handle_refusal(self, partition: int, queue: PartitionQueue, refused: _Refused) -> None:
+        """Halve the batch until one event is left, which is the refused one, and drop it."""
         if refused.count > 1:
-            self._most[number] = refused.count // 2
+            self._batch_max[partition] = refused.count // 2
             return
-        log.warning("the broker refuses an event of %d bytes: %s", lane.sending[0].size, refused.error)
-        self._outbox.settle(lane, 1)
+        log.warning("the broker refused an event of %d bytes; dropped it: %s", queue.sending[0].size, refused.error)
+        self._outbox.remove_sent(queue, 1)
         self._settled(0, 1)
 
     def _report(self, error: Exception) -> None:
-        if not isinstance(error, EXPECTED):
-            log.error("unexpected while delivering turns; trying again", exc_info=error)
         problem = as_unavailable(self._settings, error)
         if self.trouble is None:
-            log.warning("turns are kept back: %s", problem)
+            log.warning("turns are not being delivered; buffering them and reconnecting: %s", problem)
         self.trouble = problem
 
-    def _well(self, backoff: Backoff) -> None:
+    def _report_success(self, backoff: Backoff) -> None:
         backoff.reset()
         if self.trouble is not None:
-            log.warning("turns are delivered again (%d waited)", self._outbox.events)
+            log.warning("turns are delivered again (%d were waiting)", self._outbox.events)
             self.trouble = None
 
 
 class _Refused(Exception):
-    """The broker will never take this batch of `count` events."""
+    """The broker will never accept this batch of `count` events."""
 
     def __init__(self, count: int, error: Exception) -> None:
         self.count = count
         self.error = error
-
-
-class _Renewed(Exception):
-    """A new producer is needed: after a refused batch an idempotent one has lost its count."""
 
 
 def _append(batch: Any, item: Item) -> bool:
@@ -182,13 +173,13 @@ def _append(batch: Any, item: Item) -> bool:
 
 
 async def _abandon(producer: AIOKafkaProducer) -> None:
-    """Close at once. `AIOKafkaProducer.stop` waits until all is acknowledged: with a broker away, for ever."""
+    """Close at once. `AIOKafkaProducer.stop` waits until everything is acknowledged: without a broker, for ever."""
     producer._closed = True
     sender = producer._sender.sender_task
     if sender is not None:
         sender.cancel()
-    with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
-        await contained(producer.client.close(), ABANDON_TIMEOUT_S)
+    with contextlib.suppress(Exception):  # this producer is abandoned: its errors do not matter
+        await run_in_own_task(producer.client.close(), ABANDON_TIMEOUT_S)
     while sender is not None and not sender.done():
         await asyncio.wait([sender], timeout=ABANDON_TIMEOUT_S)
-        sender.cancel()  # it may wait for requests that nobody answers any more
+        sender.cancel()  # it may be waiting for requests that will never be answered

@@ -1,4 +1,4 @@
-"""From keyword arguments to bytes: check, fingerprint, identify, encode, and refuse what is too large."""
+"""Turns an event into a Kafka record: fingerprint, assign an id, sign, encode, and refuse oversized events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamproc.model import wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.fleet.signing import Authority
+    from streamproc.fleet.signing import CommandSigner
     from streamproc.model.raw_events import RawEvent
 
 SPLIT: Final = "split the turn, or report fewer of them"
@@ -23,7 +23,7 @@ REMEDIES: Final = {
     "content": "publish without include_content, or shorten the text",
     "calls": SPLIT,
     "labels": "send fewer and shorter labels",
-    "graph": "declare its cycles only, with those of their nodes marked as terminal that lead to an end",
+    "graph": "declare only its cycles, and mark the nodes from which they can end as terminal",
     "progress": "report fewer metrics",
     "data": "send fewer fields",
 }
@@ -50,19 +50,19 @@ def encode(
     include_content: bool,
     bytes_max: int,
     unsafe: bool = False,
-    authority: Authority | None = None,
+    signer: CommandSigner | None = None,
 ) -> Encoded:
-    """The event as a Kafka record. Gives it a UUID where it has no id; signs what an operator orders.
+    """Return the event as a Kafka record. An event without an id gets a UUID; operator events are signed.
 
-    Raises `InvalidEvent`, naming the largest field, where the record would be larger than `bytes_max`, and for a
-    graph that cannot be read; `UnsafeCycle` for one that has such a cycle, unless `unsafe` ones are wanted.
+    Raises `InvalidEvent` if the record would exceed `bytes_max` (naming the largest field) or the graph is unreadable,
+    and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
     """
     event = fingerprint(raw, include_content=include_content)
     if isinstance(event, wire.RunStarted) and event.graph:
         event.graph = sendable_graph(event.graph, unsafe=unsafe)
     event.event_id = event.event_id or new_id()
-    if isinstance(event, wire.OperatorEvent) and authority is not None and not event.signature:
-        authority.sign_event(event, int(time.time() * 1000))
+    if isinstance(event, wire.OperatorEvent) and signer is not None and not event.signature:
+        signer.sign_event(event, int(time.time() * 1000))
     value = wire.encode(event)
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])
@@ -70,21 +70,22 @@ def encode(
 
 
 def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
-    """A declared graph as it is sent: a large one packed."""
-    from streamproc.core.graph import LARGE, packed, read_graph, unsafe_cycles  # 150 ms for whoever declares one
+    """Return a declared graph in the form that is sent: a large one in compact form."""
+    # Imported here because networkx takes 150 ms to load, and most programs declare no graph.
+    from streamproc.core.graph import LARGE, packed, read_graph, unsafe_cycles
 
     try:
         read = read_graph(graph)
     except InvalidGraph as error:
         field, _, what = str(error).partition(": ")
-        raise InvalidEvent([Problem(field, what, "`streamproc graph check FILE` looks at a graph")]) from None
+        raise InvalidEvent([Problem(field, what, "`streamproc graph check FILE` explains what is wrong")]) from None
     if not unsafe and (cycles := unsafe_cycles(read)):
         raise UnsafeCycle(cycles)
     return packed(read) if read.number_of_edges() > LARGE else dict(graph)
 
 
 def new_id() -> str:
-    """A random UUID (version 4). `uuid.uuid4` takes five times as long, and this is paid for each turn."""
+    """Return a random UUID (version 4). `uuid.uuid4` takes five times as long, and every turn needs one."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -98,7 +99,7 @@ def _too_large(event: wire.Event, size: int, bytes_max: int) -> Problem:
     if name in ("content", "labels"):
         inner = max(value, key=lambda field: _size(value[field]))
         place, value = f"{name}.{inner}", value[inner]
-    what = f"{_size(value)} bytes, which makes the event {size} bytes; at most {bytes_max} are taken"
+    what = f"{_size(value)} bytes, which makes the event {size} bytes; the limit is {bytes_max}"
     return Problem(place, what, f"{remedy}, or raise STREAMPROC_EVENT_BYTES_MAX")
 
 

@@ -1,6 +1,6 @@
-"""The fields of the publisher's keyword arguments, for editors and type checkers.
+"""Types of the publisher's keyword arguments, for editors and type checkers.
 
-The rules are in `streamproc.model.raw_events`, which checks every event; every field is optional there too.
+`streamproc.model.raw_events` has the rules and validates every event; every field is optional there too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 
 class EventFields(TypedDict, total=False):
-    """What every event may carry. Scope (workflow, tenant, user, tier) is normally sent once, on ``run.started``."""
+    """Fields of every event. Scope (workflow, tenant, user, tier) is normally sent once, on ``run.started``."""
 
     event_id: str
     at: str | int | None
@@ -27,7 +27,7 @@ class EventFields(TypedDict, total=False):
 
 
 class TurnFields(EventFields, total=False):
-    """What a turn may carry besides `run_id` and `node`. `from_` is the wire's ``from``."""
+    """Fields of a turn besides `run_id` and `node`. `from_` is ``from`` on the wire."""
 
     from_: str
     output: str | None
@@ -49,7 +49,7 @@ class TurnFields(EventFields, total=False):
 
 
 class RunStartedFields(EventFields, total=False):
-    """What ``run.started`` may carry besides `run_id`."""
+    """Fields of ``run.started`` besides `run_id`."""
 
     node: str
     graph: Any  # nodes and edges, a networkx.DiGraph, or a LangGraph graph
@@ -57,6 +57,6 @@ class RunStartedFields(EventFields, total=False):
 
 
 class NodeFields(EventFields, total=False):
-    """What an event that may happen at a node may carry besides `run_id`."""
+    """Fields of an event that may name a node, besides `run_id`."""
 
     node: str

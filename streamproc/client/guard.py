@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from streamproc.client.admission.admission import Payer
     from streamproc.client.admission.reservation import Reservation, ReserveFields
 
-NO_PAYER = "this guard knows nobody who pays: ask for it with `halts.guard(run_id, admission)`"
+NO_PAYER = "this guard has no payer: create it with `halts.guard(run_id, admission)`"
 
 
-class Guarded(Protocol):
-    """What is told of a halt. `fire` comes on the listener's event loop, at most once for each halt."""
+class HaltTarget(Protocol):
+    """An object that reacts to a halt. `fire` is called on the listener's event loop, at most once for each halt."""
 
     def fire(self) -> None: ...
 
 
-class Register:
-    """Who guards which run."""
+class GuardRegistry:
+    """The guards of each run."""
 
     def __init__(self) -> None:
-        self._guards: dict[str, set[Guarded]] = {}
+        self._guards: dict[str, set[HaltTarget]] = {}
 
-    def add(self, run_id: str, guard: Guarded) -> None:
-        """`guard` wants to know when `run_id` is halted."""
+    def add(self, run_id: str, guard: HaltTarget) -> None:
+        """Fire `guard` when `run_id` is halted."""
         self._guards.setdefault(run_id, set()).add(guard)
 
-    def remove(self, run_id: str, guard: Guarded) -> None:
-        """`guard` is done."""
+    def remove(self, run_id: str, guard: HaltTarget) -> None:
+        """Stop firing `guard`."""
         guards = self._guards.get(run_id)
         if guards is not None:
             guards.discard(guard)
@@ -42,12 +42,12 @@ class Register:
                 self._guards.pop(run_id, None)
 
     def fire(self, run_id: str) -> None:
-        """Tell every guard of a run that it is halted."""
+        """Fire every guard of a run: the run is halted."""
         for guard in tuple(self._guards.get(run_id, ())):
             guard.fire()
 
     def fire_all(self) -> None:
-        """Tell every guard to look whether its run must stop."""
+        """Fire every guard, so that each checks whether its run must stop."""
         for run_id in tuple(self._guards):
             self.fire(run_id)
 
@@ -56,24 +56,24 @@ class Register:
 
 
 class Guard:
-    """Guards one run, in one task, once. While the fleet is paused it waits at its entry, and at `ready`.
+    """Guards one run, in one task, once. While the fleet is paused, the guard waits at its entry and at `ready`.
 
-    It works as `asyncio.timeout` does: the task is cancelled from inside the body, its ``finally`` clauses run, and
-    at the end of the ``async with`` the cancellation becomes `Halted`. A cancellation from elsewhere stays what it is,
-    also when both come together. Where guards are nested, the outermost one of a halted run raises.
+    It works as `asyncio.timeout` does: the task is cancelled inside the body, its ``finally`` clauses run, and at the
+    end of the ``async with`` the cancellation becomes `Halted`. A cancellation from elsewhere stays a cancellation,
+    even if both happen together. Of nested guards, the outermost one of a halted run raises.
     """
 
     def __init__(
         self,
         run_id: str,
-        register: Register,
+        registry: GuardRegistry,
         halted: Callable[[str], Halted | None],
         payer: Payer | None = None,
         pause: Callable[[str, Callable[[], None]], Awaitable[None]] | None = None,
     ) -> None:
         self.run_id = run_id
         self._pause = pause
-        self._register = register
+        self._registry = registry
         self._halted = halted
         self._payer = payer
         self._task: asyncio.Task[object] | None = None
@@ -81,30 +81,32 @@ class Guard:
         self._cause: Halted | None = None
 
     def check(self) -> None:
-        """Raise `Halted` if the run is halted. For a loop that computes for long and awaits nothing."""
+        """Raise `Halted` if the run is halted. For a loop that computes for a long time without awaiting."""
         halted = self._halted(self.run_id)
         if halted is not None:
             raise halted
 
     async def ready(self) -> None:
-        """Call it before a task, a write or a delegation: waits while the fleet is paused, and raises `Halted` if
-        the run is halted or the fleet is stopped."""
+        """Wait while the fleet is paused; raise `Halted` if the run is halted or the fleet is stopped.
+
+        Call it before a task, a write or a delegation.
+        """
         if self._pause is None:
             self.check()
         else:
             await self._pause(self.run_id, self.check)
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> Reservation:
-        """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` begins only if it can be paid for.
+        """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` enters only if the budgets allow it.
 
-        Raises `Halted` if the run is halted, `Refused` if somebody cannot pay, and what else `Admission` says.
+        Raises `Halted` if the run is halted, `Refused` if an account lacks budget, and the other errors of `Admission`.
         """
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
         return self._payer.reserve(self.check, **estimate)
 
     def fire(self) -> None:
-        """The run is halted: cancel the body."""
+        """Cancel the body if the run is halted."""
         if self._task is None or self._cause is not None:
             return
         self._cause = self._halted(self.run_id)
@@ -113,28 +115,28 @@ class Guard:
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
-            raise RuntimeError("a guard is used once: ask the listener for another")
+            raise RuntimeError("a guard can be used only once: call `halts.guard()` again")
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a guard needs a task: run this under asyncio.run, or as a task")
-        await self.ready()  # to enter is to begin something
+            raise RuntimeError("a guard needs a task: run this code with asyncio.run, or as a task")
+        await self.ready()  # entering starts new work
         self._task = task
         self._cancelling = task.cancelling()
-        self._register.add(self.run_id, self)
+        self._registry.add(self.run_id, self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._register.remove(self.run_id, self)
+        self._registry.remove(self.run_id, self)
         task, cause = self._task, self._cause
         if cause is None or task is None:
             return
         others = task.uncancel() > self._cancelling
         if isinstance(error, Halted) and error.run_id == self.run_id:
-            return  # `check` was faster
+            return  # `check` raised it already
         if others and isinstance(error, asyncio.CancelledError):
-            return  # somebody else wants this task to end, too: theirs to handle
+            return  # another caller cancelled this task too: the cancellation is theirs to handle
         if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
             return
         raise cause from error

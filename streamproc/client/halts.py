@@ -1,9 +1,9 @@
-"""Which runs are halted: what the listener knows, and how news changes it. Pure: no I/O, no clock.
+"""Which runs are halted, according to the records read so far. Pure: no I/O, no clock.
 
-Two topics tell of a run: `control` each decision, as soon as it falls; `runs` its whole latest status, a little
-later, and for ever. Both keep the order of one run, but nothing orders one topic against the other. So each run
-remembers the broker's time of the newest record that was used for it, and an older record changes nothing: a
-status "running" that was written before the halt does not lift it, and a halt from before a resume does not come back.
+Two topics report on a run: `control` each decision at once; `runs` the full latest status, slightly later, and
+permanently. Each keeps the order of one run, but nothing orders one topic against the other. So the listener keeps, for
+each run, the broker's time of the newest record that it used; an older record changes nothing. A status "running"
+written before the halt does not lift it, and a halt from before a resume does not return.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import msgspec
 from streamproc.errors import Halted
 from streamproc.model.controls import ControlEvent, read_control
 
-HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone forgets a run earlier
-DETAILED_MAX: Final = 20_000  # of these, how many with their whole control event: about 1.5 KB each
+HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone removes a run earlier
+DETAILED_MAX: Final = 20_000  # of these, those with their whole control event: about 1.5 KB each
 RELEASED_MAX: Final = 100_000  # runs that are not halted, with the time of their newest record
-IDS_MAX: Final = 100_000  # control ids; a worker that crashed repeats what it sent in its last second
+IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent in the second before its crash
 
 
 class Halt(NamedTuple):
-    """Why a run is halted: its control event as JSON (empty: forgotten, see DETAILED_MAX), the detector's code, and
-    the broker's time of the record that said so."""
+    """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, and the
+    broker's time of the record."""
 
     control: bytes
     code: str
@@ -32,7 +32,7 @@ class Halt(NamedTuple):
 
 
 class StatusNews(NamedTuple):
-    """A record of the `runs` topic, as far as it matters here. `halt` is None where the run is not halted."""
+    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted."""
 
     run_id: str
     at_ms: int
@@ -40,7 +40,7 @@ class StatusNews(NamedTuple):
 
 
 class ControlNews(NamedTuple):
-    """A record of the `control` topic, as far as it matters here."""
+    """The relevant part of a record of the `control` topic."""
 
     run_id: str
     at_ms: int
@@ -76,10 +76,10 @@ _code_decoder = msgspec.json.Decoder(_Code)
 
 
 def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> StatusNews:
-    """Read a record of the `runs` topic; a tombstone says that the run is over and forgotten.
+    """Read a record of the `runs` topic; a tombstone means that the run is over and was evicted.
 
-    A run that was halted and then finished is still halted: whoever asks for it must not start it again by accident.
-    Raises `ValueError` (msgspec's errors are of it) for anything that is no status.
+    A run that was halted and then finished still counts as halted, so that no caller restarts it by accident.
+    Raises `ValueError` (the base of msgspec's errors) for anything that is not a status.
     """
     if value is None:
         return StatusNews((key or b"").decode(), at_ms, None)
@@ -97,25 +97,25 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
 
 
 def read_control_news(value: bytes, at_ms: int) -> ControlNews:
-    """Read a record of the `control` topic. Raises `ValueError` for anything that is no control event."""
+    """Read a record of the `control` topic. Raises `ValueError` for anything that is not a control event."""
     try:
         control = _control_decoder.decode(value)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    halts = control.severity == "halt" and control.type != "fleet.state"  # orders are heard on their own topic
+    halts = control.severity == "halt" and control.type != "fleet.state"  # commands arrive on their own topic
     halt = Halt(value, control.code, at_ms) if halts else None
     return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")
 
 
 class Halts:
-    """The halted runs. `runs` may be read from any thread; only one thread may change it."""
+    """The halted runs. Any thread may read `runs`; only one thread may change it."""
 
     def __init__(
         self, halted_max: int = HALTED_MAX, detailed_max: int = DETAILED_MAX, released_max: int = RELEASED_MAX
     ) -> None:
         self.runs: dict[str, Halt] = {}
         self.forgotten = 0
-        """Halted runs that had to go because `halted_max` others were halted after them."""
+        """Halted runs that were evicted because `halted_max` others were halted after them."""
         self._halted_max = halted_max
         self._detailed_max = detailed_max
         self._released_max = released_max
@@ -124,17 +124,17 @@ class Halts:
         self._ids: dict[str, None] = {}
 
     def status(self, news: StatusNews) -> bool:
-        """Take in a status. Whether it halts a run that was running."""
+        """Apply a status. Returns whether it halts a run that was running."""
         as_of = self._as_of(news.run_id)
         if news.halt is not None:
             return news.at_ms >= as_of and self._halt(news.run_id, news.halt)
-        # Of the same millisecond: a halt is newer than the status before it, and a later status will follow.
+        # In the same millisecond, a halt is newer than the status before it, and a later status will follow.
         if news.at_ms > as_of or news.run_id not in self.runs:
             self._release(news.run_id, news.at_ms)
         return False
 
     def control(self, news: ControlNews) -> bool:
-        """Take in a control event that `is_new`. Whether it halts a run that was running."""
+        """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running."""
         if news.at_ms < self._as_of(news.run_id):
             return False
         if news.halt is not None:
@@ -144,11 +144,11 @@ class Halts:
         return False
 
     def is_new(self, control_id: str) -> bool:
-        """Whether this control event comes for the first time. At-least-once delivery repeats some."""
+        """Return whether this control event arrives for the first time. At-least-once delivery repeats some."""
         if control_id in self._ids:
             return False
         self._ids[control_id] = None
-        _shrink(self._ids, IDS_MAX)
+        _evict(self._ids, IDS_MAX)
         return True
 
     def _as_of(self, run_id: str) -> int:
@@ -158,13 +158,13 @@ class Halts:
     def _halt(self, run_id: str, halt: Halt) -> bool:
         known = self.runs.get(run_id)
         if known is not None and not halt.control:
-            halt = known._replace(at_ms=halt.at_ms)  # a status that does not say why must not take the reason away
+            halt = known._replace(at_ms=halt.at_ms)  # a status without a reason must not remove the known one
         self._released.pop(run_id, None)
         self.runs[run_id] = halt
-        self.forgotten += len(_shrink(self.runs, self._halted_max))
+        self.forgotten += len(_evict(self.runs, self._halted_max))
         if halt.control:
             self._detailed[run_id] = None
-            for oldest in _shrink(self._detailed, self._detailed_max):
+            for oldest in _evict(self._detailed, self._detailed_max):
                 if oldest in self.runs:
                     self.runs[oldest] = self.runs[oldest]._replace(control=b"")
         return known is None
@@ -172,33 +172,35 @@ class Halts:
     def _release(self, run_id: str, at_ms: int) -> None:
         self.runs.pop(run_id, None)
         self._detailed.pop(run_id, None)
-        self._released.pop(run_id, None)  # and in again, as the newest
+        self._released.pop(run_id, None)  # reinserted below as the newest
         self._released[run_id] = at_ms
-        _shrink(self._released, self._released_max)
+        _evict(self._released, self._released_max)
 
 
 def halted_error(run_id: str, halt: Halt | None) -> Halted:
-    """`Halted`, with the control event where it is still known."""
+    """Return `Halted`, with the control event if it is still known."""
     control = control_of(halt)
     if control is not None:
         return Halted(run_id, control)
     by = f" by {halt.code}" if halt is not None and halt.code else ""
-    return Halted(run_id, None, f"it was halted earlier{by}; `streamproc replay --run {run_id}` tells why")
+    return Halted(run_id, None, f"it was halted earlier{by}; run `streamproc replay --run {run_id}` to see why")
 
 
 def control_of(halt: Halt | None) -> ControlEvent | None:
-    """The control event of a halt, where it is still known and readable."""
+    """Return the control event of a halt, if it is still known and readable."""
     if halt is None or not halt.control:
         return None
     try:
         return read_control(halt.control)
-    except ValueError:  # of a newer version, with a value that we do not know: halted all the same
+    except ValueError:  # from a newer version, with an unknown value: the run is halted all the same
         return None
 
 
-def _shrink(known: dict[str, Any], most: int) -> list[str]:
-    """Forget the oldest hundredth of what is too much: a dict whose first key goes each time searches for it longer
-    and longer."""
+def _evict(known: dict[str, Any], most: int) -> list[str]:
+    """Evict the oldest entries: the excess plus a hundredth.
+
+    Evicting one at a time would be slow: a dict scans past all its deleted first keys on each look-up of the first.
+    """
     if len(known) <= most:
         return []
     oldest = list(islice(known, len(known) - most + most // 100))

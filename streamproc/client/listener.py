@@ -1,4 +1,4 @@
-"""`HaltListener`: knows which runs are halted, and cancels their work."""
+"""`HaltListener`: receives halts, and cancels the work of halted runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from streamproc.client.command_handler import CommandHandler
 from streamproc.client.control_consumer import ControlConsumer
-from streamproc.client.guard import Guard, Register
+from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
 from streamproc.client.subscription import Subscription
 from streamproc.errors import Unavailable
-from streamproc.fleet.signing import authority_of
+from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.controls import read_control
 
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SUBSCRIPTION_MAX = 10_000  # control events that wait for a slow reader: about 20 MB
+SUBSCRIPTION_MAX = 10_000  # control events buffered for a slow reader: about 20 MB
 
 
 class HaltListener:
-    """Hears of halted runs. Use it as ``async with HaltListener() as halts:``.
+    """Receives halts. Use it as ``async with HaltListener() as halts:``.
 
-    Opening reads the compacted topics `commands` and `runs` to their ends, so standing orders (`fleet`) and runs that
-    were halted earlier are known; that takes up to `start_timeout_s`, then `Unavailable` is raised. With
-    ``wait=False`` opening returns at once and reading goes on in the background: until `caught_up` is set, **no halt
-    is known and no run is stopped** (it fails open).
+    Opening reads the compacted topics `commands` and `runs` to their ends, so the standing commands (`fleet`) and
+    earlier halts are known. If that takes longer than `start_timeout_s`, it raises `Unavailable`. With ``wait=False``
+    opening
+    returns at once and reading continues in the background: until `caught_up` is set, **no halt is known and no run is
+    stopped** (it fails open).
 
-    When the broker leaves later, what is known to be halted stays so, one warning is logged, `connected` is False,
-    and the connection is tried again until it is back.
+    If the broker becomes unavailable later, known halts stay in force, one warning is logged, `connected` is False, and
+    the listener retries until the broker is back.
     """
 
     def __init__(
@@ -60,88 +61,96 @@ class HaltListener:
         self._start_timeout_s = start_timeout_s
         self._halts = Halts(halted_max)
         self._runs = self._halts.runs
-        self.register = Register()
-        """Who guards which run; the blocking twin's guards are in it, too."""
+        self.guards = GuardRegistry()
+        """The guards of each run, including those of the sync wrapper."""
         self._subscriptions: set[Subscription] = set()
-        self.obedience = CommandHandler(self._halts, self.register, authority_of(self.settings))
-        """Who must stop or wait because of an order; the blocking twin's guards ask it, too."""
-        self.fleet = self.obedience.fleet
-        """The standing orders: ``fleet.status``, ``fleet.order``."""
-        self.hearing = Dispatcher(self._halts, self.register, self.caught_up, self._subscriptions, self.obedience)
-        """Takes in what was heard; tests put records in here."""
-        self._feed = ControlConsumer(self.settings, self.hearing)
+        self.command_handler = CommandHandler(self._halts, self.guards, command_signer(self.settings))
+        """Applies commands; guards, including those of the sync wrapper, wait on it during a pause."""
+        self.fleet = self.command_handler.fleet
+        """The standing commands: ``fleet.status``, ``fleet.command``."""
+        self.dispatcher = Dispatcher(
+            self._halts, self.guards, self.caught_up, self._subscriptions, self.command_handler
+        )
+        """Applies received records. Tests feed it records directly."""
+        self._consumer = ControlConsumer(self.settings, self.dispatcher)
         self._task: asyncio.Task[None] | None = None
 
-    # Asking.
+    # Queries.
 
     def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run is halted, or the fleet stopped. No I/O; well under a microsecond. From any
-        thread."""
+        """Raise `Halted` if the run is halted, or the fleet stopped.
+
+        No I/O; takes well under a microsecond; callable from any thread.
+        """
         if run_id in self._runs or self.fleet.stopped:
             halted = self.error(run_id)
             if halted is not None:
                 raise halted
 
     def error(self, run_id: str, user: str = "", tenant: str = "") -> Halted | None:
-        """Why a run (of this user and tenant) must stop; None where it may go on. From any thread."""
+        """Return why a run (of this user and tenant) must stop; None if it may continue. Callable from any thread."""
         if run_id in self._runs:
             return halted_error(run_id, self._runs.get(run_id))
-        return self.obedience.halted(run_id, user, tenant)
+        return self.command_handler.halted(run_id, user, tenant)
 
     def halted(self, run_id: str) -> ControlEvent | None:
-        """The decision that halted the run; None where it is not halted (or was halted so long ago, and so many
-        after it, that only the fact is kept: `check` still raises)."""
+        """Return the decision that halted the run; None if it is not halted.
+
+        For a run halted long ago, when many were halted since, only the fact is kept: this returns None and `check`
+        still raises.
+        """
         return control_of(self._runs.get(run_id))
 
     def guard(self, run_id: str, admission: Admission | None = None, **payer: Unpack[PayerFields]) -> Guard:
         """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
 
-        A run that is halted already raises before the body begins. Threads that the body started are not stopped.
-        With a `user` or `tenant` it obeys at once when they are killed; else when a worker has halted the run.
-        With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` say who pays.
+        If the run is halted already, it raises before the body starts. Threads that the body started are not stopped.
+        With a `user` or `tenant` the guard reacts at once when they are killed; otherwise when a worker has halted the
+        run. With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` name the payer.
         """
         paying = None if admission is None else admission.payer(run_id, **payer)
         user, tenant = payer.get("user") or "", payer.get("tenant") or ""
-        return Guard(run_id, self.register, partial(self.error, user=user, tenant=tenant), paying, self.obedience.wait)
+        error = partial(self.error, user=user, tenant=tenant)
+        return Guard(run_id, self.guards, error, paying, self.command_handler.wait)
 
     def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX) -> Subscription:
-        """Every control event from now on, warnings too: ``async for control in halts.subscribe():``."""
+        """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``."""
         subscription = Subscription(buffer_max, self._subscriptions.discard)
         self._subscriptions.add(subscription)
         return subscription
 
     @property
     def connected(self) -> bool:
-        """Whether halts are being heard."""
-        return self._feed.connected
+        """Whether the listener receives halts."""
+        return self._consumer.connected
 
     @property
     def trouble(self) -> Unavailable | None:
-        """Why nothing is being heard; None while all is well."""
-        return self._feed.trouble
+        """Why no halts are received; None while the connection works."""
+        return self._consumer.trouble
 
     @property
     def halted_runs(self) -> int:
-        """How many runs are known to be halted."""
+        """Number of runs known to be halted."""
         return len(self._runs)
 
     @property
     def forgotten(self) -> int:
-        """Halted runs that were forgotten because `halted_max` others were halted after them."""
+        """Halted runs that were evicted because `halted_max` others were halted after them."""
         return self._halts.forgotten
 
     @property
     def skipped(self) -> int:
         """Records that could not be read."""
-        return self._feed.skipped
+        return self._consumer.skipped
 
     # Opening and closing.
 
     async def start(self) -> None:
-        """Begin to listen. Raises `Unavailable` (unless ``wait=False``) where the broker or its topics are away."""
+        """Start listening. Raises `Unavailable` (unless ``wait=False``) if the broker or its topics are missing."""
         if self._task is not None:
-            raise RuntimeError("a HaltListener is started once: make a new one")
-        self._task = asyncio.create_task(self._feed.run(), name="streamproc halts")
+            raise RuntimeError("a HaltListener can be started only once: create a new one")
+        self._task = asyncio.create_task(self._consumer.run(), name="streamproc halts")
         if not self._wait:
             return
         try:
@@ -150,23 +159,24 @@ class HaltListener:
         except TimeoutError:
             await self.close()
             what = f"halts could not be read from {self.settings.brokers} within {self._start_timeout_s:g} s"
-            why = f": {self.trouble}" if self.trouble else ": no answer came"
+            why = f": {self.trouble}" if self.trouble else ": no answer"
             raise Unavailable(what + why) from self.trouble
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Stop listening. What is known to be halted can still be asked for."""
+        """Stop listening. The known halts can still be queried."""
         if self._task is None:
             return
         self._task.cancel()
         await asyncio.wait([self._task])
         for subscription in tuple(self._subscriptions):
             subscription.close()
-        if len(self.register):
+        if len(self.guards):
             log.warning(
-                "the listener was closed under %d guarded run(s): their guards are deaf now", len(self.register)
+                "the listener was closed while %d run(s) were guarded: these guards receive no more halts",
+                len(self.guards),
             )
 
     async def __aenter__(self) -> Self:
@@ -180,48 +190,48 @@ class HaltListener:
 
 
 class Dispatcher:
-    """What is done with what the feed hears: halts are noted, guards fired, subscribers told."""
+    """Dispatches received records: updates the halts, fires guards, and feeds subscriptions."""
 
     def __init__(
         self,
         halts: Halts,
-        register: Register,
+        guards: GuardRegistry,
         caught_up: asyncio.Event,
-        told: set[Subscription],
-        obedience: CommandHandler,
+        subscriptions: set[Subscription],
+        command_handler: CommandHandler,
     ) -> None:
         self._halts = halts
-        self._obedience = obedience
-        self._register = register
+        self._command_handler = command_handler
+        self._guards = guards
         self._caught_up = caught_up
-        self._told = told
+        self._subscriptions = subscriptions
 
     def snapshot(self, statuses: Iterable[StatusNews]) -> None:
-        """Take in the latest statuses: now every earlier halt is known."""
+        """Apply the latest statuses: from now on every earlier halt is known."""
         for news in statuses:
             self.status(news)
         self._caught_up.set()
 
     def status(self, news: StatusNews) -> None:
-        """Take in a record of the `runs` topic."""
+        """Apply a record of the `runs` topic."""
         if self._halts.status(news):
-            self._register.fire(news.run_id)
+            self._guards.fire(news.run_id)
 
     def control(self, news: ControlNews, value: bytes) -> None:
-        """Take in a record of the `control` topic."""
+        """Apply a record of the `control` topic."""
         if not self._halts.is_new(news.id):
             return
         if self._halts.control(news):
-            self._register.fire(news.run_id)
-        if self._told:
+            self._guards.fire(news.run_id)
+        if self._subscriptions:
             control = read_control(value)
-            for subscription in tuple(self._told):
+            for subscription in tuple(self._subscriptions):
                 subscription.offer(control)
 
-    def order(self, key: bytes | None, value: bytes | None, at_ms: int) -> None:
-        """Take in a record of the `commands` topic."""
-        self._obedience.hear(key, value, at_ms)
+    def command(self, key: bytes | None, value: bytes | None, appended_ms: int) -> None:
+        """Apply a record of the `commands` topic."""
+        self._command_handler.apply(key, value, appended_ms)
 
     def is_halted(self, run_id: str) -> bool:
-        """Whether this run is known to be halted."""
+        """Return whether this run is known to be halted."""
         return run_id in self._halts.runs

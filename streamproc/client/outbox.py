@@ -1,4 +1,4 @@
-"""What waits to be sent: a bounded buffer with one lane a partition. Pure: no I/O, no clock, no tasks."""
+"""The publisher's bounded buffer, with one queue per partition. Pure: no I/O, no clock, no tasks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-UNKNOWN_LANE: Final = 0  # until the partitions are known, everything waits in one lane
+UNASSIGNED: Final = 0  # until the partitions are known, every event waits in one queue
 
 
 class Item(NamedTuple):
-    """An encoded event. `number` is its place in the order of publishing; `lasting` ones are dropped last."""
+    """An encoded event. `number` is its place in publishing order; `lasting` events are dropped last."""
 
     number: int
     key: bytes
@@ -25,7 +25,7 @@ class Item(NamedTuple):
 
 
 class PartitionQueue:
-    """What waits for one partition, in order: turns, and the few events that last (started, finished, stop…)."""
+    """The events that wait for one partition, in order: turns, and the few lasting events (started, finished, stop)."""
 
     __slots__ = ("lasting", "sending", "turns")
 
@@ -38,11 +38,11 @@ class PartitionQueue:
         return bool(self.turns or self.lasting)
 
     def add(self, item: Item) -> None:
-        """Put an item at the end."""
+        """Append an item."""
         (self.lasting if item.lasting else self.turns).append(item)
 
-    def next_queue(self) -> deque[Item]:
-        """The queue whose head comes first. Only for a lane where something waits."""
+    def next_deque(self) -> deque[Item]:
+        """Return the deque whose head is older. Call it only if an item waits."""
         if not self.lasting:
             return self.turns
         if not self.turns:
@@ -50,75 +50,77 @@ class PartitionQueue:
         return self.turns if self.turns[0].number < self.lasting[0].number else self.lasting
 
     def return_sending(self) -> None:
-        """What was being sent waits again, before everything else."""
+        """Put the items that were being sent back, before all others."""
         for item in reversed(self.sending):
             (self.lasting if item.lasting else self.turns).appendleft(item)
         self.sending = []
 
 
 class Outbox:
-    """At most `events_max` events and `bytes_max` bytes, those being sent among them.
+    """Holds at most `events_max` events and `bytes_max` bytes, including those being sent.
 
-    When it is full the **oldest turn** goes. A breaker decides on what a run does now: after an outage the last
-    turns of a loop still halt it, and the first ones are the likeliest to belong to runs that ended meanwhile.
-    `run.started` carries limits, `operator.stop` an order: events that are no turns go only when no turn is left.
+    When it is full, the **oldest turn** is dropped. The breaker decides by current behaviour: after an outage the last
+    turns of a loop still halt it, while the first ones most likely belong to runs that have ended. `run.started`
+    carries limits and `operator.stop` a command, so such events are dropped only when no turn is left.
     """
 
     def __init__(self, events_max: int, bytes_max: int) -> None:
         self._events_max = events_max
         self._bytes_max = bytes_max
-        self._lane_of: Callable[[bytes], int] = lambda _: UNKNOWN_LANE
+        self._partition_of: Callable[[bytes], int] = lambda _: UNASSIGNED
         self._next = 0
-        self.lanes = [PartitionQueue()]
+        self.queues = [PartitionQueue()]
         self.events = 0
         self.bytes = 0
 
-    def has_room(self, size: int, before_it: int = 0) -> bool:
-        """Whether an event of `size` bytes fits without dropping another, with `before_it` events still to come."""
-        return self.events + before_it < self._events_max and self.bytes + size <= self._bytes_max
+    def fits(self, size: int, ahead: int = 0) -> bool:
+        """Return whether an event of `size` bytes fits without dropping another, after `ahead` more events."""
+        return self.events + ahead < self._events_max and self.bytes + size <= self._bytes_max
 
     def add(self, key: bytes, value: bytes, at_ms: int | None, *, lasting: bool) -> tuple[int, int]:
-        """Take an event in. Returns its lane, and how many events were dropped for it (perhaps itself)."""
+        """Add an event. Returns its partition, and how many events were dropped for it (possibly itself)."""
         item = Item(self._next, key, value, at_ms, lasting)
         self._next += 1
-        lane = self._lane_of(key)
-        self.lanes[lane].add(item)
+        partition = self._partition_of(key)
+        self.queues[partition].add(item)
         self.events += 1
         self.bytes += item.size
         dropped = 0
         while (self.events > self._events_max or self.bytes > self._bytes_max) and self._drop_oldest():
             dropped += 1
-        return lane, dropped
+        return partition, dropped
 
-    def spread(self, count: int, lane_of: Callable[[bytes], int]) -> None:
-        """Use `count` lanes from now on; what waits moves to its lane, in the order of publishing."""
-        for lane in self.lanes:
-            lane.return_sending()
-        waiting = sorted(item for lane in self.lanes for queue in (lane.turns, lane.lasting) for item in queue)
-        self._lane_of = lane_of
-        self.lanes = [PartitionQueue() for _ in range(count)]
+    def repartition(self, count: int, partition_of: Callable[[bytes], int]) -> None:
+        """Use `count` queues from now on; waiting events move to their queue, in publishing order."""
+        for queue in self.queues:
+            queue.return_sending()
+        waiting = sorted(item for queue in self.queues for items in (queue.turns, queue.lasting) for item in items)
+        self._partition_of = partition_of
+        self.queues = [PartitionQueue() for _ in range(count)]
         for item in waiting:
-            self.lanes[lane_of(item.key)].add(item)
+            self.queues[partition_of(item.key)].add(item)
 
-    def take(self, lane: PartitionQueue, bytes_max: int) -> list[Item]:
-        """Start sending the next items of a lane: at least one, at most `bytes_max` bytes beyond it."""
-        size = sum(item.size for item in lane.sending)
-        while lane:
-            queue = lane.next_queue()
-            size += queue[0].size
-            if lane.sending and size > bytes_max:
+    def start_sending(self, queue: PartitionQueue, bytes_max: int) -> list[Item]:
+        """Move the next items of a queue to `sending`: at least one, and no more than `bytes_max` bytes after it."""
+        size = sum(item.size for item in queue.sending)
+        while queue:
+            items = queue.next_deque()
+            size += items[0].size
+            if queue.sending and size > bytes_max:
                 break
-            lane.sending.append(queue.popleft())
-        return lane.sending
+            queue.sending.append(items.popleft())
+        return queue.sending
 
-    def settle(self, lane: PartitionQueue, count: int) -> None:
-        """The first `count` events of those that a lane was sending have left."""
-        self._forget(lane.sending[:count])
-        del lane.sending[:count]
+    def remove_sent(self, queue: PartitionQueue, count: int) -> None:
+        """Remove the first `count` of the events that a queue was sending."""
+        self._subtract(queue.sending[:count])
+        del queue.sending[:count]
 
     def oldest(self) -> int:
-        """The number of the oldest event that is still here; the next number where there is none."""
-        heads = [queue[0].number for lane in self.lanes for queue in (lane.sending, lane.turns, lane.lasting) if queue]
+        """Return the number of the oldest buffered event; the next number if the outbox is empty."""
+        heads = [
+            items[0].number for queue in self.queues for items in (queue.sending, queue.turns, queue.lasting) if items
+        ]
         return min(heads, default=self._next)
 
     @property
@@ -127,19 +129,19 @@ class Outbox:
         return self._next
 
     def _drop_oldest(self) -> bool:
-        queue = self._oldest_of([lane.turns for lane in self.lanes]) or self._oldest_of(
-            [lane.lasting for lane in self.lanes]
+        oldest = self._oldest_of([queue.turns for queue in self.queues]) or self._oldest_of(
+            [queue.lasting for queue in self.queues]
         )
-        if queue is None:
+        if oldest is None:
             return False
-        self._forget([queue.popleft()])
+        self._subtract([oldest.popleft()])
         return True
 
     @staticmethod
-    def _oldest_of(queues: Iterable[deque[Item]]) -> deque[Item] | None:
-        return min((queue for queue in queues if queue), key=lambda queue: queue[0].number, default=None)
+    def _oldest_of(deques: Iterable[deque[Item]]) -> deque[Item] | None:
+        return min((items for items in deques if items), key=lambda items: items[0].number, default=None)
 
-    def _forget(self, items: Iterable[Item]) -> None:
+    def _subtract(self, items: Iterable[Item]) -> None:
         for item in items:
             self.events -= 1
             self.bytes -= item.size

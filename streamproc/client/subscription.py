@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 
 class Subscription:
-    """Control events as they come, each once; ends when the listener closes. A reader that is too slow loses the
-    oldest ones, counted in `dropped`: the listener waits for nobody."""
+    """Control events as they arrive, each once; ends when the listener closes.
+
+    A slow reader loses the oldest events, counted in `dropped`: the listener never waits for readers.
+    """
 
     def __init__(self, buffer_max: int, closed: Callable[[Subscription], None]) -> None:
         self.dropped = 0
@@ -24,14 +26,14 @@ class Subscription:
         self._changed = asyncio.Event()
 
     def offer(self, control: ControlEvent) -> None:
-        """A control event came."""
+        """Add a control event."""
         if len(self._events) == self._events.maxlen:
             self.dropped += 1
         self._events.append(control)
         self._changed.set()
 
     def close(self) -> None:
-        """End the stream, after what has come already."""
+        """End the stream after the events that are buffered already."""
         if self._open:
             self._open = False
             self._changed.set()

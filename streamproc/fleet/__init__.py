@@ -1,1 +1,8 @@
-"""Orders of people to a fleet of runs: what they are, who may give them, and what they add up to."""
+"""Commands that people issue to a fleet of runs: signing, issuing, and the resulting state.
+
+It exports no names: import from the modules.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []

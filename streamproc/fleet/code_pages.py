@@ -1,35 +1,37 @@
-"""What `streamproc explain` says of the codes of orders: no detector makes them, a worker does."""
+"""The pages of `streamproc explain` for the codes of commands, which a worker reports and no detector."""
 
 from __future__ import annotations
 
 from typing import Final
 
-FLEET001: Final = """FLEET001 fleet_order: a person has stopped, paused or cleared the fleet, or killed somebody's runs.
+FLEET001: Final = """FLEET001 fleet_order: a person stopped, paused or cleared the fleet, or killed runs.
 
-Sees: an order on the commands topic that counts: signed by an allowed issuer, or over a trusted channel.
+Sees: a valid command on the commands topic: signed by an allowed issuer, or sent over a trusted channel.
 
-Why: everybody has to know who ordered it, when and why. Guards obey the order itself; this tells people, and keeps it.
+Why: people must be able to see who issued it, when and why. Guards act on the command itself; this event notifies
+people and records it.
 
-False alarms: none: it is an order. Its id is that of the order, so a repeated one is recognised.
+False alarms: none: it is a command. Its id is that of the command, so duplicates are recognised.
 
-Tuning: STREAMPROC_COMMAND_AUTH and STREAMPROC_COMMAND_KEY say which orders count (docs/fleet.md).
+Tuning: STREAMPROC_COMMAND_AUTH and STREAMPROC_COMMAND_KEY decide which commands are accepted (docs/fleet.md).
 
-Reference: fleet orders and people: STOP, PAUSE, CLEAR with who, when and why; kill all of a user or tenant.
+Reference: fleet commands: STOP, PAUSE, CLEAR with issuer, time and reason; kill all runs of a user or tenant.
 """
-FLEET002: Final = """FLEET002 fleet_refused: an order that does not count was refused.
+FLEET002: Final = """FLEET002 fleet_refused: an invalid command was refused.
 
-Sees: a record of the commands topic that is no order, is not signed though it must be, is signed by a stranger or with
-another key, is more than five minutes off the broker's clock, or is older than one of its scope; and a status file
-whose first line is no status.
+Sees: a record of the commands topic that cannot be read, lacks a required signature, is signed by an unknown issuer or
+with another key, is more than five minutes off the broker's clock, or is older than a known command of its scope. Also
+a status file whose first line is not a status.
 
-Why: somebody has tried to order something, or is cut off from ordering: both must be seen. The record is in the
-dead-letter topic with its reason, and what it would have displaced at compaction is given again.
+Why: either an unauthorised person tried to issue a command, or an authorised one cannot: both need attention. The
+record goes to the dead-letter topic with the reason, and the command that it would displace at compaction is issued
+again.
 
-False alarms: a key that was changed in one place and not in another; a clock that is wrong.
+False alarms: a key that was changed in one place only; a wrong clock.
 
-Tuning: give workers, listeners and whoever orders the same STREAMPROC_COMMAND_KEY; set the clocks.
+Tuning: give workers, listeners and issuers the same STREAMPROC_COMMAND_KEY; synchronise the clocks.
 
-Reference: fleet orders and people: only allowed issuers count; a refused command is recorded.
+Reference: fleet commands: only allowed issuers are accepted; a refused command is recorded.
 """
 
 PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002}

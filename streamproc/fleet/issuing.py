@@ -1,4 +1,4 @@
-"""Giving an order: made so that it counts after all that is known, signed, and sent until the broker has it."""
+"""Issues commands: reads the standing ones, makes a newer one, signs it, and sends it until the broker confirms."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.fleet.signing import authority_of
+from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.topics import unavailable
+from streamproc.kafka.reading import open_topic
+from streamproc.kafka.topics import broker_unavailable
 from streamproc.model.fleet_command import WHO_MAX, WHY_MAX, FleetCommand, Status, encode_order, read_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.fleet.signing import Authority
+    from streamproc.fleet.signing import CommandSigner
     from streamproc.settings import Settings
 
 REQUEST_TIMEOUT_MS: Final = 15_000  # a healthy broker answers in milliseconds
 
 
 def new_command(
-    fleet: Fleet, status: Status, scope: str, by: str, why: str, *, order_id: str = "", now_ms: int | None = None
+    fleet: Fleet, status: Status, scope: str, by: str, why: str, *, command_id: str = "", now_ms: int | None = None
 ) -> FleetCommand:
-    """An order, unsigned. It is newer than every other of its scope, also where another machine's clock is ahead.
+    """Make an unsigned command that is newer than all others of its scope, even if another machine's clock is ahead.
 
-    Raises `InvalidEvent` for a scope, or a status of a scope, that cannot be.
+    Raises `InvalidEvent` for an invalid scope, or a status that the scope cannot have.
     """
     known = fleet.latest(scope)
     at_ms = int(time.time() * 1000) if now_ms is None else now_ms
@@ -39,7 +40,7 @@ def new_command(
         encode_order(
             FleetCommand(
                 w=1,
-                id=order_id or str(uuid.uuid4()),
+                id=command_id or str(uuid.uuid4()),
                 status=status,
                 scope=scope,
                 by=by[:WHO_MAX],
@@ -51,30 +52,31 @@ def new_command(
 
 
 async def read_fleet(settings: Settings) -> Fleet:
-    """The standing orders, as far as this process can check them. Raises `Unavailable`."""
-    from streamproc.kafka.reading import open_topic
-
-    fleet, authority = Fleet(), authority_of(settings)
+    """Read the standing commands, as far as this process can verify them. Raises `Unavailable`."""
+    fleet, signer = Fleet(), command_signer(settings)
     async with open_topic(settings, "commands") as reader:
-        async for chunk in reader.chunks():
-            for record in chunk:
-                apply_record(fleet, authority, record.key, record.value, record.timestamp)
+        async for batch in reader.batches():
+            for record in batch:
+                apply_record(fleet, signer, record.key, record.value, record.timestamp)
     return fleet
 
 
 def apply_record(
     fleet: Fleet,
-    authority: Authority,
+    signer: CommandSigner,
     key: bytes | None,
     value: bytes | None,
-    taken_ms: int,
+    appended_ms: int,
     refused: Callable[[InvalidEvent], None] = lambda _problem: None,
 ) -> FleetCommand | None:
-    """Take in a record of the commands topic: the order that is news, or None. `refused` hears what does not count."""
+    """Verify a record of the commands topic and apply it. Returns the command; None for a duplicate or a refused one.
+
+    `appended_ms` is the broker's time of the record. `refused` receives the reason of a refusal.
+    """
     try:
-        order = read_command(value, key or b"")
-        authority.check(order, taken_ms)
-        return order if fleet.take(order) else None
+        command = read_command(value, key or b"")
+        signer.check(command, appended_ms)
+        return command if fleet.apply(command) else None
     except InvalidEvent as problem:
         refused(problem)
     return None
@@ -83,19 +85,19 @@ def apply_record(
 async def issue_command(
     settings: Settings, status: Status, scope: str, by: str, why: str
 ) -> tuple[FleetCommand, FleetCommand | None]:
-    """Give an order; it and the one before it in its scope, when the broker has it.
+    """Issue a command. Returns it and the previous command of its scope, once the broker has stored it.
 
-    Raises `InvalidSettings` where it would count nowhere, `InvalidEvent` and `Unavailable`.
+    Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
     """
-    authority_of(settings).must_sign()
+    command_signer(settings).must_sign()
     fleet = await read_fleet(settings)
-    order = new_command(fleet, status, scope, by, why)
-    return await send(settings, order), fleet.latest(scope)
+    command = new_command(fleet, status, scope, by, why)
+    return await send(settings, command), fleet.latest(scope)
 
 
-async def send(settings: Settings, order: FleetCommand, issuer: str = "") -> FleetCommand:
-    """Sign an order and send it; as it was sent, when the broker has it. Raises `Unavailable`."""
-    signed = authority_of(settings).sign(order, issuer)
+async def send(settings: Settings, command: FleetCommand, issuer: str = "") -> FleetCommand:
+    """Sign a command and send it. Returns it as sent, once the broker has stored it. Raises `Unavailable`."""
+    signed = command_signer(settings).sign(command, issuer)
     producer = AIOKafkaProducer(
         **connection_options(settings), acks="all", enable_idempotence=True, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
@@ -103,14 +105,14 @@ async def send(settings: Settings, order: FleetCommand, issuer: str = "") -> Fle
         await access.start(producer, settings)
         await producer.send_and_wait(settings.topic("commands"), encode_order(signed), signed.scope.encode())
     except (KafkaError, OSError) as problem:
-        raise access.not_allowed(settings, problem) or unavailable(settings, problem) from None
+        raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from None
     finally:
         await producer.stop()
     return signed
 
 
 def scope_of(part: str, name: str) -> str:
-    """The scope of one user, tenant or run. Raises `InvalidEvent` for a name that is none."""
+    """Return the scope of one user, tenant or run. Raises `InvalidEvent` for an empty name."""
     if not name:
         raise InvalidEvent((Problem(part, "has no name", f"name the {part}"),))
     return f"{part}:{name}"

@@ -1,7 +1,7 @@
-"""What each role must be allowed to do on Kafka, and no more: the table of the docs, of the command, and of the tests.
+"""The minimal Kafka rights of each role: the one table behind the docs, `streamproc topics acls` and the tests.
 
-Read and Write include Describe. Idempotent producers need no right of their own since Kafka 3.0, and nothing of ours
-uses transactions.
+Read and Write include Describe. Since Kafka 3.0 idempotent producers need no right of their own, and streamproc uses no
+transactions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOPICS: Final = ("turns", "control", "runs", "commands", "spend", "dead-letter",
 
 
 class Right(NamedTuple):
-    """What may be done with one topic or group, named as a deployment names it (`full_name` has the prefix)."""
+    """The operations allowed on one topic or group, by its short name (`full_name` adds the prefix)."""
 
     resource: Literal["topic", "group"]
     name: str
@@ -40,7 +40,7 @@ class Right(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Who it is, and what he needs."""
+    """A role, the programs that act in it, and the rights that they need."""
 
     name: str
     who: str
@@ -86,14 +86,14 @@ BY_NAME: Final = {role.name: role for role in ROLES}
 
 
 def role_of(name: str) -> Role:
-    """The role of this name. Raises `InvalidSettings`."""
+    """Return the role of this name. Raises `InvalidSettings`."""
     if name not in BY_NAME:
-        raise InvalidSettings(f"--role {name}: there is none of this name; there are {', '.join(BY_NAME)}")
+        raise InvalidSettings(f"--role {name}: no such role; choose one of {', '.join(BY_NAME)}")
     return BY_NAME[name]
 
 
 def full_name(right: Right, settings: Settings) -> str:
-    """What Kafka calls this topic or group."""
+    """Return the name of this topic or group on Kafka."""
     if right.resource == "group":
         return {
             "worker": settings.worker_group,
@@ -108,7 +108,7 @@ def full_name(right: Right, settings: Settings) -> str:
 
 
 def command(right: Right, settings: Settings, principal: str) -> str:
-    """The same for Kafka's own tool."""
+    """Return the command for Kafka's own tool that grants this right."""
     operations = " ".join(f"--operation {operation}" for operation in right.operations)
     return (
         f"kafka-acls.sh --bootstrap-server {settings.brokers} --add --allow-principal {principal} "
@@ -117,9 +117,9 @@ def command(right: Right, settings: Settings, principal: str) -> str:
 
 
 async def apply(settings: Settings, role: Role, principal: str) -> None:
-    """Give a principal (``User:NAME``) the rights of a role; doing it twice is doing it once.
+    """Grant a principal (``User:NAME``) the rights of a role. Idempotent.
 
-    Raises `Unavailable` where the broker does not answer, has no access control, or does not let this user.
+    Raises `Unavailable` if the broker does not answer, has no access control, or does not let this user grant rights.
     """
     creations = [
         (RESOURCES[right.resource], full_name(right, settings), LITERAL, principal, ANY_HOST, OPERATIONS[one], ALLOW)
@@ -130,24 +130,24 @@ async def apply(settings: Settings, role: Role, principal: str) -> None:
         answer: Any = await admin._send_to_controller(_Creations(creations))
     for code, message in answer.creation_responses:
         if code:
-            _refuse(settings, for_code(code), message)
+            _raise_refusal(settings, for_code(code), message)
 
 
-def _refuse(settings: Settings, error: type[KafkaError], message: str | None) -> None:
+def _raise_refusal(settings: Settings, error: type[KafkaError], message: str | None) -> None:
     if error is SecurityDisabled:
         raise Unavailable(f"broker at {settings.brokers} has no access control: set its authorizer.class.name")
     why = message or error.__name__
     raise Unavailable(
-        f"broker at {settings.brokers} takes no rights from this user ({why}): give it Alter on the cluster"
+        f"broker at {settings.brokers} does not let this user grant rights ({why}): give it Alter on the cluster"
     )
 
 
 class _Creations(CreateAclsRequest):
-    """Several at once, which aiokafka has no call for."""
+    """A request that creates several ACLs at once; aiokafka has no call for it."""
 
     def __init__(self, creations: list[tuple[int, str, int, str, str, int, int]]) -> None:
         self._creations = creations
 
     def build(self, request_struct_class: Any) -> Any:
-        """The request; hosts of before Kafka 2.0 know no patterns, and are not asked."""
+        """Build the request. Only versions with resource patterns are supported, so Kafka 2.0 and newer."""
         return request_struct_class(self._creations)

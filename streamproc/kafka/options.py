@@ -1,4 +1,4 @@
-"""Connection options: how every Kafka client of this process connects, from its settings."""
+"""Connection options of every Kafka client of this process, made from its settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from streamproc.errors import InvalidSettings
-from streamproc.kafka.tokens import provider_of
+from streamproc.kafka.tokens import token_provider
 from streamproc.kafka.uvloop_resets import treat_resets_as_disconnects
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def ssl_context(settings: Settings) -> ssl.SSLContext | None:
-    """TLS for Kafka, where the security protocol asks for it. Host names are always checked.
+    """Return the TLS context, or None if the security protocol uses no TLS. Host names are always checked.
 
     Raises `InvalidSettings` for a file that cannot be used.
     """
@@ -24,22 +24,24 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
         context = ssl.create_default_context(cafile=settings.ssl_cafile or None)
     except OSError as error:
         why = error.strerror or error
-        raise InvalidSettings(f"STREAMPROC_SSL_CAFILE: {settings.ssl_cafile} holds no certificates ({why})") from None
+        raise InvalidSettings(
+            f"STREAMPROC_SSL_CAFILE: no certificates can be read from {settings.ssl_cafile} ({why})"
+        ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.ssl_certfile:
-        try:  # a function, because OpenSSL asks at the terminal if it is given no password
+        try:  # the password as a function: given None, OpenSSL prompts for one at the terminal
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password.get_secret_value)
         except OSError as error:
             files = f"{settings.ssl_certfile} and {settings.ssl_keyfile or 'the key in it'}"
             raise InvalidSettings(
-                f"STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: {files} cannot be used "
-                f"({error.strerror or error}): is it PEM, the key of this certificate, and its password?"
+                f"STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: {files} cannot be used ({error.strerror or error}): "
+                "check that both are PEM, that the key belongs to the certificate, and the password"
             ) from None
     return context
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
-    """Connection arguments of every aiokafka client. Raises `InvalidSettings` for TLS files that cannot be used."""
+    """Return the connection arguments of an aiokafka client. Raises `InvalidSettings` for unusable TLS files."""
     treat_resets_as_disconnects()
     options: dict[str, Any] = {
         "bootstrap_servers": [server.strip() for server in settings.brokers.split(",") if server.strip()],
@@ -50,7 +52,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         return options
     options["sasl_mechanism"] = settings.sasl_mechanism
     if settings.sasl_mechanism == "OAUTHBEARER":
-        options["sasl_oauth_token_provider"] = provider_of(settings)
+        options["sasl_oauth_token_provider"] = token_provider(settings)
     else:
         options["sasl_plain_username"] = settings.sasl_username
         options["sasl_plain_password"] = settings.sasl_password.get_secret_value()

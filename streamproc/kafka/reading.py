@@ -1,6 +1,6 @@
-"""Reading a topic once, as far as it reached when reading began, in no consumer group.
+"""Reads a topic once, up to the end offsets seen when reading begins, without a consumer group.
 
-Nothing of the live workers' positions is touched, and nothing is committed.
+It commits nothing and does not affect the positions of the live workers.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from streamproc.kafka import access, topics
 from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings
 
-CHUNK_MAX: Final = 2_000  # records handed over at a time
-UNSEEN: Final = " (or this user may not see it: `streamproc topics acls`)"
+BATCH_RECORDS_MAX: Final = 2_000
+MAYBE_HIDDEN: Final = " (or this user is not allowed to see it: `streamproc topics acls`)"
 SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as gone
 
 Record = ConsumerRecord[bytes | None, bytes | None]
 
 
 class Extent(NamedTuple):
-    """The offsets of a partition that are read: from `begin` to before `end`."""
+    """The offsets of a partition to read: from `begin` up to, but not including, `end`."""
 
     begin: int
     end: int
 
 
 class TopicReader:
-    """One topic, partition after partition, each in the order of its log."""
+    """Reads one topic, partition after partition, each in log order."""
 
     def __init__(self, consumer: AIOKafkaConsumer, topic: str, extents: dict[int, Extent]) -> None:
         self._consumer = consumer
@@ -42,53 +42,53 @@ class TopicReader:
 
     @property
     def records_total(self) -> int:
-        """How many offsets there are to read; deleted records count, too."""
+        """Number of offsets to read; deleted records count too."""
         return sum(extent.end - extent.begin for extent in self.extents.values())
 
-    async def chunks(self) -> AsyncIterator[list[Record]]:
-        """The records, some at a time, all of one partition. Raises `Unavailable` when the broker goes away."""
+    async def batches(self) -> AsyncIterator[list[Record]]:
+        """Yield the records in batches, each from one partition. Raises `Unavailable` when the broker goes away."""
         for partition, extent in sorted(self.extents.items()):
-            async for chunk in self._partition(TopicPartition(self.topic, partition), extent):
-                yield chunk
+            async for batch in self._read_partition(TopicPartition(self.topic, partition), extent):
+                yield batch
 
-    async def _partition(self, place: TopicPartition, extent: Extent) -> AsyncIterator[list[Record]]:
+    async def _read_partition(self, partition: TopicPartition, extent: Extent) -> AsyncIterator[list[Record]]:
         if extent.begin >= extent.end:
             return
-        self._consumer.assign([place])
-        self._consumer.seek(place, extent.begin)
-        heard = time.monotonic()
-        reached = extent.begin
-        while reached < extent.end:
-            found = await self._consumer.getmany(place, timeout_ms=1_000, max_records=CHUNK_MAX)
-            chunk = [record for record in found.get(place, ()) if record.offset < extent.end]
-            if chunk:
-                yield chunk
-            before, reached = reached, await self._consumer.position(place)
-            if reached > before:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_MAX_S:
+        self._consumer.assign([partition])
+        self._consumer.seek(partition, extent.begin)
+        advanced_at = time.monotonic()
+        position = extent.begin
+        while position < extent.end:
+            found = await self._consumer.getmany(partition, timeout_ms=1_000, max_records=BATCH_RECORDS_MAX)
+            batch = [record for record in found.get(partition, ()) if record.offset < extent.end]
+            if batch:
+                yield batch
+            before, position = position, await self._consumer.position(partition)
+            if position > before:
+                advanced_at = time.monotonic()
+            elif time.monotonic() - advanced_at > SILENCE_MAX_S:
                 raise Unavailable(
-                    f"{self.topic}, partition {place.partition}: nothing came for {SILENCE_MAX_S:g} s "
-                    f"at offset {reached} of {extent.end}; is the broker still there?"
+                    f"{self.topic}, partition {partition.partition}: no record for {SILENCE_MAX_S:g} s at offset "
+                    f"{position} of {extent.end}: check that the broker is running"
                 )
 
 
 @asynccontextmanager
 async def open_topic(settings: Settings, name: str) -> AsyncIterator[TopicReader]:
-    """A reader of the topic of this name, such as ``turns``. Raises `Unavailable`."""
+    """Open a reader of a topic by its short name, such as ``turns``. Raises `Unavailable`."""
     topic = settings.topic(name)
-    count = await partitions_of(settings, name)
-    async with connected(settings) as consumer:
-        places = [TopicPartition(topic, partition) for partition in range(count)]
-        begins = await consumer.beginning_offsets(places)
-        ends = await consumer.end_offsets(places)
-        extents = {place.partition: Extent(begins[place], ends[place]) for place in places}
+    count = await partition_count(settings, name)
+    async with open_consumer(settings) as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(count)]
+        begins = await consumer.beginning_offsets(partitions)
+        ends = await consumer.end_offsets(partitions)
+        extents = {one.partition: Extent(begins[one], ends[one]) for one in partitions}
         yield TopicReader(consumer, topic, extents)
 
 
 @asynccontextmanager
-async def connected(settings: Settings, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer without a subscription. Raises `Unavailable` where no broker answers."""
+async def open_consumer(settings: Settings, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
+    """Open a consumer without a subscription. Raises `Unavailable` if no broker answers."""
     consumer = AIOKafkaConsumer(
         **connection_options(settings), group_id=group, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20
     )
@@ -100,13 +100,13 @@ async def connected(settings: Settings, group: str | None = None) -> AsyncIterat
     except (KafkaError, OSError) as error:
         await consumer.stop()
         raise Unavailable(
-            f"no Kafka broker answers at {settings.brokers} ({error}). "
-            "Start one, or name it with --brokers or STREAMPROC_BROKERS; `streamproc doctor` looks closer"
+            f"no Kafka broker answers at {settings.brokers} ({error}): start one, or set --brokers or "
+            "STREAMPROC_BROKERS; `streamproc doctor` finds the cause"
         ) from None
     try:
         yield consumer
     except KafkaError as error:
-        denied = access.not_allowed(settings, error)
+        denied = access.as_access_denied(settings, error)
         if denied is None:
             raise
         raise denied from error
@@ -114,18 +114,18 @@ async def connected(settings: Settings, group: str | None = None) -> AsyncIterat
         await consumer.stop()
 
 
-async def partitions_of(settings: Settings, name: str) -> int:
-    """How many partitions a topic has. Raises `Unavailable` where no broker answers, or the topic does not exist."""
+async def partition_count(settings: Settings, name: str) -> int:
+    """Return the number of partitions of a topic. Raises `Unavailable` if the broker or the topic is missing."""
     topic = settings.topic(name)
     found = await topics.partitions(settings)
     if topic not in found:
-        raise Unavailable(f"topic {topic} does not exist; make it with `streamproc topics apply`{UNSEEN}")
+        raise Unavailable(f"topic {topic} does not exist: create it with `streamproc topics apply`{MAYBE_HIDDEN}")
     return found[topic]
 
 
 async def committed_offsets(settings: Settings, topic: str, partitions: list[int]) -> dict[int, int]:
-    """How far the workers have confirmed each partition; 0 where they have not begun."""
-    async with connected(settings, settings.worker_group) as consumer:
-        places = [TopicPartition(topic, partition) for partition in partitions]
-        consumer.assign(places)
-        return {place.partition: await consumer.committed(place) or 0 for place in places}
+    """Return the offset that the workers have committed for each partition; 0 if they have committed none."""
+    async with open_consumer(settings, settings.worker_group) as consumer:
+        assigned = [TopicPartition(topic, number) for number in partitions]
+        consumer.assign(assigned)
+        return {one.partition: await consumer.committed(one) or 0 for one in assigned}

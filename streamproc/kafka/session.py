@@ -1,50 +1,88 @@
-"""What publisher and listener share of Kafka: the patience between tries, and which partitions a topic has."""
+"""What long-lived Kafka clients share: reconnecting, backoff, broker probes, and partition look-ups."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from streamproc.errors import Unavailable
-from streamproc.kafka.access import not_allowed
+from streamproc.kafka.access import as_access_denied
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.topics import unavailable
+from streamproc.kafka.topics import broker_unavailable
 from streamproc.settings import Settings, load_settings
 
-BACKOFF_FIRST_S: Final = 0.1  # a restarted broker is back in seconds: the first tries come quickly
+log = logging.getLogger(__name__)
+
+BACKOFF_FIRST_S: Final = 0.1  # a restarted broker is back within seconds: retry quickly at first
 BACKOFF_MAX_S: Final = 5.0
-REQUEST_TIMEOUT_MS: Final = 15_000  # a healthy broker answers in milliseconds; aiokafka's 40 s is a long silence
+REQUEST_TIMEOUT_MS: Final = 15_000  # a healthy broker answers in milliseconds; aiokafka's default is 40 s
 CONNECT_TIMEOUT_S: Final = 20.0
 PROBE_EVERY_S: Final = 2.0
 PROBE_TIMEOUT_S: Final = 20.0
 
-EXPECTED: Final = (KafkaError, OSError, TimeoutError, Unavailable)  # what brokers and networks do to us
+EXPECTED: Final = (KafkaError, OSError, TimeoutError, Unavailable)  # failures of brokers and networks
+
+
+class Reconnect(Exception):
+    """Raised by a session to reconnect at once: no backoff, no failure reported."""
 
 
 class Backoff:
-    """How long to wait before the next try: doubling, capped, and jittered so that a fleet does not come as one."""
+    """The wait before the next attempt: doubling, capped, and jittered so that a fleet does not reconnect at once."""
 
     def __init__(self) -> None:
         self._next_s = BACKOFF_FIRST_S
 
     def reset(self) -> None:
-        """The last try went well."""
+        """Start again from the shortest wait: the last attempt succeeded."""
         self._next_s = BACKOFF_FIRST_S
 
     def next_s(self) -> float:
-        """Seconds to wait now."""
+        """Return the seconds to wait now, and double the next wait."""
         wait_s = self._next_s * random.uniform(0.5, 1.0)
         self._next_s = min(BACKOFF_MAX_S, self._next_s * 2)
         return wait_s
 
 
+async def reconnecting(
+    session: Callable[[Backoff], Coroutine[Any, Any, None]],
+    failed: Callable[[Exception], None],
+    *,
+    purpose: str,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run `session` again and again, with backoff in between, until cancelled or until `stop` is set.
+
+    A session opens one connection, resets the backoff once the connection works, and runs until it fails. `failed`
+    receives every error, so it decides what to log once per outage. An error that no broker or network explains is
+    also logged with its traceback, under `purpose` ("delivering turns"). `Reconnect` skips backoff and `failed`.
+    """
+    backoff = Backoff()
+    stopped = asyncio.Event() if stop is None else stop
+    while not stopped.is_set():
+        try:
+            await run_in_own_task(session(backoff))
+        except Reconnect:
+            continue
+        except Exception as error:  # whatever it is: the client must keep trying
+            if not isinstance(error, EXPECTED):
+                log.error("unexpected error while %s; reconnecting", purpose, exc_info=error)
+            failed(error)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), backoff.next_s())
+
+
 async def run_until_one_ends(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Run until one ends, end the others, and raise its error. (A TaskGroup of Python 3.11 leaves its task counted
-    as cancelled when a child fails.)"""
+    """Run until one coroutine ends, cancel the others, and raise its error.
+
+    A TaskGroup of Python 3.11 leaves its own task counted as cancelled when a child fails.
+    """
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -53,12 +91,15 @@ async def run_until_one_ends(*coroutines: Coroutine[Any, Any, None]) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
-        _raise(task)
+        _raise_error_of(task)
 
 
-async def contained(coroutine: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
-    """Run in a task of its own. Where aiokafka waits for a task that it cancelled itself, the cancellation comes out
-    of it and looks like ours; here it becomes a `ConnectionError`. Raises `TimeoutError` after `timeout_s`."""
+async def run_in_own_task(coroutine: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+    """Run a coroutine in a task of its own, so that a cancellation inside it does not cancel the caller.
+
+    When aiokafka awaits a task that it cancelled itself, the cancellation propagates and looks like the caller's;
+    here it becomes a `ConnectionError`. Raises `TimeoutError` after `timeout_s`.
+    """
     task = asyncio.create_task(coroutine)
     try:
         done, _ = await asyncio.wait([task], timeout=timeout_s)
@@ -67,67 +108,68 @@ async def contained(coroutine: Coroutine[Any, Any, None], timeout_s: float | Non
             task.cancel()
             await asyncio.wait([task])
         if task.done() and not task.cancelled():
-            task.exception()  # seen, also where we were cancelled as it failed: else asyncio prints it at the end
+            task.exception()  # retrieved even if the caller is being cancelled: else asyncio logs it at exit
     if not done:
         raise TimeoutError(f"took more than {timeout_s} s")
-    _raise(task)
+    _raise_error_of(task)
 
 
-def _raise(task: asyncio.Task[None]) -> None:
+def _raise_error_of(task: asyncio.Task[None]) -> None:
     if task.cancelled():
-        raise ConnectionError("the Kafka client gave up one of its own tasks")
+        raise ConnectionError("the Kafka client cancelled one of its own tasks")
     task.result()
 
 
-async def probe(client: Any) -> None:
-    """Raise `Unavailable` as soon as no broker answers. (Of one broker among several, aiokafka takes care.)
+async def probe_brokers(client: Any) -> None:
+    """Ask for metadata at intervals; raise `Unavailable` as soon as no broker answers.
 
-    An aiokafka client that has lost all its brokers tries the addresses it knew for ever and logs each try; ours
-    starts anew, from the bootstrap servers, and says so once.
+    aiokafka handles the loss of one broker among several. A client that has lost all of them retries the last known
+    addresses for ever and logs every attempt; a new session starts from the bootstrap servers and logs once.
     """
     while True:
         await asyncio.sleep(PROBE_EVERY_S)
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            # A broker closes a connection whose login is over (`connections.max.reauth.ms`) when it is used: once more.
+            # A broker closes a connection whose login has expired (`connections.max.reauth.ms`) on its next use,
+            # so the first request may fail: ask twice.
             answered = await client.force_metadata_update() or await client.force_metadata_update()
         if not answered:
-            raise Unavailable("the broker left")
+            raise Unavailable("no broker answers any more")
 
 
 def as_unavailable(settings: Settings, error: Exception) -> Unavailable:
-    """The error as a person is told it."""
+    """Return the error to show to the user: `Unavailable` with the broker's address and, if known, the remedy."""
     if isinstance(error, Unavailable):
         return error
-    denied = not_allowed(settings, error)
+    denied = as_access_denied(settings, error)
     if denied is not None:
         return denied
     if isinstance(error, (KafkaConnectionError, OSError, TimeoutError)):
-        return unavailable(settings, error)
+        return broker_unavailable(settings, error)
     return Unavailable(f"broker at {settings.brokers}: {type(error).__name__}: {error}")
 
 
-async def partitions_of(client: Any, settings: Settings, *names: str) -> dict[str, list[int]]:
-    """The partitions of our topics, by full name. Raises `Unavailable` that names the topics that are missing.
+async def find_partitions(client: Any, settings: Settings, *names: str) -> dict[str, list[int]]:
+    """Return the partitions of topics of this deployment, by full topic name.
 
-    All topics are listed, because asking for one by its name makes brokers with ``auto.create.topics.enable``
-    create it, with the wrong settings.
+    Raises `Unavailable` that names all missing topics. The client fetches the metadata of all topics, because a
+    request for one topic makes a broker with ``auto.create.topics.enable`` create it, with the wrong settings.
     """
     cluster = await client.fetch_all_metadata()
     found = {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in map(settings.topic, names)}
     missing = [topic for topic, partitions in found.items() if not partitions]
     if missing:
         raise Unavailable(
-            f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user may not see it "
-            "(`streamproc topics acls`): run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
+            f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user is not allowed to see "
+            "it (`streamproc topics acls`): run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
         )
     return found
 
 
 def client_settings(brokers: str | None, settings: Settings | None) -> Settings:
-    """The settings of a client: those given, else the environment's; `brokers` wins over both.
+    """Return the settings of a client: the given ones, else those of the environment; `brokers` overrides both.
 
-    Raises `InvalidSettings` where they cannot be used, so that a certificate that is not there is told now, and not
-    by a connection that never comes.
+    Raises `InvalidSettings` if they cannot be used, so a missing certificate is an error in the constructor and not
+    a connection that never succeeds.
     """
     if settings is None:
         settings = load_settings(brokers=brokers)

@@ -1,7 +1,7 @@
-"""The topics on Kafka: what each is for, how it must be configured, and whether the cluster's are so.
+"""The topics on Kafka: their purpose, their configuration, and how the cluster differs from it.
 
-`apply` creates what is missing and changes nothing that exists: a partition count that changes moves runs to other
-partitions, and a shorter retention deletes. Where an existing topic differs, both `apply` and `check` say so.
+`apply` creates missing topics and never changes existing ones: a new partition count would move runs to other
+partitions, and a shorter retention would delete records. Both `apply` and `check` report differences.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MINUTE_MS: Final = 60_000
 
-UNKNOWN: Final = "unknown"  # what a broker does not tell this user (without DescribeConfigs)
-SHAPE: Final = ("partitions", "replication.factor")  # what a topic gets when it is made, and is no setting of it
+UNKNOWN: Final = "unknown"  # settings that a broker does not show to a user without DescribeConfigs
+SHAPE: Final = ("partitions", "replication.factor")  # fixed at creation; not configuration entries of the topic
 
-ENVELOPE_BYTES: Final = 65_536  # key, headers and the batch around one record
+ENVELOPE_BYTES: Final = 65_536  # key, headers and batch overhead of one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
-# Listeners tell which of `control`, `runs` and `commands` is newer by time; and the age of an order is measured by it.
+# Listeners order records of `control`, `runs` and `commands` by broker time; a command's age is measured by it too.
 ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}
 
-# A compacted topic is read whole by every listener and every recovering worker, so it is kept short: the cleaner never
-# touches the active segment, hence ten minutes; it starts at a tenth of waste; a tombstone lives for a day, so that
-# a listener that was away over night still sees it.
+# Every listener and every recovering worker reads a compacted topic whole, so it is kept short. The cleaner never
+# touches the active segment, hence segments of ten minutes; it starts when a tenth is waste. Tombstones are kept for a
+# day: a listener that was disconnected overnight still reads them.
 COMPACTED: Final = {
     "cleanup.policy": "compact",
     "segment.ms": str(10 * MINUTE_MS),
@@ -57,7 +57,7 @@ COMPACTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """How a topic must be: its full name, partitions, replicas, and the settings that matter (as Kafka spells them)."""
+    """A topic as it must be: full name, partitions, replicas, and the relevant settings in Kafka's spelling."""
 
     name: str
     purpose: str
@@ -68,7 +68,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A topic's setting that is not as it should be: what was found, what is wanted."""
+    """A setting of a topic that differs from its specification: the value found and the value wanted."""
 
     topic: str
     setting: str
@@ -81,7 +81,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the cluster has: topics created just now, present already, missing, and settings that differ."""
+    """The state of the cluster: topics just created, already present, missing, and settings that differ."""
 
     created: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
@@ -90,39 +90,39 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every topic is there and as it should be."""
+        """Whether every topic exists and matches its specification."""
         return not self.missing and not self.drift
 
 
 def changelog_topic(settings: Settings) -> str:
-    """Where the workers of this group keep the states of their runs (the name that Faust gives it)."""
+    """Return the changelog topic of the run states of this worker group (Faust chooses the name)."""
     return f"{settings.worker_group}-runs-changelog"
 
 
 def accounts_topic(settings: Settings) -> str:
-    """Where the workers of this group keep the accounts of sessions, users and tenants."""
+    """Return the changelog topic of the accounts of sessions, users and tenants of this worker group."""
     return f"{settings.worker_group}-accounts-changelog"
 
 
 def record_bytes_max(settings: Settings) -> int:
-    """The largest record on the turns topic: the largest event, and what Kafka puts around it."""
+    """Return the largest record size on the turns topic: the largest event plus Kafka's overhead."""
     return settings.event_bytes_max + ENVELOPE_BYTES
 
 
 def dead_letter_bytes_max(settings: Settings) -> int:
-    """The largest record on the dead-letter topic: a whole refused one, with the headers that say why."""
+    """Return the largest record size on the dead-letter topic: a whole refused record plus headers with the reason."""
     return record_bytes_max(settings) + ENVELOPE_BYTES
 
 
 def specs(settings: Settings) -> tuple[TopicSpec, ...]:
-    """Every topic of a deployment. All have the same number of partitions: a run has one number everywhere."""
+    """Return the topics of a deployment. All have the same partition count: a run has the same number in each."""
     deleted: dict[str, str] = {"cleanup.policy": "delete"}
-    # An imported log is as old as it says. By its own times, any retention would delete it within minutes.
+    # Records of an imported log keep their own, old times: any retention would delete them within minutes.
     turns_kept_ms = 7 * DAY_MS if settings.timestamp_type == "LogAppendTime" else -1
     table: tuple[tuple[str, str, dict[str, str]], ...] = (
         (
             settings.topic("turns"),
-            "what agents did; workers and replay read it",
+            "what agents did; read by workers and replay",
             deleted
             | {
                 "retention.ms": str(turns_kept_ms),
@@ -132,30 +132,30 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         ),
         (
             settings.topic("control"),
-            "every decision; orchestrators and dashboards read it",
+            "every decision; read by orchestrators and dashboards",
             deleted | ONE_CLOCK | {"retention.ms": str(30 * DAY_MS)},
         ),
         (settings.topic("runs"), "the latest status of each run", COMPACTED | ONE_CLOCK),
         (
             settings.topic("commands"),
-            "orders to the whole fleet",
-            COMPACTED | ONE_CLOCK,  # no retention: a STOP that nobody lifted must not lapse
+            "commands to the whole fleet",
+            COMPACTED | ONE_CLOCK,  # no retention: a STOP must stand until it is cleared
         ),
         (
             settings.topic("spend"),
-            "what runs spend, by session, user and tenant",
+            "spend of runs, by session, user and tenant",
             deleted | {"retention.ms": str(2 * DAY_MS)},
         ),
         (
             settings.topic("dead-letter"),
-            "what could not be used, why, and where it came from",
+            "refused records, with reason and origin",
             deleted
             | {
                 "retention.ms": str(30 * DAY_MS),
                 "max.message.bytes": str(dead_letter_bytes_max(settings)),
             },
         ),
-        (changelog_topic(settings), "the workers' memory of each run", COMPACTED),
+        (changelog_topic(settings), "the workers' state of each run", COMPACTED),
         (accounts_topic(settings), "the workers' accounts of sessions, users and tenants", COMPACTED),
     )
     safe = {"min.insync.replicas": "2"} if settings.replication_factor >= 3 else {}
@@ -166,20 +166,20 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
 
 
 async def apply(settings: Settings) -> Report:
-    """Create the topics that are missing; report what exists and differs. Doing it twice is doing it once.
+    """Create missing topics; report existing ones that differ. Idempotent.
 
-    Raises `Unavailable` where the broker does not answer, or refuses.
+    Raises `Unavailable` if the broker does not answer, or refuses.
     """
     async with administering(settings) as admin:
         created = await _create(admin, settings, await _existing(admin))
-        await _settled(admin, created)
+        await _wait_for_leaders(admin, created)
         report = await _compare(admin, specs(settings))
     present = tuple(name for name in report.present if name not in created)
     return Report(created, present, report.missing, report.drift)
 
 
 async def partitions(settings: Settings) -> dict[str, int]:
-    """The number of partitions of each topic that exists. Raises `Unavailable` where the broker does not answer."""
+    """Return the partition count of each existing topic. Raises `Unavailable` if the broker does not answer."""
     async with administering(settings) as admin:
         existing = await _existing(admin)
         names = [spec.name for spec in specs(settings) if spec.name in existing]
@@ -189,26 +189,26 @@ async def partitions(settings: Settings) -> dict[str, int]:
 
 
 async def check(settings: Settings) -> Report:
-    """What is missing or different. Raises `Unavailable` where the broker does not answer."""
+    """Report missing and different topics. Raises `Unavailable` if the broker does not answer."""
     async with administering(settings) as admin:
         return await _compare(admin, specs(settings))
 
 
-def unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
-    """The error for a broker that is away. The cause is named where it is more than a refused connection."""
+def broker_unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
+    """Return the error for a broker that does not answer, with its cause if it has a message."""
     why = f" ({problem})" if problem is not None and str(problem) else ""
     return Unavailable(f"broker at {settings.brokers} does not answer: start it, or set STREAMPROC_BROKERS{why}")
 
 
 @asynccontextmanager
 async def administering(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A client that administers the cluster. Raises `Unavailable` for whatever Kafka says in between."""
+    """Open an admin client. Raises `Unavailable` for every Kafka error inside the block."""
     admin = AIOKafkaAdminClient(**connection_options(settings), request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await access.start(admin, settings)
         yield admin
     except (KafkaError, OSError, TimeoutError) as problem:
-        raise access.not_allowed(settings, problem) or unavailable(settings, problem) from problem
+        raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from problem
     finally:
         await admin.close()
 
@@ -239,20 +239,20 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
             raise Unavailable(
                 f"not allowed to create topic {name}: give this user Create on the topic (`streamproc topics acls`)"
             )
-        elif error is not TopicAlreadyExistsError:  # somebody else was faster: as good as created
+        elif error is not TopicAlreadyExistsError:  # another process created it first
             raise Unavailable(f"topic {name} cannot be created: {message[0] if message else error.__name__}")
     return tuple(created)
 
 
 async def _has_controller(admin: AIOKafkaAdminClient) -> bool:
-    """False for the embedded broker of the demo: it administers nothing, and makes a topic when it is asked for it."""
+    """Return False for the demo's embedded broker: it has no admin API and creates a topic on first use."""
     if admin._client.cluster.controller is None:
         await admin._client.force_metadata_update()
     return admin._client.cluster.controller is not None
 
 
-async def _settled(admin: AIOKafkaAdminClient, created: Iterable[str]) -> None:
-    """Wait until new topics have leaders: a broker answers before it has them."""
+async def _wait_for_leaders(admin: AIOKafkaAdminClient, created: Iterable[str]) -> None:
+    """Wait until new topics have leaders: a broker answers before they do."""
     names = list(created)
     async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
         while names and not all(_ready(topic) for topic in await admin.describe_topics(names)):
@@ -273,7 +273,7 @@ async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) ->
         shapes = {topic["topic"]: topic for topic in await admin.describe_topics([spec.name for spec in present])}
         configs = await _configs(admin, present) if await _has_controller(admin) else {}
         for spec in present:
-            # What administers nothing has no settings, so none differ.
+            # A broker without an admin API has no settings, so none differ.
             config = configs.get(spec.name, {}) if configs else spec.config
             drift += _drift(spec, shapes[spec.name]["partitions"], config)
     return Report((), tuple(spec.name for spec in present), missing, tuple(drift))
@@ -305,7 +305,7 @@ def _drift(spec: TopicSpec, partitions: list[dict[str, Any]], config: Mapping[st
 
 
 def _same(found: str, wanted: str) -> bool:
-    """Lists compare as sets, numbers as numbers: Kafka writes ``delete,compact`` and ``0.1`` as it pleases."""
+    """Compare lists as sets and numbers as numbers: Kafka's spelling of ``delete,compact`` and ``0.1`` varies."""
     if sorted(found.split(",")) == sorted(wanted.split(",")):
         return True
     try:

@@ -21,13 +21,13 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
-    EXPECTED,
     REQUEST_TIMEOUT_MS,
     Backoff,
     as_unavailable,
-    contained,
-    partitions_of,
-    probe,
+    find_partitions,
+    probe_brokers,
+    reconnecting,
+    run_in_own_task,
     run_until_one_ends,
 )
 from streamproc.model.controls import read_control
@@ -84,14 +84,7 @@ class NotificationConsumer:
             log.info("stopped %s", self.notifier.counts)
 
     async def _listen(self) -> None:
-        backoff = Backoff()
-        while not self._stop.is_set():
-            try:
-                await contained(self._session(backoff))
-            except Exception as error:  # noqa: BLE001  # whatever it is: a notifier must not go deaf
-                self._report(error)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), backoff.next_s())
+        await reconnecting(self._session, self._report, purpose="following control events", stop=self._stop)
 
     async def _session(self, backoff: Backoff) -> None:
         consumer = AIOKafkaConsumer(
@@ -104,10 +97,10 @@ class NotificationConsumer:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await access.start(consumer, self._settings)
-                await partitions_of(consumer._client, self._settings, "control")
+                await find_partitions(consumer._client, self._settings, "control")
             consumer.subscribe([self._topic])
             self._known = set()
-            await run_until_one_ends(probe(consumer._client), self._follow(consumer, backoff))
+            await run_until_one_ends(probe_brokers(consumer._client), self._follow(consumer, backoff))
         finally:
             self._commits.keep(set())  # what is not committed will be read again
             await _close(consumer)
@@ -176,9 +169,7 @@ class NotificationConsumer:
             log.info("counts %s skipped=%d", self.notifier.counts, self.skipped)
 
     def _report(self, error: Exception) -> None:
-        if not isinstance(error, EXPECTED):
-            log.error("unexpected while following control events; trying again", exc_info=error)
-        elif not self._troubled:
+        if not self._troubled:
             log.warning(
                 "no control events come (notifications that wait are still sent): %s",
                 as_unavailable(self._settings, error),
@@ -189,4 +180,4 @@ class NotificationConsumer:
 async def _close(consumer: AIOKafkaConsumer) -> None:
     for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it comes to its client
         with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
-            await contained(closing, CLOSE_TIMEOUT_S)
+            await run_in_own_task(closing, CLOSE_TIMEOUT_S)

@@ -11,7 +11,7 @@ from streamproc.core.engine import Engine
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
-from streamproc.fleet.signing import Authority
+from streamproc.fleet.signing import CommandSigner
 from streamproc.kafka.reading import Record
 from streamproc.model.wire import Event, OperatorEvent, Turn
 
@@ -44,7 +44,7 @@ class LogReplay:
     `authority` is given, it says which orders count, as it does in the worker."""
 
     def __init__(
-        self, engine: Engine, *, event_bytes_max: int, only: str | None = None, authority: Authority | None = None
+        self, engine: Engine, *, event_bytes_max: int, only: str | None = None, authority: CommandSigner | None = None
     ) -> None:
         self.turns: dict[str, int] = {}
         """Turns of each run."""

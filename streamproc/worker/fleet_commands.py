@@ -20,18 +20,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Trigger
 from streamproc.errors import Unavailable
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import apply_record, new_command, send
-from streamproc.fleet.signing import authority_of
+from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.session import Backoff, contained
+from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
 from streamproc.worker.limits import ORDERS_POLL_MS, RESTATE_INTERVAL_S, STOPS_AT_ONCE, VERDICTS_MAX
 from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
@@ -73,7 +73,7 @@ class FleetCommands:
         version: str,
     ) -> None:
         self.fleet = Fleet()
-        self.authority = authority_of(settings)
+        self.authority = command_signer(settings)
         self.caught_up = asyncio.Event()
         self.changed = asyncio.Event()
         """Set when an order comes; whoever waits for it clears it."""
@@ -93,6 +93,7 @@ class FleetCommands:
         self._restate_at_s = 0.0
         self._searched: dict[int, int] = {}
         self._kills = 0
+        self._trouble = ""  # the last failure that was logged
 
     # What others tell us.
 
@@ -124,19 +125,14 @@ class FleetCommands:
 
     async def run(self) -> None:
         """For ever: read, and do what is to be done. A broker that is away is waited for."""
-        backoff, told = Backoff(), ""
-        while True:
-            try:
-                await contained(self._session(backoff))
-            except (KafkaError, OSError, TimeoutError, Unavailable) as problem:
-                if isinstance(problem, OffsetOutOfRangeError):
-                    self._forget()
-                if repr(problem) != told:
-                    told = repr(problem)
-                    log.warning("orders are not heard for now: %s", told)
-            except Exception:
-                log.exception("unexpected while listening for orders; trying again")
-            await asyncio.sleep(backoff.next_s())
+        await reconnecting(self._session, self._report, purpose="listening for fleet commands")
+
+    def _report(self, error: Exception) -> None:
+        if isinstance(error, OffsetOutOfRangeError):
+            self._forget()
+        if repr(error) != self._trouble:
+            self._trouble = repr(error)
+            log.warning("receiving no fleet commands for now; reconnecting: %s", self._trouble)
 
     async def _session(self, backoff: Backoff) -> None:
         consumer = AIOKafkaConsumer(
@@ -164,8 +160,9 @@ class FleetCommands:
                         self._hear(record)
                 for place in places:
                     self._positions[place] = await consumer.position(place)
+                self._trouble = ""
         finally:
-            await contained(consumer.stop(), 2.0)
+            await run_in_own_task(consumer.stop(), 2.0)
 
     async def _found(self, consumer: Any) -> set[int]:
         cluster = await consumer._client.fetch_all_metadata()

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
 from streamproc.cli import build
-from streamproc.kafka.reading import Record, committed_offsets, connected, open_topic
+from streamproc.kafka.reading import Record, committed_offsets, open_consumer, open_topic
 from streamproc.model.controls import ControlEvent, read_control
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command, jsonl, stuck
@@ -28,7 +28,7 @@ STUCK = "kimi_k2.5/reshard-c4-data__Tyfvm3F"
 async def read(settings: Settings, name: str) -> list[Record]:
     """All records of a topic."""
     async with open_topic(settings, name) as reader:
-        return [record async for chunk in reader.chunks() for record in chunk]
+        return [record async for batch in reader.batches() for record in batch]
 
 
 def controls(settings: Settings) -> list[ControlEvent]:
@@ -184,7 +184,7 @@ def test_what_no_worker_has_seen_is_not_missing_yet(run, unwatched: Settings, tu
 
 async def commit_all(settings: Settings) -> None:
     """Say in the workers' name that everything was seen."""
-    async with open_topic(settings, "turns") as reader, connected(settings, settings.worker_group) as consumer:
+    async with open_topic(settings, "turns") as reader, open_consumer(settings, settings.worker_group) as consumer:
         ends = {TopicPartition(reader.topic, number): extent.end for number, extent in reader.extents.items()}
         consumer.assign(list(ends))
         await consumer.commit(ends)
@@ -279,7 +279,7 @@ def test_a_topic_that_is_not_there_is_told_at_once_with_its_remedy(run, brokers:
         result = run(*arguments, "--brokers", brokers, "--topic-prefix", topic_prefix, input="")
 
         assert result.exit_code == 2
-        assert f"topic {topic_prefix}.turns does not exist; make it with `streamproc topics apply`" in result.stderr
+        assert f"topic {topic_prefix}.turns does not exist: create it with `streamproc topics apply`" in result.stderr
 
 
 # Topics.

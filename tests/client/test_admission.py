@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.client.admission.admission import Admission, Payer
-from streamproc.client.guard import Guard, Register
+from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.errors import AlreadySettled, Halted, InvalidPolicy, Refused
 from tests.client.money import connect, money, open_admission, tokens
 from tests.waiting import until
@@ -313,7 +313,7 @@ async def test_a_reservation_is_used_once(payer: Payer) -> None:
 
 
 def guard(payer: Payer | None, halted: list[str]) -> Guard:
-    return Guard("r1", Register(), lambda run_id: Halted(run_id) if run_id in halted else None, payer)
+    return Guard("r1", GuardRegistry(), lambda run_id: Halted(run_id) if run_id in halted else None, payer)
 
 
 async def test_a_halted_run_reserves_nothing(admission: Admission, payer: Payer) -> None:

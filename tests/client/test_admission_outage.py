@@ -14,7 +14,7 @@ from redis.asyncio import RedisCluster
 
 from deploy.local import redis
 from streamproc.client.admission.admission import Admission, Payer
-from streamproc.client.guard import Guard, Register
+from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.errors import Halted, InvalidSettings, Refused, Unavailable
 from tests.client.money import connect, money, open_admission
 from tests.waiting import until
@@ -105,7 +105,7 @@ async def test_open_a_run_that_is_known_to_be_halted_is_stopped_all_the_same(own
         def known(run_id: str) -> Halted | None:
             return Halted(run_id) if run_id in halted else None
 
-        async with Guard("r1", Register(), known, admission.payer("r1")) as guard:
+        async with Guard("r1", GuardRegistry(), known, admission.payer("r1")) as guard:
             async with guard.reserve(cost_usd="0.10"):
                 pass
             halted.append("r1")

@@ -11,7 +11,7 @@ import pytest
 from streamproc.client import BlockingHaltListener, HaltListener, TurnPublisher
 from streamproc.errors import Halted, InvalidSettings
 from streamproc.fleet.issuing import issue_command
-from streamproc.fleet.signing import authority_of
+from streamproc.fleet.signing import command_signer
 from streamproc.kafka import topics
 from streamproc.model.fleet_command import encode_order
 from streamproc.model.wire import OperatorResume, OperatorStop
@@ -86,7 +86,7 @@ async def test_in_a_pause_what_is_under_way_is_finished_and_nothing_is_begun(set
         allowed.release()  # it finishes its step, and does not begin another
         begun: list[str] = []
         starting = asyncio.create_task(steps(halts.guard("r2"), begun, allowed))
-        await until(lambda: len(halts.register) == 2, what="both to wait")
+        await until(lambda: len(halts.guards) == 2, what="both to wait")
         assert (taken, begun) == (["step"], [])
 
         await issue_command(settings, "CLEAR", "fleet", "ada", "done")
@@ -104,7 +104,7 @@ async def test_whoever_waits_in_a_pause_is_halted_by_a_stop_and_by_a_decision(
     await issue_command(settings, "PAUSE", "fleet", "ada", "maintenance")
     async with HaltListener(settings=settings) as halts:
         waiting = [asyncio.create_task(halts.guard(run_id).ready()) for run_id in ("r1", "r2")]
-        await until(lambda: len(halts.register) == 2)
+        await until(lambda: len(halts.guards) == 2)
 
         await worker.control(halt_event("r1"))
         with pytest.raises(Halted) as halted:
@@ -168,7 +168,7 @@ async def test_what_is_not_signed_stops_nothing_where_orders_must_be(settings: S
         await issue_command(settings, "STOP", "fleet", "eve", "for fun")
         await worker.write("commands", "fleet", None)
         await worker.write("commands", "fleet", b"STOP")
-        await until(lambda: halts.obedience.refused == 3)
+        await until(lambda: halts.command_handler.refused == 3)
         assert halts.fleet.status == "CLEAR"
 
         stop, _ = await issue_command(signing, "STOP", "fleet", "ada", "in earnest")
@@ -199,7 +199,7 @@ async def test_a_publisher_with_a_key_signs_what_an_operator_orders(settings: Se
     assert resume.grant == {"maxSteps": 10, "maxCostUsd": 500_000}
     for event in (stop, resume):
         assert event.at is not None
-        authority_of(signing).check_event(event, event.at)
+        command_signer(signing).check_event(event, event.at)
 
 
 def test_the_blocking_twin_waits_and_stops(brokers: str, topic_prefix: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from streamproc.client.delivery import RUN_EVENTS_MAX
 from streamproc.core.run_state import IDS_MAX
-from streamproc.kafka.session import contained, run_until_one_ends
+from streamproc.kafka.session import run_in_own_task, run_until_one_ends
 
 
 def test_a_batch_that_is_sent_twice_is_recognised_by_the_run() -> None:
@@ -39,14 +39,14 @@ async def test_the_first_to_fail_ends_all() -> None:
 
 async def test_a_cancellation_from_inside_is_an_error() -> None:
     with pytest.raises(ConnectionError):
-        await contained(give_up())
+        await run_in_own_task(give_up())
     with pytest.raises(ConnectionError):
         await run_until_one_ends(forever(), give_up())
 
 
 async def test_a_cancellation_from_outside_ends_what_is_contained() -> None:
     before = asyncio.all_tasks()
-    task = asyncio.create_task(contained(run_until_one_ends(forever())))
+    task = asyncio.create_task(run_in_own_task(run_until_one_ends(forever())))
     await asyncio.sleep(0)
     task.cancel()
 
@@ -59,6 +59,6 @@ async def test_what_takes_too_long_is_ended() -> None:
     before = asyncio.all_tasks()
 
     with pytest.raises(TimeoutError):
-        await contained(forever(), 0.01)
+        await run_in_own_task(forever(), 0.01)
 
     assert asyncio.all_tasks() == before

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from streamproc.client.command_handler import CommandHandler
-from streamproc.client.guard import Guard, Register
+from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.halts import Halts, halted_error, read_control_news
 from streamproc.client.listener import Dispatcher
 from streamproc.errors import Halted
-from streamproc.fleet.signing import Authority
+from streamproc.fleet.signing import CommandSigner
 from tests.client.records import halt_event, resume_event
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ class Breaker:
 
     def __init__(self) -> None:
         self.halts = Halts()
-        self.register = Register()
-        self.obedience = CommandHandler(self.halts, self.register, Authority({}, "streamproc", required=False))
-        self.hearing = Dispatcher(self.halts, self.register, asyncio.Event(), set(), self.obedience)
+        self.guards = GuardRegistry()
+        self.command_handler = CommandHandler(self.halts, self.guards, CommandSigner({}, "streamproc", required=False))
+        self.dispatcher = Dispatcher(self.halts, self.guards, asyncio.Event(), set(), self.command_handler)
         self.now_ms = 0
 
     def hear(self, event: ControlEvent) -> None:
         self.now_ms += 1
         value = event.model_dump_json(exclude_none=True).encode()
-        self.hearing.control(read_control_news(value, self.now_ms), value)
+        self.dispatcher.control(read_control_news(value, self.now_ms), value)
 
     def halt(self, run_id: str) -> None:
         self.hear(halt_event(run_id, f"halt-{self.now_ms}"))
@@ -42,7 +42,7 @@ class Breaker:
         self.hear(resume_event(run_id, f"resume-{self.now_ms}"))
 
     def guard(self, run_id: str) -> Guard:
-        return Guard(run_id, self.register, self._error)
+        return Guard(run_id, self.guards, self._error)
 
     def _error(self, run_id: str) -> Halted | None:
         return halted_error(run_id, self.halts.runs[run_id]) if run_id in self.halts.runs else None
@@ -149,7 +149,7 @@ async def test_a_cancellation_from_outside_stays_one(breaker: Breaker) -> None:
         await task
     assert task.cancelled()
     assert work.cleaned
-    assert len(breaker.register) == 0
+    assert len(breaker.guards) == 0
 
 
 @pytest.mark.parametrize("outside_first", [True, False])
@@ -322,7 +322,7 @@ async def test_every_task_of_a_run_is_stopped(breaker: Breaker) -> None:
 
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(result) for result in results] == [Halted] * 5
-    assert len(breaker.register) == 0
+    assert len(breaker.guards) == 0
 
 
 async def test_a_task_group_in_the_body_is_unwound(breaker: Breaker) -> None:

@@ -63,7 +63,7 @@ def test_asking_needs_neither_a_broker_nor_an_event_loop(nowhere: str) -> None:
     assert halts.halted("r1") is None
     halts.check("r1")
 
-    halts.hearing.control(read_control_news(value, 1), value)
+    halts.dispatcher.control(read_control_news(value, 1), value)
 
     assert halts.halted("r1") == halt_event("r1")
     assert halts.halted_runs == 1
@@ -78,7 +78,7 @@ async def test_a_slow_reader_loses_the_oldest_and_is_told(nowhere: str) -> None:
 
     for number in range(5):
         value = warning_event("r1", f"c{number}").model_dump_json(exclude_none=True).encode()
-        halts.hearing.control(read_control_news(value, 1), value)
+        halts.dispatcher.control(read_control_news(value, 1), value)
     controls.close()
 
     assert [control.id async for control in controls] == ["c3", "c4"]
@@ -91,7 +91,7 @@ async def test_a_control_event_is_told_once(nowhere: str) -> None:
     value = warning_event("r1", "c1").model_dump_json(exclude_none=True).encode()
 
     for _ in range(3):
-        halts.hearing.control(read_control_news(value, 1), value)
+        halts.dispatcher.control(read_control_news(value, 1), value)
     controls.close()
 
     assert [control.id async for control in controls] == ["c1"]

@@ -12,12 +12,12 @@ def add(outbox: Outbox, *keys: str, lasting: bool = False, value: bytes = b"v") 
 
 
 def drain(outbox: Outbox) -> list[str]:
-    taken = []
-    for lane in outbox.lanes:
-        items = outbox.take(lane, 10**9)
-        taken += [item.key.decode() for item in items]
-        outbox.settle(lane, len(items))
-    return taken
+    drained = []
+    for queue in outbox.queues:
+        items = outbox.start_sending(queue, 10**9)
+        drained += [item.key.decode() for item in items]
+        outbox.remove_sent(queue, len(items))
+    return drained
 
 
 def test_events_leave_in_the_order_they_came() -> None:
@@ -73,11 +73,11 @@ def test_an_event_larger_than_the_buffer_drops_itself() -> None:
 def test_what_is_being_sent_is_not_dropped_but_counts() -> None:
     outbox = Outbox(2, 10**6)
     add(outbox, "a", "b")
-    [lane] = outbox.lanes
-    outbox.take(lane, 10**6)
+    [queue] = outbox.queues
+    outbox.start_sending(queue, 10**6)
 
     assert add(outbox, "c") == 1
-    assert [item.key for item in lane.sending] == [b"a", b"b"]
+    assert [item.key for item in queue.sending] == [b"a", b"b"]
     assert outbox.events == 2
 
 
@@ -86,10 +86,10 @@ def test_what_was_not_acknowledged_waits_again_in_its_place() -> None:
     add(outbox, "a")
     add(outbox, "s", lasting=True)
     add(outbox, "b", "c")
-    [lane] = outbox.lanes
-    outbox.take(lane, 10**6)
-    outbox.settle(lane, 1)
-    lane.return_sending()
+    [queue] = outbox.queues
+    outbox.start_sending(queue, 10**6)
+    outbox.remove_sent(queue, 1)
+    queue.return_sending()
 
     assert drain(outbox) == ["s", "b", "c"]
 
@@ -97,11 +97,11 @@ def test_what_was_not_acknowledged_waits_again_in_its_place() -> None:
 def test_a_batch_has_at_least_one_event_and_ends_at_its_bytes() -> None:
     outbox = Outbox(10, 10**6)
     add(outbox, "a", "b", "c", value=b"x" * 99)
-    [lane] = outbox.lanes
+    [queue] = outbox.queues
 
-    assert len(outbox.take(lane, 50)) == 1
-    outbox.settle(lane, 1)
-    assert len(outbox.take(lane, 200)) == 2
+    assert len(outbox.start_sending(queue, 50)) == 1
+    outbox.remove_sent(queue, 1)
+    assert len(outbox.start_sending(queue, 200)) == 2
 
 
 @given(
@@ -110,17 +110,17 @@ def test_a_batch_has_at_least_one_event_and_ends_at_its_bytes() -> None:
     st.integers(1, 20),
     st.integers(0, 60),
 )
-def test_order_of_a_key_and_bounds_hold_however_it_is_spread(events, lanes: int, most: int, spread_at: int) -> None:
+def test_order_of_a_key_and_bounds_hold_however_it_is_spread(events, count: int, most: int, spread_at: int) -> None:
     outbox = Outbox(most, 10**6)
     dropped = 0
     for number, (key, lasting) in enumerate(events):
         if number == spread_at:
-            outbox.take(outbox.lanes[0], 3)
-            outbox.spread(lanes, lambda key: key[0] % lanes)
+            outbox.start_sending(outbox.queues[0], 3)
+            outbox.repartition(count, lambda key: key[0] % count)
         dropped += outbox.add(key.encode(), b"%d" % number, None, lasting=lasting)[1]
         assert outbox.events <= most
 
-    left = [item for lane in outbox.lanes for item in outbox.take(lane, 10**9)]
+    left = [item for queue in outbox.queues for item in outbox.start_sending(queue, 10**9)]
     assert len(left) + dropped == len(events)
     assert outbox.oldest() == min((item.number for item in left), default=outbox.newest)
     for key in "abcdefgh":

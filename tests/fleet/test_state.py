@@ -13,7 +13,7 @@ from streamproc.model.fleet_command import FleetCommand, Status
 
 def ordered(fleet: Fleet, status: Status, scope: str = "fleet", **options: int) -> FleetCommand:
     order = new_command(fleet, status, scope, "ada", "why not", **options)
-    assert fleet.take(order)
+    assert fleet.apply(order)
     return order
 
 
@@ -53,7 +53,7 @@ def test_an_order_that_comes_twice_is_no_news_also_after_a_newer_one() -> None:
     fleet = Fleet()
     stop = ordered(fleet, "STOP")
     ordered(fleet, "CLEAR")
-    assert not fleet.take(stop)
+    assert not fleet.apply(stop)
     assert fleet.status == "CLEAR"
 
 
@@ -62,8 +62,8 @@ def test_an_old_order_that_is_sent_again_is_refused(monkeypatch: pytest.MonkeyPa
     fleet = Fleet()
     stop = ordered(fleet, "STOP")
     ordered(fleet, "CLEAR")
-    with pytest.raises(InvalidEvent, match="older than what ada has ordered since"):
-        fleet.take(stop)
+    with pytest.raises(InvalidEvent, match="older than the CLEAR that ada has issued since"):
+        fleet.apply(stop)
     assert fleet.status == "CLEAR"
 
 

@@ -165,7 +165,7 @@ def _book(value: bytes) -> None:
 
 def _take(order: FleetCommand) -> None:
     fleet = Fleet()
-    fleet.take(order)
+    fleet.apply(order)
     assert read_command(encode_order(order)) == order
     assert str(order)
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import Any
 
-from streamproc.kafka.session import contained
+from streamproc.kafka.session import run_in_own_task
 
 
 async def test_a_failure_that_nobody_waits_for_is_not_printed() -> None:
@@ -22,7 +22,7 @@ async def test_a_failure_that_nobody_waits_for_is_not_printed() -> None:
         await failing.wait()
         raise ConnectionError("nobody is there")
 
-    waiting = asyncio.create_task(contained(fail()))
+    waiting = asyncio.create_task(run_in_own_task(fail()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     failing.set()

@@ -11,7 +11,7 @@ import pytest
 
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.tokens import ClientCredentials, NoToken, TokenFile, provider_of
+from streamproc.kafka.tokens import ClientCredentials, NoToken, TokenFile, token_provider
 from streamproc.settings import Settings, load_settings
 from tests.security.broker import Issuer
 from tests.security.endpoint import SECRET, TokenEndpoint
@@ -94,7 +94,7 @@ async def test_all_clients_of_a_process_share_a_token(endpoint: TokenEndpoint) -
 
     first, second = (connection_options(settings)["sasl_oauth_token_provider"] for _ in range(2))
 
-    assert first is second is provider_of(settings)
+    assert first is second is token_provider(settings)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fingerprint import read_event
-from streamproc.fleet.signing import AGE_MS_MAX, Authority, authority_of
+from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner, command_signer
 from streamproc.model.fleet_command import FleetCommand, encode_order, read_command
 from streamproc.model.wire import OperatorResume, OperatorStop, encode
 from streamproc.settings import load_settings
 
 NOON_MS = 1_769_860_800_000
 SECRETS = {"ops": b"0123456789abcdef", "file": b"fedcba9876543210"}
-OPS = Authority(SECRETS, "streamproc", required=True)
+OPS = CommandSigner(SECRETS, "streamproc", required=True)
 
 
 def an_order(**fields: Any) -> FleetCommand:
@@ -76,13 +76,13 @@ def test_a_signature_holds_every_field(change: dict[str, Any]) -> None:
 
 
 def test_a_signature_for_another_deployment_does_not_count() -> None:
-    staging = Authority(SECRETS, "staging", required=True)
+    staging = CommandSigner(SECRETS, "staging", required=True)
     with pytest.raises(InvalidEvent, match="is not that of ops"):
         OPS.check(staging.sign(an_order()), NOON_MS)
 
 
 def test_what_is_not_signed_or_by_a_stranger_does_not_count_where_that_is_required() -> None:
-    stranger = Authority({"eve": b"x" * 32}, "streamproc", required=True)
+    stranger = CommandSigner({"eve": b"x" * 32}, "streamproc", required=True)
     with pytest.raises(InvalidEvent, match="it is not signed"):
         OPS.check(an_order(), NOON_MS)
     with pytest.raises(InvalidEvent, match="'eve' is not among those allowed"):
@@ -109,7 +109,7 @@ def test_the_signature_of_an_event_holds_its_grant() -> None:
 
 def test_an_event_counts_unsigned_only_where_the_channel_is_trusted() -> None:
     event = OperatorStop(w=1, run_id="r1", event_id="e1", by="ada")
-    Authority({}, "streamproc", required=False).check_event(event, NOON_MS)
+    CommandSigner({}, "streamproc", required=False).check_event(event, NOON_MS)
     with pytest.raises(InvalidEvent, match="it is not signed"):
         OPS.check_event(event, NOON_MS)
 
@@ -137,12 +137,12 @@ KEY = "ops:0123456789abcdef"
     ],
 )
 def test_what_counts_follows_from_the_settings(settings: dict[str, str], required: bool) -> None:
-    assert authority_of(load_settings(**settings)).required is required
+    assert command_signer(load_settings(**settings)).required is required
 
 
 def test_whoever_cannot_give_an_order_that_counts_is_told_so() -> None:
     with pytest.raises(InvalidSettings, match="STREAMPROC_COMMAND_KEY is not set"):
-        authority_of(load_settings(brokers="kafka:9092")).must_sign()
+        command_signer(load_settings(brokers="kafka:9092")).must_sign()
 
 
 @pytest.mark.parametrize("key", ["s3cretsecretsecret", "ops:s3cret", "ops:s3cretsecretsecret,ops:s3cretsecretsecret"])

@@ -144,7 +144,7 @@ async def test_who_has_no_right_is_told_where_rights_are_told(secured: SecureBro
         await topics.apply(stranger)
     with pytest.raises(AccessDenied, match=r"user publisher has no right to .*turns: `streamproc topics acls`"):
         async with open_topic(publisher, "turns") as reader:
-            _ = [chunk async for chunk in reader.chunks()]
+            _ = [batch async for batch in reader.batches()]
     with pytest.raises(AccessDenied, match=r"user publisher has no right to .*: `streamproc topics acls`"):
         await send(publisher, FleetCommand(w=1, id="o", status="STOP", scope="fleet", by="eve", why="", at=1))
 

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
 from streamproc.kafka import topics
-from streamproc.kafka.reading import Extent, Record, TopicReader, connected
+from streamproc.kafka.reading import Extent, Record, TopicReader, open_consumer
 from tests.listening import listening
 from tests.waiting import until
 
@@ -46,11 +46,11 @@ async def records_of(settings: Settings) -> dict[str, list[Record]]:
     """All records of all topics."""
     found: dict[str, list[Record]] = {}
     for topic, count in (await topics.partitions(settings)).items():
-        async with connected(settings) as consumer:
+        async with open_consumer(settings) as consumer:
             places = [TopicPartition(topic, number) for number in range(count)]
             ends = await consumer.end_offsets(places)
             reader = TopicReader(consumer, topic, {place.partition: Extent(0, ends[place]) for place in places})
-            found[topic] = [record async for chunk in reader.chunks() for record in chunk]
+            found[topic] = [record async for batch in reader.batches() for record in batch]
     return found
 
 

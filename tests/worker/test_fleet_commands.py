@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaProducer
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.fleet.issuing import issue_command, read_fleet
-from streamproc.fleet.signing import authority_of
+from streamproc.fleet.signing import command_signer
 from streamproc.model.controls import RunStatus
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
@@ -183,7 +183,7 @@ async def test_a_stop_of_a_run_counts_only_when_it_is_signed_where_that_is_requi
     [halt] = await controls(topics, run_id="r1")
     assert halt["message"] == "Stopped by ada: enough."
     log = LogReplay(
-        load_policy().engine(), event_bytes_max=settings.event_bytes_max, authority=authority_of(signing(settings))
+        load_policy().engine(), event_bytes_max=settings.event_bytes_max, authority=command_signer(signing(settings))
     )
     assert [one.id for one in log.decide(await topics.read("turns"))] == [halt["id"]]
     assert log.refused == 1

@@ -65,7 +65,7 @@ class Mirror:
 
     def order(self, status: Status, at_ms: int = NOON_MS) -> None:
         """Somebody gives an order elsewhere, and it is heard."""
-        self.fleet.take(new_command(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
+        self.fleet.apply(new_command(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
 
     async def _given(self, order: FleetCommand) -> None:
         self.given.append(order)
@@ -114,7 +114,7 @@ async def test_what_a_person_writes_is_ordered_once(tmp_path: Path) -> None:
     assert (order.status, order.scope, order.why) == ("STOP", "fleet", "the deployment is broken")
     assert order.by.endswith("(file STOP_ALL)")
 
-    mirror.fleet.take(order)
+    mirror.fleet.apply(order)
     await mirror.file.sync()
     assert path.read_text().startswith("STOP 20")
     path.write_text(path.read_text().replace("STOP 20", "CLEAR 20"))

@@ -1,4 +1,4 @@
-"""Admission: asks, before money is spent, whether every account that pays for it still has budget."""
+"""Admission: checks, before money is spent, that every account that pays for it still has budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Admission`: asks before money is spent whether everybody who pays for it still can."""
+"""`Admission`: reserves budget on every account that pays for a call, before the money is spent."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 OnUnavailable = Literal["closed", "open"]
 
-TEND_S: Final = 1.0  # how often debts are tried again, and holds looked at
-EXTENSIONS: Final = 3  # in the life of a hold: two may fail and it still lives
+MAINTAIN_EVERY_S: Final = 1.0  # how often pending settlements are retried and holds checked
+EXTENSIONS: Final = 3  # per `ttl_s`: two may fail and the hold still stands
 
 
 class PayerFields(TypedDict, total=False):
-    """Who pays besides the run, and what each may spend (limits of the admission hold for levels not named)."""
+    """Who pays besides the run, and their limits; for levels without limits, those of the admission apply."""
 
     session: str
     user: str
@@ -47,21 +47,21 @@ class Admission:
                 answer = await model(prompt)
                 hold.settle(cost_usd=answer.cost_usd, tokens=answer.tokens)
 
-    Run, session, user and tenant are asked in one atomic step on Redis, and it reserves on all of them or on none:
-    then it raises `Refused`. However many callers ask at once, all together they never hold and spend more than a
-    limit, as long as none of them spends more than it estimated.
+    One atomic step on Redis reserves the estimate on run, session, user and tenant, or on none of them: then it raises
+    `Refused`. However many callers reserve at once, together they never hold and spend more than a limit, as long as
+    none of them spends more than its estimate.
 
-    **Leaving without a word** books the estimate: what may have been spent counts as spent. That is so after an
-    exception, too, since providers bill many calls that fail at the caller (a time-out, a stream that broke, a
-    cancellation), and only the caller knows which. Say ``hold.release()`` where nothing was spent, or
-    ``on_error="release"`` where exceptions mean that; a cancellation or a halt books the estimate even then.
+    **Leaving without settling** books the estimate: money that may have been spent counts as spent. This applies after
+    an exception too, because providers bill many calls that fail at the caller (a timeout, a broken stream, a
+    cancellation), and only the caller knows which. Call ``hold.release()`` if nothing was spent, or set
+    ``on_error="release"`` if exceptions mean that; a cancellation or a halt books the estimate even then.
 
-    A hold is extended while this process lives and its event loop runs; else it comes back after `ttl_s`.
-    What is settled after that is booked all the same.
+    A hold is extended while this process runs and its event loop is responsive; otherwise it expires after `ttl_s`.
+    A settlement after that is booked all the same.
 
-    **With Redis away** a call raises `Unavailable` (``on_unavailable="closed"``), or goes on unasked ("open"):
-    that is counted in `unasked` and logged once an outage, and guards still stop runs that are known to be halted.
-    What was spent meanwhile is booked when Redis is back.
+    **While Redis is unavailable**, a call raises `Unavailable` (``on_unavailable="closed"``), or proceeds without a
+    reservation ("open"): such calls are counted in `unasked` and logged once per outage, and guards still stop runs
+    that are known to be halted. Spend in the meantime is booked when Redis is back.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Admission:
         self.refused = 0
         """Reservations that raised `Refused`."""
         self.unasked = 0
-        """Reservations that went on unasked, because Redis was away."""
+        """Calls that proceeded without a reservation because Redis was unavailable."""
         self._limits: Limits = read_limits(limits)
         self._on_unavailable = on_unavailable
         self._on_error: OnError = on_error
         self._ttl_s = ttl_s
         self._close_timeout_s = close_timeout_s
         self._script = Script(redis_url or self.settings.redis, timeout_s, client)
-        self._debts = PendingSettlements(self._script)
+        self._pending_settlements = PendingSettlements(self._script)
         self._holds: set[Hold] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -99,44 +99,44 @@ class Admission:
 
     @property
     def trouble(self) -> Exception | None:
-        """Why Redis cannot be asked; None while all is well."""
+        """Why Redis calls fail; None while they succeed."""
         return self._script.trouble
 
     @property
     def unbooked(self) -> int:
-        """Ended holds that Redis has not been told of yet."""
-        return len(self._debts) + len(self._ending)
+        """Ended holds that are not booked in Redis yet."""
+        return len(self._pending_settlements) + len(self._ending)
 
     @property
     def lost(self) -> int:
-        """Ended holds that Redis will never be told of: what they spent is missing from the accounts."""
-        return self._debts.lost
+        """Ended holds that will never be booked: their spend is missing from the accounts."""
+        return self._pending_settlements.lost
 
     def payer(self, run_id: str, **fields: Unpack[PayerFields]) -> Payer:
-        """Who pays for a run. Raises `InvalidPolicy` with every mistake in the limits."""
+        """Return the payer of a run. Raises `InvalidPolicy` with every mistake in the limits."""
         scope = AccountScope(run_id, fields.get("session", ""), fields.get("user", ""), fields.get("tenant", ""))
         return Payer(self, scope, {**self._limits, **read_limits(fields.get("limits"))})
 
     async def balances(self, payer: Payer) -> list[Balance]:
-        """What the accounts of a payer have spent, and what is reserved on them. Raises `Unavailable`."""
+        """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
         return payer.accounts.balances(await self._script.run("look", payer.accounts))
 
     # Opening and closing.
 
     async def start(self) -> None:
-        """Ask Redis for the first time. Where it is away: raises `Unavailable`, or logs it if that is "open"."""
+        """Connect to Redis. If it is unavailable, raises `Unavailable`, or logs it with ``on_unavailable="open"``."""
         if self._task is not None:
-            raise RuntimeError("an Admission is started once: make a new one")
+            raise RuntimeError("an Admission can be started only once: create a new one")
         try:
             await self._script.ping()
         except Unavailable:
             if self._on_unavailable == "closed":
                 await self._script.close()
                 raise
-        self._task = asyncio.create_task(self._tend(), name="streamproc admission")
+        self._task = asyncio.create_task(self._maintain(), name="streamproc admission")
 
     async def close(self) -> None:
-        """Book what is to be booked, for at most `close_timeout_s`. Holds that are still open expire by themselves."""
+        """Book pending settlements within `close_timeout_s`. Holds that are still open expire by themselves."""
         if self._task is None or self._closed:
             return
         self._closed = True
@@ -146,12 +146,15 @@ class Admission:
             async with asyncio.timeout(self._close_timeout_s):
                 if self._ending:
                     await asyncio.wait(self._ending)
-                await self._debts.pay()
-        left = self._debts.give_up(len(self._ending))
+                await self._pending_settlements.flush()
+        left = self._pending_settlements.abandon(len(self._ending))
         for ending in self._ending:
             ending.cancel()
         if left:
-            log.warning("admission: what %d call(s) spent was not booked before closing", left)
+            log.warning(
+                "admission: the spend of %d call(s) was not booked before closing; it is missing from the accounts",
+                left,
+            )
         await self._script.close()
 
     async def __aenter__(self) -> Self:
@@ -165,8 +168,8 @@ class Admission:
 
     # Holds; `Reservation` calls these.
 
-    async def take(self, hold: Hold) -> None:
-        """Reserve, and keep it alive. Raises `Refused`, `AlreadySettled` or `Unavailable`."""
+    async def reserve(self, hold: Hold) -> None:
+        """Reserve a hold and keep it alive. Raises `Refused`, `AlreadySettled` or `Unavailable`."""
         if self._task is None or self._closed:
             state = "closed" if self._closed else "not open"
             raise RuntimeError(f"this Admission is {state}: use `async with Admission() as admission:`")
@@ -174,19 +177,21 @@ class Admission:
             await self._reserve(hold)
         except Unavailable:
             if self._on_unavailable == "closed":
-                self._debts.owe(PendingSettlement(hold, None))  # whether Redis got the question, nobody knows
+                self._pending_settlements.defer(PendingSettlement(hold, None))  # Redis may have reserved it
                 raise
             self.unasked += 1
             self._script.unasked += 1
         except asyncio.CancelledError:
-            self._debts.owe(PendingSettlement(hold, None))
+            self._pending_settlements.defer(PendingSettlement(hold, None))
             raise
         self._holds.add(hold)
 
-    async def bring_back(self, hold: Hold, spent: Amounts | None) -> None:
-        """Book what was spent, and give the rest back. Goes on in the background where the caller is cancelled."""
+    async def finish(self, hold: Hold, spent: Amounts | None) -> None:
+        """Book `spent` and return the rest; None returns all. Completes even if the caller is cancelled."""
         self._holds.discard(hold)
-        ending = asyncio.create_task(self._debts.book(PendingSettlement(hold, spent)), name="streamproc settlement")
+        ending = asyncio.create_task(
+            self._pending_settlements.settle(PendingSettlement(hold, spent)), name="streamproc settlement"
+        )
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         await asyncio.shield(ending)
@@ -197,30 +202,32 @@ class Admission:
             self.refused += 1
             raise hold.accounts.refused(answer, *hold.asked)
         if answer[0] == "settled":
-            raise AlreadySettled(f"the work {hold.id} has been paid for already: use another id for other work")
+            raise AlreadySettled(f"reservation {hold.id} is settled already: use another id for other work")
         if answer[0] == "differs":
-            raise ValueError(f"the work {hold.id} is going on, with another estimate: use another id for other work")
+            raise ValueError(f"reservation {hold.id} is open with another estimate: use another id for other work")
         self.granted += 1
 
     async def _run(self, operation: str, hold: Hold) -> list[Any]:
-        asked_at = time.monotonic()
+        called_at = time.monotonic()
         answer = await self._script.run(
             operation, hold.accounts, hold.id, *hold.asked, ttl_ms=max(1, round(self._ttl_s * 1000))
         )
         hold.reserved = answer[0] == "held"
-        hold.extend_at = asked_at + self._ttl_s / EXTENSIONS
+        hold.extend_at = called_at + self._ttl_s / EXTENSIONS
         return answer
 
     # In the background.
 
-    async def _tend(self) -> None:
+    async def _maintain(self) -> None:
         while True:
-            await asyncio.sleep(min(TEND_S, self._ttl_s / EXTENSIONS / 2))
+            await asyncio.sleep(min(MAINTAIN_EVERY_S, self._ttl_s / EXTENSIONS / 2))
             try:
-                with contextlib.suppress(Unavailable):  # the script has logged it, here and below
-                    await self._debts.pay()
+                with contextlib.suppress(Unavailable):  # logged by `Script`, here and below
+                    await self._pending_settlements.flush()
                 for hold in [hold for hold in self._holds if hold.extend_at <= time.monotonic()]:
-                    with contextlib.suppress(Unavailable):  # a hold that expires meanwhile is asked for anew
+                    with contextlib.suppress(
+                        Unavailable
+                    ):  # if it expires meanwhile, the next extension reserves it again
                         await self._extend(hold)
             except Exception:
                 log.exception("admission: holds could not be extended")
@@ -232,14 +239,14 @@ class Admission:
             return  # it ended meanwhile
         if answer[0] == "refused" and was_reserved:
             log.warning(
-                "admission: %r expired before it could be extended, and what it held is spent: %s",
+                "admission: %r expired before it could be extended, and its amount is taken: %s",
                 hold,
                 hold.accounts.refused(answer, *hold.asked),
             )
 
 
 def _check(on_unavailable: str, on_error: str, ttl_s: float) -> None:
-    """A misspelt option must not let money go."""
+    """Reject misspelt options: one must not weaken the limits silently."""
     if on_unavailable not in get_args(OnUnavailable):
         raise ValueError(f"on_unavailable: expected one of {get_args(OnUnavailable)}, got {shown(on_unavailable)}")
     if on_error not in get_args(OnError):
@@ -249,7 +256,7 @@ def _check(on_unavailable: str, on_error: str, ttl_s: float) -> None:
 
 
 class Payer:
-    """A run, and whoever it runs for."""
+    """A run and the accounts that pay for it."""
 
     def __init__(self, admission: Admission, scope: AccountScope, limits: Limits) -> None:
         self.accounts = AdmissionAccounts(scope, limits, admission.settings.topic_prefix)
@@ -258,9 +265,9 @@ class Payer:
         self._on_error: OnError = admission._on_error
 
     def reserve(self, check: Callable[[], None] = lambda: None, /, **estimate: Unpack[ReserveFields]) -> Reservation:
-        """``async with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for those without a guard.
+        """``async with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for code without a guard.
 
-        `check` is called before Redis is asked; a guard's raises `Halted`.
+        `check` is called before the Redis call; a guard's `check` raises `Halted`.
         """
         asked = read_amounts(estimate.get("cost_usd"), estimate.get("tokens"))
         accounts = self.accounts

@@ -1,4 +1,4 @@
-"""Whose money it is: the accounts of a run, their keys in Redis, and what the script says of them. No I/O."""
+"""The accounts of a run, their keys in Redis, and the decoding of the script's answers about them. No I/O."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from streamproc.client.admission.limits import LEVELS, Limits, SpendingLimit
 from streamproc.errors import InvalidPolicy, Problem, Refused
 
 DAY_MS: Final = 86_400_000
-# An account that nobody uses is forgotten: a run and a session after a week, as the workers do; users and tenants
-# when no month of theirs can be going on any more.
+# An unused account expires: runs and sessions after a week, as in the workers; users and tenants once their latest
+# month is certainly over.
 KEEP_MS: Final = {"run": 7 * DAY_MS, "session": 7 * DAY_MS, "user": 32 * DAY_MS, "tenant": 32 * DAY_MS}
-REMEMBER_MS: Final = DAY_MS  # how long a finished hold is known: a settlement that is sent again is booked once
-NO_TENANT: Final = "@"  # no quoted name is this
+REMEMBER_MS: Final = DAY_MS  # how long a finished hold is kept: a repeated settlement is booked once
+NO_TENANT: Final = "@"  # cannot be a quoted name
 
 
 class AccountScope(NamedTuple):
-    """Who pays: a run, and whoever it runs for. Empty: nobody in particular."""
+    """The names of the paying accounts; an empty name means that the level has none."""
 
     run: str
     session: str = ""
@@ -28,7 +28,7 @@ class AccountScope(NamedTuple):
 
 
 class AdmissionAccount(NamedTuple):
-    """What one level of a scope has spent and holds, and what it may spend."""
+    """The account of one level of a scope: its Redis key and its limits."""
 
     level: str
     name: str
@@ -37,7 +37,7 @@ class AdmissionAccount(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What an account has spent in a period, and what is reserved on it now; micro-USD and tokens."""
+    """The amounts that an account has spent in a period and holds now, in micro-USD and tokens."""
 
     level: str
     name: str
@@ -49,10 +49,10 @@ class Balance(NamedTuple):
 
 
 class AdmissionAccounts:
-    """The accounts of a scope, in the order in which they are asked: run, session, user, tenant.
+    """The accounts of a scope, in the order of checking: run, session, user, tenant.
 
     All keys of a tenant carry the tenant as their hash tag, since a script needs its keys in one slot of a cluster.
-    So names are names within a tenant, and those without a tenant share one tag.
+    So names are unique within a tenant only, and all accounts without a tenant share one tag.
     """
 
     def __init__(self, scope: AccountScope, limits: Limits, prefix: str) -> None:
@@ -66,14 +66,14 @@ class AdmissionAccounts:
         ]
         self._keys = [key for account in self._accounts for key in (account.key, f"{account.key}:holds")]
         self.arguments = [text for account in self._accounts for text in _arguments(account)]
-        """What the script is told of the accounts."""
+        """The script's arguments about the accounts."""
 
     def keys(self, hold_id: str) -> list[str]:
-        """The keys of a call about this hold."""
+        """Return the Redis keys of a call about this hold."""
         return [f"{self._stem}:hold:{_quoted(hold_id)}", *self._keys]
 
     def refused(self, answer: Sequence[Any], cost: int | None, tokens: int | None) -> Refused:
-        """What the script's refusal says."""
+        """Return the script's refusal as an error."""
         number, period, unit, limit, spent, held, renews_ms = answer[2:]
         account = self._accounts[number - 1]
         return Refused(
@@ -89,7 +89,7 @@ class AdmissionAccounts:
         )
 
     def balances(self, answer: Sequence[Any]) -> list[Balance]:
-        """What the script saw when it was told to look."""
+        """Return the script's answer to ``look``."""
         numbers = iter(answer[2:])
         found = []
         for account in self._accounts:
@@ -101,11 +101,11 @@ class AdmissionAccounts:
 
 
 def _check(scope: AccountScope, limits: Limits) -> None:
-    """A limit for nobody would limit nothing, silently."""
+    """Reject limits for a level without a name: they would silently limit nothing."""
     if not scope.run:
-        raise ValueError("admission needs the id of a run")
+        raise ValueError("admission needs a run id, and it is empty")
     problems = [
-        Problem(f"limits.{level}", f"there are limits for a {level}, and none is named", f"say {level}=…")
+        Problem(f"limits.{level}", f"there are limits for a {level}, but no {level} is named", f"pass {level}=…")
         for level, name in scope._asdict().items()
         if not name and limits.get(level)
     ]

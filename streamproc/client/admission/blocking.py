@@ -1,17 +1,16 @@
-"""`Admission` for code without asyncio: its asyncio twin runs in a thread of its own.
+"""`Admission` for code without asyncio: the asyncio client runs in a background thread.
 
-That thread extends holds as long as the process lives, also while the caller's thread is busy. It does not survive
-`os.fork`: open it in the child.
+That thread extends holds while the process runs, even while the caller's thread is busy. It does not survive `os.fork`:
+open the admission in the child process.
 """
 
 from __future__ import annotations
 
-import atexit
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from streamproc.client.admission.admission import Admission
-from streamproc.client.background import Background
+from streamproc.client.background import BlockingWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,13 +22,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BlockingAdmission:
+class BlockingAdmission(BlockingWrapper):
     """`Admission` for blocking code: the same options, from any number of threads."""
+
+    thread_name = "streamproc admission"
+    usage = "with BlockingAdmission() as admission:"
 
     def __init__(self, redis_url: str | None = None, **options: Any) -> None:
         self._admission = Admission(redis_url, **options)
-        self._background: Background | None = None
-        self._closed = False
+        super().__init__(self._admission)
 
     @property
     def granted(self) -> int:
@@ -43,76 +44,43 @@ class BlockingAdmission:
 
     @property
     def unasked(self) -> int:
-        """Reservations that went on unasked, because Redis was away."""
+        """Calls that proceeded without a reservation because Redis was unavailable."""
         return self._admission.unasked
 
     @property
     def unbooked(self) -> int:
-        """Ended holds that Redis has not been told of yet."""
+        """Ended holds that are not booked in Redis yet."""
         return self._admission.unbooked
 
     @property
     def lost(self) -> int:
-        """Ended holds that Redis will never be told of."""
+        """Ended holds that will never be booked: their spend is missing from the accounts."""
         return self._admission.lost
 
     @property
     def trouble(self) -> Exception | None:
-        """Why Redis cannot be asked; None while all is well."""
+        """Why Redis calls fail; None while they succeed."""
         return self._admission.trouble
 
     def payer(self, run_id: str, **fields: Unpack[PayerFields]) -> BlockingPayer:
-        """Who pays for a run. Raises `InvalidPolicy` with every mistake in the limits."""
+        """Return the payer of a run. Raises `InvalidPolicy` with every mistake in the limits."""
         return BlockingPayer(self, self._admission.payer(run_id, **fields))
 
     def balances(self, payer: BlockingPayer) -> list[Balance]:
-        """What the accounts of a payer have spent, and what is reserved on them. Raises `Unavailable`."""
+        """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
         return self.call(self._admission.balances(payer.payer))
 
-    def start(self) -> None:
-        """Ask Redis for the first time. Where it is away: raises `Unavailable`, or logs it if that is "open"."""
-        if self._background is not None:
-            raise RuntimeError("a BlockingAdmission is started once: make a new one")
-        self._background = Background("streamproc admission")
-        atexit.register(self.close)
-        try:
-            self._background.call(self._admission.start())
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Book what is to be booked, for at most `close_timeout_s`. Holds that are still open expire by themselves."""
-        background = self._background
-        if background is None or self._closed:
-            return
-        self._closed = True
-        atexit.unregister(self.close)
-        try:
-            background.call(self._admission.close())
-        finally:
-            background.stop()
-
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the admission's loop, and wait for it here."""
+        """Run a coroutine on the admission's loop and wait for its result."""
         if self._background is None or self._closed:
             coroutine.close()
             state = "closed" if self._closed else "not open"
-            raise RuntimeError(f"this BlockingAdmission is {state}: use `with BlockingAdmission() as admission:`")
+            raise RuntimeError(f"this BlockingAdmission is {state}: use `{self.usage}`")
         return self._background.call(coroutine)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class BlockingPayer:
-    """A run, and whoever it runs for."""
+    """A run and the accounts that pay for it."""
 
     def __init__(self, admission: BlockingAdmission, payer: Payer) -> None:
         self.payer = payer
@@ -121,12 +89,12 @@ class BlockingPayer:
     def reserve(
         self, check: Callable[[], None] = lambda: None, /, **estimate: Unpack[ReserveFields]
     ) -> BlockingReservation:
-        """``with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for those without a guard."""
+        """``with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for code without a guard."""
         return BlockingReservation(self._admission, self.payer.reserve(check, **estimate))
 
 
 class BlockingReservation:
-    """The ``with`` around one piece of work. Used once."""
+    """The ``with`` around one piece of work; usable once."""
 
     def __init__(self, admission: BlockingAdmission, reservation: Reservation) -> None:
         self.hold = reservation.hold

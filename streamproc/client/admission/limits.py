@@ -1,4 +1,4 @@
-"""What a run, a session, a user and a tenant may spend: how a caller says so, and how it is checked."""
+"""Spending limits of runs, sessions, users and tenants: their declaration and validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.model.budgets import INTEGER_MAX, usd_micro
 
-# Each level, and the periods for which it has limits. A run and a session end; users and tenants stay.
+# The periods for which each level has limits. Runs and sessions end, so theirs is the total; users and tenants do not.
 LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     "run": ("total",),
     "session": ("total",),
@@ -22,14 +22,14 @@ Usd = str | int | float | Decimal
 
 
 class LimitFields(TypedDict, total=False):
-    """What may be spent; what is not named has no limit."""
+    """The amounts that may be spent; a missing one is unlimited."""
 
     cost_usd: Usd
     tokens: int
 
 
 class PeriodFields(TypedDict, total=False):
-    """Limits for each hour, day or month of UTC."""
+    """Limits per hour, day or month, in UTC."""
 
     hour: LimitFields
     day: LimitFields
@@ -37,7 +37,7 @@ class PeriodFields(TypedDict, total=False):
 
 
 class LimitsFields(TypedDict, total=False):
-    """Limits of each level: of a run and a session in total, of a user and a tenant for periods."""
+    """Limits of each level: of runs and sessions in total, of users and tenants per period."""
 
     run: LimitFields
     session: LimitFields
@@ -45,11 +45,11 @@ class LimitsFields(TypedDict, total=False):
     tenant: PeriodFields
 
 
-GivenLimits = LimitsFields | Mapping[str, Any]  # the first for editors; a dict that has no type will do
+GivenLimits = LimitsFields | Mapping[str, Any]  # the first is for editors; an untyped dict works too
 
 
 class SpendingLimit(NamedTuple):
-    """What may be spent in one period, in micro-USD and in tokens; None: no limit."""
+    """The limit of one period, in micro-USD and tokens; None means unlimited."""
 
     cost: int | None = None
     tokens: int | None = None
@@ -59,7 +59,7 @@ Limits = Mapping[str, Mapping[str, SpendingLimit]]
 
 
 def read_limits(given: Mapping[str, Any] | None) -> Limits:
-    """Limits as they were declared (see `LimitsFields`), checked. Raises `InvalidPolicy` with every mistake."""
+    """Validate declared limits (see `LimitsFields`). Raises `InvalidPolicy` with every mistake."""
     problems: list[Problem] = []
     limits = {level: _read_level(level, fields, problems) for level, fields in (given or {}).items()}
     if problems:
@@ -70,7 +70,7 @@ def read_limits(given: Mapping[str, Any] | None) -> Limits:
 def _read_level(level: str, given: Any, problems: list[Problem]) -> dict[str, SpendingLimit]:
     place = f"limits.{level}"
     if level not in LEVELS:
-        problems.append(Problem(place, "no such level", f"there are: {', '.join(LEVELS)}"))
+        problems.append(Problem(place, "unknown level", f"choose from: {', '.join(LEVELS)}"))
         return {}
     if LEVELS[level] == ("total",):
         return {"total": _read_limit(place, given, problems)}
@@ -95,23 +95,23 @@ def _read_limit(place: str, given: Any, problems: list[Problem]) -> SpendingLimi
 
 
 def _is_table(place: str, given: Any, names: tuple[str, ...], problems: list[Problem]) -> bool:
-    """Whether it is a mapping; names that it may not have become problems."""
+    """Return whether `given` is a mapping with only these names; otherwise add the problem."""
     if not isinstance(given, Mapping):
         problems.append(Problem(place, f"expected a mapping, got {shown(given)}", f"with {', '.join(names)}"))
         return False
     unknown = [str(name) for name in given if name not in names]
     if unknown:
-        problems.append(Problem(place, f"has no {', '.join(unknown)}", f"there are: {', '.join(names)}"))
+        problems.append(Problem(place, f"has no {', '.join(unknown)}", f"choose from: {', '.join(names)}"))
     return not unknown
 
 
 def read_cost(value: Usd | None) -> int | None:
-    """An amount of USD, in micro-USD; None stays None. Raises `ValueError`."""
+    """Convert USD to micro-USD; None stays None. Raises `ValueError`."""
     return None if value is None else usd_micro(value)
 
 
 def read_tokens(value: Any) -> int | None:
-    """A number of tokens; None stays None. Raises `ValueError`."""
+    """Validate a number of tokens; None stays None. Raises `ValueError`."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INTEGER_MAX:

@@ -1,4 +1,4 @@
-"""What has been spent and could not be booked yet, because Redis was away when the work ended."""
+"""Settlements and releases that could not be booked yet, because Redis was unavailable when the work ended."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ if TYPE_CHECKING:
     from streamproc.client.admission.reservation import Amounts, Hold
     from streamproc.client.admission.script import Script
 
-DEBTS_MAX: Final = 10_000  # about 10 MB; an outage of minutes in a process that ends 50 turns a second
+PENDING_MAX: Final = 10_000  # about 10 MB; an outage of minutes in a process that ends 50 turns a second
 
 
 class PendingSettlement(NamedTuple):
-    """The end of a hold: what was spent, or None where all is to be given back."""
+    """The end of a hold: the amounts to book, or None to return the whole amount."""
 
     hold: Hold
     spent: Amounts | None
 
 
 class PendingSettlements:
-    """Booking twice counts once, so a debt leaves only when Redis has said that it knows."""
+    """A queue of settlements. Booking is idempotent, so one is removed only after Redis has confirmed it."""
 
     def __init__(self, script: Script) -> None:
         self.lost = 0
-        """PendingSettlements that nobody will book: there were too many, or Redis was still away at closing."""
+        """Settlements that will never be booked: the queue was full, or Redis was still unavailable at closing."""
         self._script = script
         self._waiting: deque[PendingSettlement] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def book(self, debt: PendingSettlement) -> None:
-        """Book now, or remember to."""
+    async def settle(self, pending: PendingSettlement) -> None:
+        """Book a settlement now; defer it if Redis is unavailable."""
         try:
-            await self._tell(debt)
+            await self._book(pending)
         except Unavailable:
-            self.owe(debt)
+            self.defer(pending)
 
-    def owe(self, debt: PendingSettlement) -> None:
-        """Book later."""
-        if debt.spent is None and debt.hold.named:
-            return  # work of this name may begin again, and must not lose its hold then: this one expires by itself
-        self._waiting.append(debt)
-        if len(self._waiting) > DEBTS_MAX:
+    def defer(self, pending: PendingSettlement) -> None:
+        """Book a settlement later."""
+        if pending.spent is None and pending.hold.named:
+            return  # the work may restart under this id, and a late release would drop its new hold: this one expires
+        self._waiting.append(pending)
+        if len(self._waiting) > PENDING_MAX:
             self._waiting.popleft()
             self.lost += 1
 
-    async def pay(self) -> None:
-        """Book what waits, as far as Redis lets us. Raises `Unavailable` where it is away."""
+    async def flush(self) -> None:
+        """Book the waiting settlements. Raises `Unavailable` at the first failure."""
         while self._waiting:
-            debt = self._waiting[0]
+            pending = self._waiting[0]
             try:
-                await self._tell(debt)
+                await self._book(pending)
             except Unavailable:
-                self._waiting.rotate(-1)  # one that Redis cannot take must not keep the others back
+                self._waiting.rotate(-1)  # a settlement that Redis rejects must not block the others
                 raise
-            if self._waiting and self._waiting[0] is debt:
+            if self._waiting and self._waiting[0] is pending:
                 self._waiting.popleft()
 
-    def give_up(self, under_way: int) -> int:
-        """Nobody will book what is left, nor what is `under_way`. How many that are."""
-        left = under_way + sum(debt.spent is not None for debt in self._waiting)
+    def abandon(self, under_way: int) -> int:
+        """Drop all waiting settlements. Returns how many are lost, including those `under_way`."""
+        left = under_way + sum(pending.spent is not None for pending in self._waiting)
         self._waiting.clear()
         self.lost += left
         return left
 
-    async def _tell(self, debt: PendingSettlement) -> None:
-        hold = debt.hold
-        if debt.spent is None:
+    async def _book(self, pending: PendingSettlement) -> None:
+        hold = pending.hold
+        if pending.spent is None:
             await self._script.run("release", hold.accounts, hold.id)
         else:
-            await self._script.run("settle", hold.accounts, hold.id, *debt.spent)
+            await self._script.run("settle", hold.accounts, hold.id, *pending.spent)

@@ -1,4 +1,4 @@
-"""The address of Redis (`STREAMPROC_REDIS`): connecting to it, and what is wrong where that fails. No passwords."""
+"""Redis clients for the address in `STREAMPROC_REDIS`, and remedies for failed connections. Shows no passwords."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from streamproc.errors import InvalidSettings
 
-CONNECTIONS_MAX: Final = 32  # of a process; Redis works on one call at a time, and more would only wait there
-RETRIES: Final = 1  # a connection from before a restart of Redis fails once; repeating a call changes nothing
+CONNECTIONS_MAX: Final = 32  # per process; Redis runs one call at a time, so more connections would only queue there
+RETRIES: Final = 1  # a connection from before a Redis restart fails once; all calls are idempotent
 
 WANTED: Final = (
     "STREAMPROC_REDIS must be an address such as redis://user:password@host:6379/0, or rediss:// for TLS; "
@@ -22,8 +22,8 @@ WANTED: Final = (
 
 
 def connect(url: str, timeout_s: float) -> Redis:
-    """A client of this address; it connects when it is used. Raises `InvalidSettings`."""
-    # Said outright, because redis-py before version 6 did not check whose certificate it is.
+    """Return a client for this address; it connects on first use. Raises `InvalidSettings`."""
+    # Explicit, because redis-py before version 6 does not check the host name by default.
     checked = {"ssl_check_hostname": True} if url.startswith("rediss:") and "ssl_cert_reqs=none" not in url else {}
     try:
         pool = ConnectionPool.from_url(
@@ -35,31 +35,31 @@ def connect(url: str, timeout_s: float) -> Redis:
             **checked,
         )
     except ValueError:
-        raise InvalidSettings(WANTED) from None  # what redis-py says of it may show a part of the password
+        raise InvalidSettings(WANTED) from None  # redis-py's own message may contain part of the password
     return Redis.from_pool(pool)
 
 
 def place(url: str) -> str:
-    """Where that is, without its password. Raises `InvalidSettings`."""
+    """Return host and port, without the password. Raises `InvalidSettings`."""
     parts = urlsplit(url)
     try:
         _ = parts.port
     except ValueError:
-        raise InvalidSettings(WANTED) from None  # it would show what it took for a port: perhaps a password
+        raise InvalidSettings(WANTED) from None  # its message quotes the invalid port, which may be part of a password
     return f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
 
 
 def remedy(error: BaseException) -> str:
-    """What to do about a Redis that does not let us in."""
+    """Return the remedy for a failed call or connection."""
     if isinstance(error, AuthenticationError):
         return "check user and password in STREAMPROC_REDIS"
     if isinstance(error, NoPermissionError):
         return "give this user the rights that docs/admission.md lists"
     text = f"{error} {error.__cause__}"
     if "Hostname mismatch" in text or "IP address mismatch" in text:
-        return "name it in STREAMPROC_REDIS as its certificate does"
+        return "use the host name of its certificate in STREAMPROC_REDIS"
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return "name the authority that signed its certificate: STREAMPROC_REDIS=rediss://…?ssl_ca_certs=ca.pem"
     if any(sign in text for sign in ("SSL", "closed by server", "reset by peer")):
-        return "see STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile=… and ssl_keyfile=…"
-    return "see STREAMPROC_REDIS"
+        return "check STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile=… and ssl_keyfile=…"
+    return "check STREAMPROC_REDIS"

@@ -1,4 +1,4 @@
-"""`Hold`: money that is reserved for one piece of work, from before it begins until it is known what it cost."""
+"""`Hold`: budget reserved for one piece of work, from before it starts until its cost is known."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ OnError = Literal["settle", "release"]
 
 
 class ReserveFields(TypedDict, total=False):
-    """What is asked for: an estimate from above of the cost, the tokens, or both.
+    """The estimate: an upper bound of the cost, the tokens, or both.
 
-    `limits` replace those of the payer, level by level. `id` names the piece of work, so that asking again reserves
-    once (default: a new one). `on_error` says what becomes of the hold when the work fails (see `Admission`).
+    `limits` replace those of the payer, level by level. `id` identifies the piece of work, so a repeated call reserves
+    once (default: a new id). `on_error` decides what happens to the hold if the work fails (see `Admission`).
     """
 
     cost_usd: Usd | None
@@ -32,49 +32,51 @@ class ReserveFields(TypedDict, total=False):
 
 
 class Amounts(NamedTuple):
-    """Micro-USD and tokens; None: unknown."""
+    """Micro-USD and tokens; None means unknown."""
 
     cost: int | None
     tokens: int | None
 
 
 class Hold:
-    """What ``async with guard.reserve(...) as hold:`` gives: say in its body what the work really cost."""
+    """The value of ``async with guard.reserve(...) as hold:``; settle the actual cost in its body."""
 
     def __init__(self, accounts: AdmissionAccounts, asked: Amounts, hold_id: str = "") -> None:
         self.id = hold_id or uuid.uuid4().hex
         self.named = bool(hold_id)
-        """Whether the caller chose the id, and may use it again."""
+        """Whether the caller chose the id, and so may use it again."""
         self.accounts = accounts
         self.asked = asked
         self.reserved = False
-        """Whether Redis holds the money now. Not so while it is away (``on_unavailable="open"``), or where the hold
-        expired and others have spent it."""
+        """Whether Redis holds the amount now.
+
+        False while Redis is unavailable (``on_unavailable="open"``), or if the hold expired and others have spent it.
+        """
         self.extend_at = 0.0
         self._spent: Amounts | None = None
         self._released = False
-        self._over = False
+        self._ended = False
 
     def settle(self, *, cost_usd: Usd | None = None, tokens: int | None = None) -> None:
-        """What it really cost, also where that is more than the estimate; for what is not named the estimate stands.
+        """Set the actual cost, even above the estimate; for an unnamed unit the estimate stands.
 
-        It is booked when the ``with`` ends. Said again (as an answer streams in), the last word counts.
-        Raises `ValueError` for anything that is no amount.
+        It is booked when the ``with`` ends. You can call this repeatedly, as an answer streams in: the last call
+        counts. Raises `ValueError` for an invalid amount.
         """
-        self._say()
+        self._check_open()
         cost, spent_tokens = read_cost(cost_usd), read_tokens(tokens)
         asked = self.asked
         self._spent = Amounts(asked.cost if cost is None else cost, asked.tokens if tokens is None else spent_tokens)
         self._released = False
 
     def release(self) -> None:
-        """It cost nothing: all comes back when the ``with`` ends."""
-        self._say()
+        """Return the whole amount when the ``with`` ends: nothing was spent."""
+        self._check_open()
         self._released = True
 
     def end(self, error: BaseException | None, on_error: OnError) -> Amounts | None:
-        """What is to be booked now; None: nothing, give all back."""
-        self._over = True
+        """End the hold. Returns the amounts to book; None returns the whole amount."""
+        self._ended = True
         if self._released:
             return None
         if self._spent is not None:
@@ -83,9 +85,9 @@ class Hold:
             return None
         return self.asked
 
-    def _say(self) -> None:
-        if self._over:
-            raise RuntimeError("this hold is over: settle or release it inside of its `with`")
+    def _check_open(self) -> None:
+        if self._ended:
+            raise RuntimeError("this hold has ended: call settle or release inside its `with` block")
 
     def __repr__(self) -> str:
         cost, tokens = self.asked
@@ -95,40 +97,40 @@ class Hold:
 
 
 class ReservationBackend(Protocol):
-    """Where holds are taken and brought back: the admission."""
+    """Reserves and finishes holds: implemented by `Admission`."""
 
-    async def take(self, hold: Hold) -> None: ...
+    async def reserve(self, hold: Hold) -> None: ...
 
-    async def bring_back(self, hold: Hold, spent: Amounts | None) -> None: ...
+    async def finish(self, hold: Hold, spent: Amounts | None) -> None: ...
 
 
 class Reservation:
-    """The ``async with`` around one piece of work. Used once."""
+    """The ``async with`` around one piece of work; usable once."""
 
-    def __init__(self, desk: ReservationBackend, hold: Hold, on_error: OnError, check: Callable[[], None]) -> None:
+    def __init__(self, backend: ReservationBackend, hold: Hold, on_error: OnError, check: Callable[[], None]) -> None:
         self.hold = hold
-        self._desk = desk
+        self._backend = backend
         self._on_error: OnError = on_error
         self._check = check
-        self._begun = False
+        self._entered = False
 
     async def __aenter__(self) -> Hold:
-        if self._begun:
-            raise RuntimeError("a reservation is used once: ask for another")
-        self._begun = True
-        self._check()  # first: what is known to be halted is stopped, whether Redis is there or not
-        await self._desk.take(self.hold)
+        if self._entered:
+            raise RuntimeError("a reservation can be used only once: call reserve() again")
+        self._entered = True
+        self._check()  # first: a run that is known to be halted stops even while Redis is unavailable
+        await self._backend.reserve(self.hold)
         return self.hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._desk.bring_back(self.hold, self.hold.end(error, self._on_error))
+        await self._backend.finish(self.hold, self.hold.end(error, self._on_error))
 
 
 def read_amounts(cost_usd: Usd | None, tokens: int | None) -> Amounts:
-    """An estimate, checked. Raises `ValueError` where it is none."""
+    """Validate an estimate. Raises `ValueError`, also for an empty one."""
     amounts = Amounts(read_cost(cost_usd), read_tokens(tokens))
     if amounts == (None, None):
-        raise ValueError("say how much this may cost at most: reserve(cost_usd=…), reserve(tokens=…), or both")
+        raise ValueError("the estimate is missing: call reserve(cost_usd=…), reserve(tokens=…), or both")
     return amounts
