@@ -1,4 +1,4 @@
-"""What the client's tests share: an address where nothing listens, topics of one's own, a worker's place."""
+"""Fixtures of the client's tests: an unused address, topics for one test, and a stand-in for the worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nowhere() -> str:
-    """An address on this machine where no broker is."""
+    """An address on this machine where no broker listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
@@ -25,7 +25,7 @@ def nowhere() -> str:
 
 @pytest.fixture
 async def settings(brokers: str, topic_prefix: str) -> Settings:
-    """Settings whose topics exist on the real broker, for this test alone."""
+    """Settings whose topics exist on the real broker, for one test only."""
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=3)
     await topics.apply(settings)
     return settings
@@ -33,6 +33,6 @@ async def settings(brokers: str, topic_prefix: str) -> Settings:
 
 @pytest.fixture
 async def worker(settings: Settings) -> AsyncIterator[Worker]:
-    """Stands where the worker stands: it writes real records onto the real topics."""
+    """A stand-in for the worker that writes real records to the real topics."""
     async with open_worker(settings) as worker:
         yield worker

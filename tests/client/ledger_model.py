@@ -1,5 +1,7 @@
-"""Admission as one would write it without a thought for speed: every spend and every hold is kept for ever, and
-each question is answered by adding them all up. The script must say the same."""
+"""A naive model of admission: it keeps every spend and hold for ever and adds them up for each answer.
+
+The script must give the same answers.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,14 @@ def at(ms: int) -> datetime:
 
 
 def window(period: str, ms: int) -> tuple[int, ...]:
-    """Which hour, day or month that is."""
+    """Return the hour, day or month of a moment."""
     moment = at(ms)
     parts = (moment.year, moment.month, moment.day, moment.hour)
     return parts[: {"total": 0, "month": 2, "day": 3, "hour": 4}[period]]
 
 
 def renews_ms(period: str, ms: int) -> int:
-    """When the next one begins; 0: never."""
+    """Return when the next period starts; 0 means never."""
     moment = at(ms)
     if period == "total":
         return 0
@@ -56,7 +58,7 @@ def accounts_of(scope: AccountScope) -> list[tuple[str, str, str]]:
 
 
 class Ledger:
-    """Answers as the script does, but for the time in its second place."""
+    """Gives the script's answers, without the time in second place."""
 
     def __init__(self) -> None:
         self.now_ms = 0

@@ -1,4 +1,4 @@
-"""What the tests of admission share: amounts to write and to read."""
+"""Helpers of the admission tests: open an admission, read balances."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def open_admission(redis_url: str, prefix: str, **options: object) -> Admission:
-    """An admission whose accounts are this test's own."""
+    """Return an admission whose accounts belong to one test."""
     return Admission(settings=load_settings(redis=redis_url, topic_prefix=prefix), **options)
 
 
 async def money(admission: Admission, payer: Payer, level: str = "run", period: str = "total") -> tuple[int, int]:
-    """Micro-USD that an account has spent, and those that it holds."""
+    """Return the micro-USD that an account has spent and holds."""
     [balance] = [one for one in await admission.balances(payer) if (one.level, one.period) == (level, period)]
     return balance.spent_usd_micro, balance.held_usd_micro
 
 
 async def tokens(admission: Admission, payer: Payer, level: str = "run", period: str = "total") -> tuple[int, int]:
-    """Tokens that an account has spent, and those that it holds."""
+    """Return the tokens that an account has spent and holds."""
     [balance] = [one for one in await admission.balances(payer) if (one.level, one.period) == (level, period)]
     return balance.spent_tokens, balance.held_tokens
 
 
 def connect(redis_url: str) -> Redis:
-    """A connection beside the admission's."""
+    """Return a connection separate from the admission's."""
     return Redis.from_url(redis_url, decode_responses=True)

@@ -1,4 +1,4 @@
-"""What a worker writes onto the topics and what a publisher leaves there, as real records."""
+"""Writes the records of a worker and reads those of a publisher, on real topics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def halt_event(run_id: str, control_id: str = "", **fields: object) -> ControlEv
 
 
 def resume_event(run_id: str, control_id: str = "") -> ControlEvent:
-    """A decision that lets a run go on."""
+    """A decision that resumes a run."""
     return halt_event(run_id, control_id or f"resume-{run_id}", type="run.resumed", severity="info", halt_reason=None)
 
 
@@ -48,23 +48,23 @@ def warning_event(run_id: str, control_id: str) -> ControlEvent:
 
 
 class Worker:
-    """Stands where the worker stands: writes real records onto the real topics."""
+    """A stand-in for the worker that writes real records to the real topics."""
 
     def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
         self.settings = settings
         self._producer = producer
 
     async def control(self, event: ControlEvent) -> None:
-        """Put a decision on the control topic."""
+        """Write a decision to the control topic."""
         await self.write("control", event.run_id, event.model_dump_json(exclude_none=True).encode())
 
     async def status(self, run_id: str, status: str, halt: ControlEvent | None = None) -> None:
-        """Put a status on the runs topic."""
+        """Write a status to the runs topic."""
         value = RunStatus.model_validate({"run_id": run_id, "status": status, "halt": halt})
         await self.write("runs", run_id, value.model_dump_json().encode())
 
     async def write(self, topic: str, key: str, value: bytes | None) -> None:
-        """Put a record on one of our topics."""
+        """Write a record to a topic of this deployment."""
         await self._producer.send_and_wait(self.settings.topic(topic), value, key.encode())
 
 
@@ -80,7 +80,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
 
 
 async def read_all(settings: Settings, topic: str = "turns") -> list[ConsumerRecord[bytes, bytes]]:
-    """Every record that is on one of our topics now, partition by partition."""
+    """Return all records that are on a topic now, partition by partition."""
     consumer = AIOKafkaConsumer(
         settings.topic(topic), **connection_options(settings), auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -99,12 +99,12 @@ async def read_all(settings: Settings, topic: str = "turns") -> list[ConsumerRec
 
 
 async def turns_on(settings: Settings) -> list[wire.Event]:
-    """Every event that is on the turns topic now."""
+    """Return all events that are on the turns topic now."""
     return [wire.decode(record.value or b"") for record in await read_all(settings)]
 
 
 def distinct(events: list[wire.Event]) -> dict[str, list[int]]:
-    """The sequence numbers of each run in the order of the log, without immediate and later repeats of an event."""
+    """Return the sequence numbers of each run in log order, without duplicates of an event."""
     seen: set[str] = set()
     order: dict[str, list[int]] = {}
     for event in events:
@@ -122,7 +122,7 @@ async def work_forever(halts: HaltListener, run_id: str, begun: asyncio.Event) -
 
 
 async def guarded(halts: HaltListener, run_id: str) -> asyncio.Task[None]:
-    """A task that works on a run under its guard, and has begun."""
+    """Return a task that works on a run under its guard and has started."""
     begun = asyncio.Event()
     task = asyncio.create_task(work_forever(halts, run_id, begun))
     await begun.wait()

@@ -1,7 +1,8 @@
 """A process that spends: `python -m tests.client.spender URL PREFIX CALLERS SEED`.
 
-With callers it waits for a line on its standard input; then each of them reserves, and spends at most that, until it
-is refused. It prints what they spent together, in micro-USD. With no callers it takes the whole budget and sits on it.
+With callers, it waits for a line on standard input; then each caller reserves, and spends at most its reservation,
+until it is refused. It prints their total spend in micro-USD. With no callers, it reserves the whole budget and keeps
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def say(what: object) -> None:
 
 
 async def caller(admission: Admission, number: int, chance: random.Random) -> int:
-    """Spends what it can. Returns how much that was."""
+    """Spend until refused. Returns the amount spent."""
     payer = admission.payer(f"run {number}", session="shared", tenant="shared", limits=LIMITS)
     spent = 0
     while True:
@@ -41,7 +42,7 @@ async def caller(admission: Admission, number: int, chance: random.Random) -> in
                 spent += costs
         except Refused as refused:
             if not refused.held:
-                return spent  # nobody will give anything back
+                return spent  # no hold is open, so nothing can be returned
 
 
 async def spend(url: str, prefix: str, callers: int, seed: int) -> None:
@@ -53,14 +54,14 @@ async def spend(url: str, prefix: str, callers: int, seed: int) -> None:
         say(sum(await asyncio.gather(*(caller(admission, number, chance) for number in numbers))))
 
 
-async def sit(url: str, prefix: str) -> None:
+async def hold_all(url: str, prefix: str) -> None:
     async with open_admission(url, prefix, ttl_s=TTL_S) as admission:
-        payer = admission.payer("sits", session="shared", tenant="shared", limits=LIMITS)
+        payer = admission.payer("holder", session="shared", tenant="shared", limits=LIMITS)
         async with payer.reserve(cost_usd=LIMIT_USD):
-            say("sitting")
+            say("holding")
             await asyncio.get_running_loop().create_future()
 
 
 if __name__ == "__main__":
     url, prefix, callers, seed = sys.argv[1:]
-    asyncio.run(spend(url, prefix, int(callers), int(seed)) if int(callers) else sit(url, prefix))
+    asyncio.run(spend(url, prefix, int(callers), int(seed)) if int(callers) else hold_all(url, prefix))

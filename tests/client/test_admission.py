@@ -1,4 +1,4 @@
-"""Who may spend what: reserving, settling, releasing and refusing, on a real Redis."""
+"""Reserving, settling, releasing and refusing on a real Redis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def spend(payer: Payer, cost_usd: str) -> None:
         pass
 
 
-async def test_what_is_reserved_is_held_until_it_is_settled(admission: Admission, payer: Payer) -> None:
+async def test_a_reserved_amount_is_held_until_it_is_settled(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.05", tokens=4000) as hold:
         assert hold.reserved
         assert await money(admission, payer) == (0, 50_000)
@@ -49,19 +49,19 @@ async def test_what_is_reserved_is_held_until_it_is_settled(admission: Admission
     assert (admission.granted, admission.refused, admission.unasked) == (1, 0, 0)
 
 
-async def test_leaving_without_a_word_books_the_estimate(admission: Admission, payer: Payer) -> None:
+async def test_leaving_without_settling_books_the_estimate(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.05"):
         pass
     assert await money(admission, payer) == (50_000, 0)
 
 
-async def test_what_is_released_was_never_spent(admission: Admission, payer: Payer) -> None:
+async def test_a_released_amount_is_not_spent(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.05") as hold:
         hold.release()
     assert await money(admission, payer) == (0, 0)
 
 
-async def test_the_last_word_counts(admission: Admission, payer: Payer) -> None:
+async def test_the_last_settle_or_release_counts(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.05") as hold:
         hold.settle(cost_usd="0.01")
         hold.release()
@@ -69,16 +69,16 @@ async def test_the_last_word_counts(admission: Admission, payer: Payer) -> None:
     assert await money(admission, payer) == (20_000, 0)
 
 
-async def test_of_what_a_settlement_does_not_name_the_estimate_is_booked(admission: Admission, payer: Payer) -> None:
+async def test_for_a_unit_that_is_not_settled_the_estimate_is_booked(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.05", tokens=4000) as hold:
         hold.settle(tokens=1000)
     assert await money(admission, payer) == (50_000, 0)
     assert await tokens(admission, payer) == (1000, 0)
 
 
-async def test_more_than_the_estimate_is_booked_as_it_is(admission: Admission, payer: Payer) -> None:
+async def test_a_settlement_above_the_estimate_is_booked_in_full(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.90") as hold:
-        hold.settle(cost_usd="1.10", tokens=3)  # tokens that nobody had asked for
+        hold.settle(cost_usd="1.10", tokens=3)  # tokens without an estimate
     assert await money(admission, payer) == (1_100_000, 0)
     assert await tokens(admission, payer) == (3, 0)
     with pytest.raises(Refused) as refused:
@@ -86,15 +86,15 @@ async def test_more_than_the_estimate_is_booked_as_it_is(admission: Admission, p
     assert (refused.value.left, refused.value.spent) == (0, 1_100_000)
 
 
-async def test_after_its_with_a_hold_is_over(payer: Payer) -> None:
+async def test_a_hold_cannot_be_settled_after_its_with_block(payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.05") as hold:
         pass
-    with pytest.raises(RuntimeError, match="inside of its `with`"):
+    with pytest.raises(RuntimeError, match="inside its `with` block"):
         hold.settle(cost_usd="0.01")
 
 
 @pytest.mark.parametrize(("on_error", "spent"), [("settle", 50_000), ("release", 0)])
-async def test_an_exception_books_the_estimate_unless_it_is_said_to_cost_nothing(
+async def test_an_exception_books_the_estimate_unless_on_error_is_release(
     admission: Admission, payer: Payer, on_error, spent: int
 ) -> None:
     with pytest.raises(ConnectionResetError):
@@ -104,9 +104,7 @@ async def test_an_exception_books_the_estimate_unless_it_is_said_to_cost_nothing
 
 
 @pytest.mark.parametrize("on_error", ["settle", "release"])
-async def test_a_cancelled_call_was_under_way_and_costs_its_estimate(
-    admission: Admission, payer: Payer, on_error
-) -> None:
+async def test_a_cancelled_call_costs_its_estimate(admission: Admission, payer: Payer, on_error) -> None:
     begun = asyncio.Event()
 
     async def work() -> None:
@@ -122,9 +120,7 @@ async def test_a_cancelled_call_was_under_way_and_costs_its_estimate(
     assert await money(admission, payer) == (50_000, 0)
 
 
-async def test_a_caller_that_is_cancelled_while_it_leaves_has_paid_all_the_same(
-    admission: Admission, payer: Payer
-) -> None:
+async def test_a_caller_that_is_cancelled_at_the_exit_is_still_booked(admission: Admission, payer: Payer) -> None:
     leaving = asyncio.Event()
 
     async def work() -> None:
@@ -133,7 +129,7 @@ async def test_a_caller_that_is_cancelled_while_it_leaves_has_paid_all_the_same(
             leaving.set()
 
     task = asyncio.create_task(work())
-    await leaving.wait()  # it goes on to its exit, and there into the first wait
+    await leaving.wait()  # it then reaches the first await of its exit
     task.cancel()
     await asyncio.wait([task])
 
@@ -146,26 +142,26 @@ async def test_a_caller_that_is_cancelled_while_it_leaves_has_paid_all_the_same(
 # Refusing.
 
 
-async def test_a_refusal_says_who_cannot_pay_and_how_much_is_left(payer: Payer) -> None:
+async def test_a_refusal_names_the_account_and_the_amount_left(payer: Payer) -> None:
     await spend(payer, "0.70")
     async with payer.reserve(cost_usd="0.20"):
         with pytest.raises(Refused) as refused:
             await spend(payer, "0.10000100")
-    said = refused.value
-    assert (said.level, said.name, said.period, said.unit) == ("run", "r1", "total", "micro_usd")
-    assert (said.asked, said.limit, said.spent, said.held) == (100_001, 1_000_000, 700_000, 200_000)
-    assert (said.left, said.renews_at) == (100_000, None)
-    assert "run r1 has 0.1 USD left of the 1 USD" in str(said)
+    refusal = refused.value
+    assert (refusal.level, refusal.name, refusal.period, refusal.unit) == ("run", "r1", "total", "micro_usd")
+    assert (refusal.asked, refusal.limit, refusal.spent, refusal.held) == (100_001, 1_000_000, 700_000, 200_000)
+    assert (refusal.left, refusal.renews_at) == (100_000, None)
+    assert "run r1 has 0.1 USD left of the 1 USD" in str(refusal)
 
 
-async def test_the_last_bit_can_be_had_and_no_more(payer: Payer) -> None:
+async def test_a_budget_can_be_spent_to_the_last_micro_usd(payer: Payer) -> None:
     await spend(payer, "0.999999")
     await spend(payer, "0.000001")
     with pytest.raises(Refused):
         await spend(payer, "0.000001")
 
 
-async def test_a_refusal_reserves_nothing_on_anybody(admission: Admission) -> None:
+async def test_a_refusal_reserves_nothing_on_any_account(admission: Admission) -> None:
     payer = admission.payer(
         "r1",
         session="s1",
@@ -178,21 +174,23 @@ async def test_a_refusal_reserves_nothing_on_anybody(admission: Admission) -> No
     assert all(balance[3:] == (0, 0, 0, 0) for balance in await admission.balances(payer))
 
 
-async def test_the_run_is_asked_first_then_session_user_and_tenant(admission: Admission) -> None:
+async def test_run_session_user_and_tenant_are_checked_in_this_order(admission: Admission) -> None:
     nothing = {"cost_usd": 0}
     refusing = {"run": nothing, "session": nothing, "user": {"hour": nothing}, "tenant": {"hour": nothing}}
-    said = []
+    named = []
     while refusing:
         payer = admission.payer("r", session="s", user="u", tenant="t", limits=refusing)
         with pytest.raises(Refused) as refused:
             await spend(payer, "0.01")
-        said.append((refused.value.level, refused.value.name))
+        named.append((refused.value.level, refused.value.name))
         del refusing[refused.value.level]
-    assert said == [("run", "r"), ("session", "s"), ("user", "u"), ("tenant", "t")]
+    assert named == [("run", "r"), ("session", "s"), ("user", "u"), ("tenant", "t")]
     await spend(admission.payer("r", session="s", user="u", tenant="t"), "0.01")
 
 
-async def test_of_one_account_the_limit_that_refuses_longest_is_named(admission: Admission, redis_url: str) -> None:
+async def test_of_several_exceeded_limits_the_one_that_renews_last_is_named(
+    admission: Admission, redis_url: str
+) -> None:
     nothing = {"cost_usd": 0}
     payer = admission.payer("r", user="u", limits={"user": {"hour": nothing, "month": nothing, "day": nothing}})
     with pytest.raises(Refused) as refused:
@@ -205,14 +203,14 @@ async def test_of_one_account_the_limit_that_refuses_longest_is_named(admission:
     assert (refused.value.renews_at.day, refused.value.renews_at.hour) == (1, 0)
 
 
-async def test_what_nobody_estimates_must_not_be_exhausted(payer: Payer) -> None:
+async def test_a_unit_without_an_estimate_is_refused_if_exhausted(payer: Payer) -> None:
     async with payer.reserve(tokens=10_000):
         with pytest.raises(Refused) as refused:
             await spend(payer, "0.01")
     assert (refused.value.unit, refused.value.asked) == ("tokens", 0)
 
 
-async def test_what_costs_nothing_is_never_refused(payer: Payer) -> None:
+async def test_an_estimate_of_zero_is_never_refused(payer: Payer) -> None:
     await spend(payer, "1.00")
     async with payer.reserve(cost_usd=0, tokens=5):
         pass
@@ -225,14 +223,14 @@ async def test_a_refusal_can_be_sent_to_another_process(payer: Payer) -> None:
     assert (str(again), vars(again)) == (str(refused.value), vars(refused.value))
 
 
-async def test_limits_at_the_reservation_replace_those_of_the_payer_level_by_level(payer: Payer) -> None:
+async def test_limits_of_a_reservation_replace_those_of_the_payer(payer: Payer) -> None:
     with pytest.raises(Refused):
         await spend(payer, "2.00")
     async with payer.reserve(cost_usd="2.00", limits={"run": {"cost_usd": "2.00"}}):
         pass
 
 
-async def test_limits_of_the_admission_hold_for_every_payer(redis_url: str, topic_prefix: str) -> None:
+async def test_limits_of_the_admission_apply_to_every_payer(redis_url: str, topic_prefix: str) -> None:
     async with open_admission(redis_url, topic_prefix, limits={"tenant": {"day": {"tokens": 100}}}) as admission:
         async with admission.payer("r1", tenant="t").reserve(tokens=60):
             with pytest.raises(Refused, match="tenant t"):
@@ -240,11 +238,11 @@ async def test_limits_of_the_admission_hold_for_every_payer(redis_url: str, topi
                     pass
             async with admission.payer("r2", tenant="t2").reserve(tokens=60):
                 pass
-        with pytest.raises(InvalidPolicy, match=r"limits\.tenant.*none is named.*say tenant="):
+        with pytest.raises(InvalidPolicy, match=r"limits\.tenant.*no tenant is named.*pass tenant="):
             admission.payer("r3")
 
 
-async def test_names_are_names_within_a_tenant(admission: Admission) -> None:
+async def test_names_are_unique_within_a_tenant_only(admission: Admission) -> None:
     limits = {"user": {"day": {"cost_usd": "0.01"}}}
     for tenant in ("t1", "t2", "", "@", "{t1}"):
         await spend(admission.payer("r", user="u:{1}", tenant=tenant, limits=limits), "0.01")
@@ -252,7 +250,7 @@ async def test_names_are_names_within_a_tenant(admission: Admission) -> None:
         await spend(admission.payer("other", user="u:{1}", tenant="{t1}", limits=limits), "0.01")
 
 
-async def test_an_amount_of_a_thousand_million_dollars_is_exact(admission: Admission) -> None:
+async def test_an_amount_of_a_billion_dollars_is_exact(admission: Admission) -> None:
     payer = admission.payer("r", limits={"run": {"cost_usd": 10**9}})
     await spend(payer, "999999999.999999")
     await spend(payer, "0.000001")
@@ -262,23 +260,23 @@ async def test_an_amount_of_a_thousand_million_dollars_is_exact(admission: Admis
 
 
 @pytest.mark.parametrize("estimate", [{}, {"cost_usd": -1}, {"cost_usd": "much"}, {"tokens": 1.5}, {"tokens": True}])
-def test_what_is_no_estimate_is_refused_at_once(admission: Admission, estimate) -> None:
-    with pytest.raises(ValueError, match=r"expected|say how much"):
+def test_an_invalid_estimate_is_refused_at_once(admission: Admission, estimate) -> None:
+    with pytest.raises(ValueError, match=r"expected|estimate is missing"):
         admission.payer("r").reserve(**estimate)
 
 
-# The same again.
+# Repetitions.
 
 
-async def test_asking_again_for_the_same_work_reserves_once(admission: Admission, payer: Payer) -> None:
+async def test_a_repeated_reservation_reserves_once(admission: Admission, payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.60", id="step 7"), payer.reserve(cost_usd="0.60", id="step 7") as again:
         assert again.reserved
         assert await money(admission, payer) == (0, 600_000)
         again.settle(cost_usd="0.10")
-    assert await money(admission, payer) == (100_000, 0)  # the first end counts
+    assert await money(admission, payer) == (100_000, 0)  # the first settlement counts
 
 
-async def test_work_that_is_paid_for_cannot_be_reserved_again(payer: Payer) -> None:
+async def test_settled_work_cannot_be_reserved_again(payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.10", id="step 7"):
         pass
     with pytest.raises(AlreadySettled, match="step 7"):
@@ -286,25 +284,25 @@ async def test_work_that_is_paid_for_cannot_be_reserved_again(payer: Payer) -> N
             pass
 
 
-async def test_work_that_cost_nothing_can_be_reserved_again(admission: Admission, payer: Payer) -> None:
+async def test_released_work_can_be_reserved_again(admission: Admission, payer: Payer) -> None:
     for _ in range(3):
         async with payer.reserve(cost_usd="0.60", id="step 7") as hold:
             hold.release()
     assert await money(admission, payer) == (0, 0)
 
 
-async def test_one_name_cannot_stand_for_two_estimates(payer: Payer) -> None:
+async def test_an_id_cannot_be_reused_with_another_estimate(payer: Payer) -> None:
     async with payer.reserve(cost_usd="0.10", id="step 7"):
         with pytest.raises(ValueError, match="another estimate"):
             async with payer.reserve(cost_usd="0.20", id="step 7"):
                 pass
 
 
-async def test_a_reservation_is_used_once(payer: Payer) -> None:
+async def test_a_reservation_can_be_used_only_once(payer: Payer) -> None:
     reservation = payer.reserve(cost_usd="0.10")
     async with reservation:
         pass
-    with pytest.raises(RuntimeError, match="used once"):
+    with pytest.raises(RuntimeError, match="used only once"):
         async with reservation:
             pass
 
@@ -324,34 +322,34 @@ async def test_a_halted_run_reserves_nothing(admission: Admission, payer: Payer)
         halted.append("r1")
         with pytest.raises(Halted):
             async with guarded.reserve(cost_usd="0.10"):
-                pytest.fail("the body began")
+                pytest.fail("the body started")
     assert await money(admission, payer) == (30_000, 0)
     assert admission.granted == 1
 
 
 async def test_a_halt_in_the_body_books_the_estimate(admission: Admission, payer: Payer) -> None:
     halted: list[str] = []
-    taken: list[Hold] = []
+    holds: list[Hold] = []
 
     async def work(guarded: Guard) -> None:
         async with guarded, guarded.reserve(cost_usd="0.10") as hold:
-            taken.append(hold)
+            holds.append(hold)
             halted.append("r1")
             guarded.fire()
             await asyncio.get_running_loop().create_future()
 
     with pytest.raises(Halted):
         await work(guard(payer, halted))
-    assert taken
+    assert holds
     assert await money(admission, payer) == (100_000, 0)
 
 
-async def test_a_guard_without_a_payer_says_how_to_get_one() -> None:
+async def test_reserving_without_a_payer_raises_with_a_remedy() -> None:
     with pytest.raises(RuntimeError, match=r"halts\.guard"):
         guard(None, []).reserve(cost_usd="0.10")
 
 
-async def test_only_an_open_admission_can_be_asked(redis_url: str, topic_prefix: str) -> None:
+async def test_reserving_needs_an_open_admission(redis_url: str, topic_prefix: str) -> None:
     admission = open_admission(redis_url, topic_prefix)
     with pytest.raises(RuntimeError, match="not open"):
         await spend(admission.payer("r"), "0.01")
@@ -362,7 +360,7 @@ async def test_only_an_open_admission_can_be_asked(redis_url: str, topic_prefix:
 
 
 @pytest.mark.parametrize("option", [{"on_unavailable": "Open"}, {"on_error": "ignore"}, {"ttl_s": 0}])
-def test_an_option_that_is_misspelt_is_refused(nowhere: str, option) -> None:
+def test_a_misspelt_option_is_refused(nowhere: str, option) -> None:
     with pytest.raises(ValueError, match=next(iter(option))):
         open_admission(f"redis://{nowhere}/0", "p", **option)
 

@@ -1,4 +1,4 @@
-"""Many processes that spend at once, and one that dies: on a real Redis, with real processes."""
+"""Many real processes that spend at once on a real Redis, and one that is killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def line(process: Process) -> str:
     return (await process.stdout.readline()).decode().strip()
 
 
-async def test_two_hundred_callers_in_four_processes_never_overshoot_together(
+async def test_two_hundred_callers_in_four_processes_together_never_overshoot(
     redis_url: str, topic_prefix: str
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
@@ -60,14 +60,14 @@ async def test_two_hundred_callers_in_four_processes_never_overshoot_together(
             assert process.stdin is not None
             process.stdin.write(b"go\n")
 
-        told = asyncio.gather(*map(line, processes))
+        reports = asyncio.gather(*map(line, processes))
         seen = [await money(admission, payer, "session")]
-        while not told.done():
+        while not reports.done():
             seen.append(await money(admission, payer, "session"))
-        spent = [int(one) for one in await told]
+        spent = [int(one) for one in await reports]
 
         assert max(spent_so_far + held for spent_so_far, held in seen) <= LIMIT_MICRO
-        assert any(held > ESTIMATE_MICRO for _, held in seen)  # they did spend at the same time
+        assert any(held > ESTIMATE_MICRO for _, held in seen)  # they did spend concurrently
         assert all(spent)
         assert LIMIT_MICRO - ESTIMATE_MICRO < sum(spent) <= LIMIT_MICRO
         assert await money(admission, payer, "session") == (sum(spent), 0)
@@ -79,37 +79,35 @@ async def can_pay(payer: Payer) -> bool:
         async with payer.reserve(cost_usd=LIMIT_USD) as hold:
             hold.release()
     except Refused as refused:
-        return refused.held != LIMIT_MICRO  # somebody else's hold, and nothing else, is in the way
+        return refused.held != LIMIT_MICRO  # only the other process's hold is in the way
     return True
 
 
-async def test_a_hold_lives_as_long_as_its_process_and_comes_back_when_that_is_killed(
-    redis_url: str, topic_prefix: str
-) -> None:
+async def test_a_hold_lasts_as_long_as_its_process_and_expires_after_a_kill(redis_url: str, topic_prefix: str) -> None:
     async with (
         connect(redis_url) as redis,
         open_admission(redis_url, topic_prefix) as admission,
         spender(redis_url, topic_prefix, 0, 0) as process,
     ):
         payer = admission.payer("other", session="shared", tenant="shared", limits=LIMITS)
-        assert await line(process) == "sitting"
+        assert await line(process) == "holding"
         holds = f"{topic_prefix}:admission:{{shared}}:session:shared:holds"
         [(_, first_expiry)] = await redis.zrange(holds, 0, -1, withscores=True)
 
-        async def outlived() -> bool:
+        async def extended() -> bool:
             seconds, _ = await redis.time()
             return seconds * 1000 > first_expiry
 
-        await until(outlived)
+        await until(extended)
         assert not await can_pay(payer)
 
         process.kill()
         await process.wait()
-        assert not await can_pay(payer)  # nobody told Redis
+        assert not await can_pay(payer)  # Redis does not know yet
         await until(lambda: can_pay(payer))
 
 
-async def test_a_settlement_that_comes_after_the_expiry_is_booked_once(redis_url: str, topic_prefix: str) -> None:
+async def test_a_settlement_after_the_expiry_is_booked_once(redis_url: str, topic_prefix: str) -> None:
     async with open_admission(redis_url, topic_prefix) as admission:
         payer = admission.payer("r1", limits={"run": {"cost_usd": 1}})
         async with payer.reserve(cost_usd="0.60") as hold:
@@ -124,7 +122,7 @@ async def test_a_settlement_that_comes_after_the_expiry_is_booked_once(redis_url
 
 
 async def expired(admission: Admission, payer: Payer, redis_url: str) -> None:
-    """As if the holder had stood still for too long: all that is held on its run has run out."""
+    """Expire all holds of the run, as if the holder had been frozen for too long."""
     async with connect(redis_url) as redis:
         key = payer.accounts.keys("")[2]
         for member in await redis.zrange(key, 0, -1):

@@ -1,4 +1,4 @@
-"""What becomes of admission when Redis is killed, restarted, stands still, or is of another kind."""
+"""Admission while Redis is killed, restarted or frozen, and on a Redis cluster."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LIMITS = {"run": {"cost_usd": "1.00"}}
 
 @pytest.fixture
 def url(own_redis: Server) -> str:
-    """Of a Redis that this test may kill."""
+    """The address of a Redis that this test may kill."""
     return redis.url(own_redis.start())
 
 
-def again(own_redis: Server, url: str) -> None:
-    """The same Redis, on the same port, with what it had."""
+def restart(own_redis: Server, url: str) -> None:
+    """Restart the same Redis on the same port, with its data."""
     own_redis.start(int(url.rpartition(":")[2].partition("/")[0]))
 
 
 async def spends(payer: Payer, cost_usd: str) -> bool:
-    """Whether Redis was asked, and granted it."""
+    """Return whether Redis granted the reservation."""
     try:
         async with payer.reserve(cost_usd=cost_usd) as hold:
             return hold.reserved
@@ -47,14 +47,14 @@ async def spends(payer: Payer, cost_usd: str) -> bool:
 
 
 async def all_booked(admission: Admission) -> None:
-    await until(lambda: not admission.unbooked, what="what was owed")
+    await until(lambda: not admission.unbooked, what="the pending settlements")
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("streamproc.client")]
 
 
-async def test_closed_nobody_spends_while_redis_is_away_and_nothing_is_forgotten(
+async def test_closed_admission_grants_nothing_during_an_outage_and_keeps_balances(
     own_redis: Server, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_admission(url, "p") as admission:
@@ -64,18 +64,18 @@ async def test_closed_nobody_spends_while_redis_is_away_and_nothing_is_forgotten
         for _ in range(3):
             with pytest.raises(Unavailable, match=r"Redis \(127.*STREAMPROC_REDIS"):
                 async with payer.reserve(cost_usd="0.10"):
-                    pytest.fail("the body began")
+                    pytest.fail("the body started")
         assert admission.trouble is not None
-        again(own_redis, url)
+        restart(own_redis, url)
         await until(lambda: spends(payer, "0.20"))
         assert admission.trouble is None
         with pytest.raises(Refused) as refused:
             await spends(payer, "0.20")
         assert refused.value.spent == 900_000
-    assert len(warnings_of(caplog)) == 2  # when it went, and when it was back
+    assert len(warnings_of(caplog)) == 2  # at the start and the end of the outage
 
 
-async def test_open_work_goes_on_is_counted_and_logged_once_and_booked_in_the_end(
+async def test_open_admission_proceeds_during_an_outage_and_books_later(
     own_redis: Server, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_admission(url, "p", on_unavailable="open") as admission:
@@ -88,16 +88,16 @@ async def test_open_work_goes_on_is_counted_and_logged_once_and_booked_in_the_en
         assert (admission.unasked, admission.granted, admission.unbooked) == (3, 0, 3)
         assert len(warnings_of(caplog)) == 1
 
-        again(own_redis, url)
+        restart(own_redis, url)
         await all_booked(admission)
         assert await money(admission, payer) == (1_200_000, 0)
-        assert "3 call(s) went on unasked" in warnings_of(caplog)[1]
+        assert "3 call(s) proceeded without a reservation" in warnings_of(caplog)[1]
         with pytest.raises(Refused):
             await spends(payer, "0.01")
     assert admission.lost == 0
 
 
-async def test_open_a_run_that_is_known_to_be_halted_is_stopped_all_the_same(own_redis: Server, url: str) -> None:
+async def test_open_admission_still_stops_a_run_that_is_known_to_be_halted(own_redis: Server, url: str) -> None:
     async with open_admission(url, "p", on_unavailable="open") as admission:
         halted: list[str] = []
         own_redis.kill()
@@ -111,23 +111,23 @@ async def test_open_a_run_that_is_known_to_be_halted_is_stopped_all_the_same(own
             halted.append("r1")
             with pytest.raises(Halted):
                 async with guard.reserve(cost_usd="0.10"):
-                    pytest.fail("the body began")
+                    pytest.fail("the body started")
         assert admission.unasked == 1
 
 
-async def test_what_was_spent_while_redis_died_is_booked_when_it_is_back(own_redis: Server, url: str) -> None:
+async def test_a_settlement_during_an_outage_is_booked_afterwards(own_redis: Server, url: str) -> None:
     async with open_admission(url, "p") as admission:
         payer = admission.payer("r1", limits=LIMITS)
         async with payer.reserve(cost_usd="0.60") as hold:
             own_redis.kill()
             hold.settle(cost_usd="0.25")
         assert admission.unbooked == 1
-        again(own_redis, url)
+        restart(own_redis, url)
         await all_booked(admission)
         assert await money(admission, payer) == (250_000, 0)
 
 
-async def test_what_cannot_be_booked_before_closing_is_counted(
+async def test_settlements_that_cannot_be_booked_before_closing_are_counted(
     own_redis: Server, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     admission = open_admission(url, "p", close_timeout_s=0.1)
@@ -137,7 +137,7 @@ async def test_what_cannot_be_booked_before_closing_is_counted(
     assert "not booked before closing" in warnings_of(caplog)[-1]
 
 
-async def test_a_redis_that_comes_back_empty_learns_of_the_holds_that_live(own_redis: Server, url: str) -> None:
+async def test_a_redis_that_comes_back_empty_gets_the_open_holds(own_redis: Server, url: str) -> None:
     async with open_admission(url, "p", ttl_s=2.0) as admission, connect(url) as redis:
         payer = admission.payer("r1", limits=LIMITS)
         async with payer.reserve(cost_usd="0.60") as hold:
@@ -152,7 +152,7 @@ async def test_a_redis_that_comes_back_empty_learns_of_the_holds_that_live(own_r
         assert await money(admission, payer) == (100_000, 0)
 
 
-async def test_a_redis_that_stands_still_is_waited_for_no_longer_than_stated(own_redis: Server, url: str) -> None:
+async def test_a_frozen_redis_delays_a_call_by_no_more_than_the_timeout(own_redis: Server, url: str) -> None:
     async with open_admission(url, "p", timeout_s=0.5) as admission:
         payer = admission.payer("r1", limits=LIMITS)
         assert await spends(payer, "0.10")
@@ -162,11 +162,11 @@ async def test_a_redis_that_stands_still_is_waited_for_no_longer_than_stated(own
         try:
             with pytest.raises(Unavailable):  # a body that never ends would hang this test
                 async with payer.reserve(cost_usd="0.60"):
-                    pytest.fail("the body began")
+                    pytest.fail("the body started")
         finally:
             os.kill(state.pid, signal.SIGCONT)
 
-        async def nothing_is_held() -> bool:  # what Redis did when it woke up is undone
+        async def nothing_is_held() -> bool:  # the reservation that Redis made after its freeze is released
             try:
                 return not admission.unbooked and await money(admission, payer) == (100_000, 0)
             except Unavailable:
@@ -175,7 +175,7 @@ async def test_a_redis_that_stands_still_is_waited_for_no_longer_than_stated(own
         await until(nothing_is_held)
 
 
-async def test_a_caller_that_is_cancelled_while_it_asks_leaves_nothing_behind(own_redis: Server, url: str) -> None:
+async def test_a_caller_that_is_cancelled_while_reserving_leaves_no_hold(own_redis: Server, url: str) -> None:
     async with open_admission(url, "p", timeout_s=10.0) as admission:
         payer = admission.payer("r1", limits=LIMITS)
         assert await spends(payer, "0.10")
@@ -195,7 +195,7 @@ async def test_a_caller_that_is_cancelled_while_it_asks_leaves_nothing_behind(ow
 
 
 @pytest.mark.parametrize("on_unavailable", ["closed", "open"])
-async def test_opening_where_redis_is_away(nowhere: str, on_unavailable: str) -> None:
+async def test_opening_without_redis(nowhere: str, on_unavailable: str) -> None:
     admission = open_admission(f"redis://:secret@{nowhere}/0", "p", on_unavailable=on_unavailable)
     if on_unavailable == "closed":
         with pytest.raises(Unavailable, match=nowhere) as unavailable:
@@ -207,13 +207,13 @@ async def test_opening_where_redis_is_away(nowhere: str, on_unavailable: str) ->
             assert admission.unasked == 1
 
 
-def test_an_address_that_is_none_is_refused_without_showing_its_password() -> None:
+def test_an_invalid_address_is_refused_without_showing_its_password() -> None:
     with pytest.raises(InvalidSettings, match="STREAMPROC_REDIS") as invalid:
         open_admission("http://:secret@host", "p")
     assert "secret" not in str(invalid.value)
 
 
-async def test_a_user_with_the_rights_that_are_documented_can_do_everything(own_redis: Server, url: str) -> None:
+async def test_a_user_with_the_documented_rights_can_do_everything(own_redis: Server, url: str) -> None:
     documented = re.search(r"^ACL SETUSER (.+)$", PAGE.read_text(), re.MULTILINE)
     assert documented is not None
     async with connect(url) as redis:
@@ -229,7 +229,7 @@ async def test_a_user_with_the_rights_that_are_documented_can_do_everything(own_
         async with payer.reserve(cost_usd="0.60"), connect(url) as redis:
             key = payer.accounts.keys("")[2]
             [member] = await redis.zrange(key, 0, -1)
-            await redis.zadd(key, {member: 1})  # it has run out: the script takes it away
+            await redis.zadd(key, {member: 1})  # it has expired: the script removes it
             assert await money(admission, payer) == (100_000, 0)
         assert admission.trouble is None
 

@@ -1,4 +1,4 @@
-"""The script against a naive ledger, on a real Redis whose clock is set by hand."""
+"""The script compared with a naive ledger, on a real Redis with a controlled clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CLOCK = 'redis.call("TIME")'
-SET_BY_HAND = '{math.floor(redis.call("GET", "%s") / 1000), redis.call("GET", "%s") %% 1000 * 1000}'
+CONTROLLED_CLOCK = '{math.floor(redis.call("GET", "%s") / 1000), redis.call("GET", "%s") %% 1000 * 1000}'
 START_MS = 1_767_225_599_000  # a second before the year 2026
 
 HOUR_MS = 3_600_000
@@ -50,15 +50,15 @@ def without_time(answer: list[Any]) -> list[Any]:
     return [said[0], *said[2:]]
 
 
-class ByHand:
-    """The real script on a real Redis; only its clock is set by hand."""
+class ScriptWithClock:
+    """The real script on a real Redis; only its clock is controlled."""
 
     def __init__(self, connection: redis.Redis) -> None:
-        self.prefix = f"by-hand-{uuid.uuid4().hex}"
+        self.prefix = f"script-{uuid.uuid4().hex}"
         self._redis = connection
         self._clock = f"{self.prefix}:clock"
         assert TEXT.count(CLOCK) == 1
-        self._script = connection.register_script(TEXT.replace(CLOCK, SET_BY_HAND % (self._clock, self._clock)))
+        self._script = connection.register_script(TEXT.replace(CLOCK, CONTROLLED_CLOCK % (self._clock, self._clock)))
         self.set_clock(START_MS)
 
     def set_clock(self, ms: int) -> None:
@@ -79,7 +79,7 @@ class ByHand:
         return without_time(self._script(keys=accounts.keys(hold_id), args=words))
 
     def look(self, scopes: Sequence[AccountScope]) -> list[list[Any]]:
-        """The balances of many, in one round trip."""
+        """Return the balances of several scopes in one round trip."""
         with self._redis.pipeline(transaction=False) as pipeline:
             for accounts in (AdmissionAccounts(scope, {}, self.prefix) for scope in scopes):
                 words = ["look", "", 0, 0, 0, REMEMBER_MS, *accounts.arguments]
@@ -88,11 +88,11 @@ class ByHand:
 
 
 class AgainstTheLedger(RuleBasedStateMachine):
-    """Any calls in any order, at any time: both answer alike, and hold and have spent the same."""
+    """Any calls in any order, at any time: both give the same answers, holds and spend."""
 
     def __init__(self, connection: redis.Redis) -> None:
         super().__init__()
-        self.script = ByHand(connection)
+        self.script = ScriptWithClock(connection)
         self.ledger = Ledger()
         self.ledger.now_ms = START_MS
         self.scopes: dict[str, AccountScope] = {}
@@ -122,7 +122,7 @@ class AgainstTheLedger(RuleBasedStateMachine):
         assert self.script.run("release", scope, hold_id) == self.ledger.release(hold_id)
 
     @rule()
-    def look(self) -> None:  # not after each step: looking takes away what has run out, and so must the others
+    def look(self) -> None:  # not after each step: `look` removes expired holds, and the other calls must do so too
         assert self.script.look(SCOPES) == [self.ledger.look(scope) for scope in SCOPES]
 
     def teardown(self) -> None:
@@ -145,53 +145,53 @@ def connection(redis_url: str) -> Iterator[redis.Redis]:
         yield connection
 
 
-def test_the_script_says_what_a_naive_ledger_says(connection: redis.Redis) -> None:
+def test_the_script_agrees_with_a_naive_ledger(connection: redis.Redis) -> None:
     run_state_machine_as_test(
         lambda: AgainstTheLedger(connection), settings=settings(max_examples=40, stateful_step_count=30)
     )
 
 
 @pytest.fixture
-def by_hand(connection: redis.Redis) -> ByHand:
-    return ByHand(connection)
+def script(connection: redis.Redis) -> ScriptWithClock:
+    return ScriptWithClock(connection)
 
 
-def test_windows_end_where_the_calendar_says(by_hand: ByHand) -> None:
+def test_windows_end_with_the_calendar_periods(script: ScriptWithClock) -> None:
     nothing = {period: SpendingLimit(tokens=0) for period in ("hour", "day", "month")}
     scope = AccountScope("r", tenant="t")
 
     @given(st.integers(0, 13_569_465_600_000), st.sampled_from(["hour", "day", "month"]))  # to the end of 2399
     def holds(now_ms: int, period: str) -> None:
-        by_hand.set_clock(now_ms)
-        said = by_hand.run("reserve", scope, "h", (0, 1), 1000, {"tenant": {period: nothing[period]}})
+        script.set_clock(now_ms)
+        said = script.run("reserve", scope, "h", (0, 1), 1000, {"tenant": {period: nothing[period]}})
         assert said == ["refused", 2, period, "tokens", 0, 0, 0, renews_ms(period, now_ms)]
 
     holds()
 
 
-def test_a_hold_counts_in_the_window_in_which_it_ends(by_hand: ByHand) -> None:
+def test_a_hold_is_booked_in_the_window_in_which_it_ends(script: ScriptWithClock) -> None:
     scope, limits = AccountScope("r", user="u"), {"user": {"hour": SpendingLimit(cost=10)}}
-    assert by_hand.run("reserve", scope, "before", (8, 0), 10_000, limits)[0] == "held"
-    by_hand.set_clock(START_MS + 2000)  # another year, another hour
-    assert by_hand.run("reserve", scope, "after", (3, 0), 10_000, limits)[0] == "refused"
-    by_hand.run("settle", scope, "before", (7, 0))
-    assert by_hand.run("reserve", scope, "after", (3, 0), 10_000, limits)[0] == "held"
-    assert by_hand.run("reserve", scope, "too much", (1, 0), 10_000, limits)[0] == "refused"
+    assert script.run("reserve", scope, "before", (8, 0), 10_000, limits)[0] == "held"
+    script.set_clock(START_MS + 2000)  # another year, another hour
+    assert script.run("reserve", scope, "after", (3, 0), 10_000, limits)[0] == "refused"
+    script.run("settle", scope, "before", (7, 0))
+    assert script.run("reserve", scope, "after", (3, 0), 10_000, limits)[0] == "held"
+    assert script.run("reserve", scope, "too much", (1, 0), 10_000, limits)[0] == "refused"
 
 
-def test_a_clock_that_is_set_back_gives_no_money_back(by_hand: ByHand) -> None:
+def test_setting_the_clock_back_returns_no_money(script: ScriptWithClock) -> None:
     scope, limits = AccountScope("r", user="u"), {"user": {"hour": SpendingLimit(cost=10)}}
-    by_hand.set_clock(START_MS + 2000)
-    by_hand.run("settle", scope, "spent", (10, 0))
-    by_hand.set_clock(START_MS - 2000)
-    assert by_hand.run("reserve", scope, "more", (1, 0), 10_000, limits)[0] == "refused"
+    script.set_clock(START_MS + 2000)
+    script.run("settle", scope, "spent", (10, 0))
+    script.set_clock(START_MS - 2000)
+    assert script.run("reserve", scope, "more", (1, 0), 10_000, limits)[0] == "refused"
 
 
-def test_what_nobody_uses_is_forgotten_in_the_end(by_hand: ByHand, connection: redis.Redis) -> None:
-    by_hand.run("reserve", AccountScope("r", "s", "u", "t"), "h", (1, 1), 60_000)
+def test_unused_accounts_and_holds_expire(script: ScriptWithClock, connection: redis.Redis) -> None:
+    script.run("reserve", AccountScope("r", "s", "u", "t"), "h", (1, 1), 60_000)
     days = {
         key.decode().split("}:")[1]: connection.pttl(key) / 86_400_000
-        for key in connection.scan_iter(f"{by_hand.prefix}:admission:*", count=1000)
+        for key in connection.scan_iter(f"{script.prefix}:admission:*", count=1000)
     }
     whole_days = {name: round(left) for name, left in days.items()}
     accounts = {"run:r": 7, "session:s": 7, "user:u": 32, "tenant:t": 32}

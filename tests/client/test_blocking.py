@@ -1,4 +1,4 @@
-"""The twins for blocking code."""
+"""The sync wrappers of publisher and listener."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def own_settings(brokers: str, topic_prefix: str) -> Settings:
-    """As `settings`, for tests without an event loop."""
+    """Like `settings`, for tests without an event loop."""
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=3)
     asyncio.run(topics.apply(settings))
     return settings
@@ -49,7 +49,7 @@ def publisher(nowhere: str, **options: object) -> BlockingTurnPublisher:
     return BlockingTurnPublisher(nowhere, **{"close_timeout_s": 0.01, "block_ms_max": 0} | options)
 
 
-def test_events_wait_for_a_broker_that_is_away(nowhere: str) -> None:
+def test_events_wait_for_an_unavailable_broker(nowhere: str) -> None:
     with publisher(nowhere) as turns:
         ids = {turns.turn(run_id="r1", node="coder") for _ in range(100)}
 
@@ -68,12 +68,12 @@ def test_the_buffer_is_bounded(nowhere: str) -> None:
         assert (turns.waiting, turns.dropped) == (10, 490)
 
 
-def test_an_invalid_event_is_raised_where_it_was_made(nowhere: str) -> None:
+def test_an_invalid_event_raises_in_the_caller(nowhere: str) -> None:
     with publisher(nowhere) as turns, pytest.raises(InvalidEvent, match="node"):
         turns.turn(run_id="r1", node="")
 
 
-def test_what_is_left_over_is_an_error_where_that_was_asked_for(nowhere: str) -> None:
+def test_undelivered_events_raise_with_on_undelivered_raise(nowhere: str) -> None:
     turns = publisher(nowhere, on_undelivered="raise")
     turns.start()
     turns.turn(run_id="r1", node="coder")
@@ -82,12 +82,12 @@ def test_what_is_left_over_is_an_error_where_that_was_asked_for(nowhere: str) ->
         turns.close()
 
 
-def test_publishing_before_opening_is_a_clear_error(nowhere: str) -> None:
+def test_publishing_before_opening_raises_with_a_remedy(nowhere: str) -> None:
     with pytest.raises(RuntimeError, match="with BlockingTurnPublisher"):
         publisher(nowhere).turn(run_id="r1", node="coder")
 
 
-def test_publishing_after_closing_breaks_nobody(nowhere: str) -> None:
+def test_publishing_after_closing_does_not_raise(nowhere: str) -> None:
     with publisher(nowhere) as turns:
         pass
 
@@ -103,7 +103,7 @@ def test_the_thread_ends_with_the_publisher(nowhere: str) -> None:
     assert threading.active_count() == before
 
 
-def test_a_forgotten_publisher_does_not_hold_the_interpreter(nowhere: str) -> None:
+def test_an_open_publisher_does_not_keep_the_interpreter_running(nowhere: str) -> None:
     program = (
         "from streamproc import BlockingTurnPublisher\n"
         f"turns = BlockingTurnPublisher({nowhere!r}, close_timeout_s=0.1)\n"
@@ -119,7 +119,7 @@ def test_a_forgotten_publisher_does_not_hold_the_interpreter(nowhere: str) -> No
     assert "Traceback" not in ended.stderr
 
 
-def test_a_publisher_from_before_a_fork_says_so_in_the_child(nowhere: str) -> None:
+def test_using_a_publisher_in_a_forked_child_raises_with_a_remedy(nowhere: str) -> None:
     program = (
         "import os\n"
         "from streamproc import BlockingTurnPublisher\n"
@@ -139,7 +139,7 @@ def test_a_publisher_from_before_a_fork_says_so_in_the_child(nowhere: str) -> No
     assert "open it in the child" in ended.stdout
 
 
-def test_a_broker_that_is_away_is_an_error_at_the_start(nowhere: str) -> None:
+def test_opening_without_a_broker_raises(nowhere: str) -> None:
     before = threading.active_count()
 
     with pytest.raises(Unavailable, match=nowhere), BlockingHaltListener(nowhere, start_timeout_s=0.3):
@@ -148,7 +148,7 @@ def test_a_broker_that_is_away_is_an_error_at_the_start(nowhere: str) -> None:
     assert threading.active_count() == before
 
 
-def test_whoever_does_not_wait_goes_on_without(nowhere: str) -> None:
+def test_without_waiting_work_proceeds_unguarded(nowhere: str) -> None:
     with BlockingHaltListener(nowhere, wait=False) as halts, halts.guard("r1") as guard:
         guard.check()
         halts.check("r1")
@@ -179,7 +179,7 @@ def test_turns_arrive_from_many_threads(own_settings: Settings) -> None:
 
 
 @pytest.mark.kafka
-def test_whoever_waits_for_room_loses_nothing(own_settings: Settings) -> None:
+def test_a_publisher_that_waits_for_space_loses_nothing(own_settings: Settings) -> None:
     with BlockingTurnPublisher(settings=own_settings, buffer_max=20, block_ms_max=60_000) as turns:
         for seq in range(300):
             turns.turn(run_id="r", node="coder", seq=seq)
@@ -204,12 +204,12 @@ def test_a_guard_raises_at_its_next_check(own_settings: Settings) -> None:
         assert halted.value.control == halt_event("r1")
 
         with pytest.raises(Halted), halts.guard("r1"):
-            pytest.fail("the body of a halted run began")
+            pytest.fail("the body of a halted run started")
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("error", [None, ConnectionError("which the caller would have tried again")])
-def test_a_guard_raises_at_its_end(own_settings: Settings, error: Exception | None) -> None:
+@pytest.mark.parametrize("error", [None, ConnectionError("which the caller would have retried")])
+def test_a_guard_raises_at_its_exit(own_settings: Settings, error: Exception | None) -> None:
     def work(halts: BlockingHaltListener) -> None:
         with halts.guard("r1"):
             halt(own_settings, halt_event("r1"))
@@ -223,7 +223,7 @@ def test_a_guard_raises_at_its_end(own_settings: Settings, error: Exception | No
 
 
 @pytest.mark.kafka
-def test_a_guard_wakes_a_sleeper(own_settings: Settings) -> None:
+def test_a_halt_interrupts_the_sleep_of_a_guard(own_settings: Settings) -> None:
     def work(halts: BlockingHaltListener) -> None:
         with halts.guard("r1") as guard:
             threading.Thread(target=halt, args=(own_settings, halt_event("r1"))).start()

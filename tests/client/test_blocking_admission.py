@@ -1,4 +1,4 @@
-"""Admission for code without asyncio."""
+"""The sync wrapper of admission."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_it_reserves_settles_releases_and_refuses(admission: BlockingAdmission) 
     with payer.reserve(cost_usd="0.80", tokens=10) as hold:
         assert money(admission, payer) == (0, 800_000)
         with pytest.raises(Refused), payer.reserve(cost_usd="0.21"):
-            pytest.fail("the body began")
+            pytest.fail("the body started")
         hold.settle(cost_usd="0.30")
     with payer.reserve(cost_usd="0.70") as hold:
         hold.release()
@@ -51,7 +51,7 @@ def test_it_reserves_settles_releases_and_refuses(admission: BlockingAdmission) 
     assert (admission.granted, admission.refused, admission.unasked, admission.unbooked) == (3, 1, 0, 0)
 
 
-def test_many_threads_never_overshoot_together(admission: BlockingAdmission) -> None:
+def test_many_threads_together_never_overshoot(admission: BlockingAdmission) -> None:
     payer = admission.payer("r1", limits=LIMITS)
     together = threading.Barrier(16)
 
@@ -76,29 +76,29 @@ def test_a_guard_of_a_halted_run_reserves_nothing(admission: BlockingAdmission, 
     with halts.guard("r1", admission, limits=LIMITS) as guard:
         with guard.reserve(cost_usd="0.10"):
             pass
-        halts._halts._runs["r1"] = Halt(b"", "LOOP001", 1)  # as if it had been heard
+        halts._halts._runs["r1"] = Halt(b"", "LOOP001", 1)  # as if the listener had received it
         with pytest.raises(Halted), guard.reserve(cost_usd="0.10"):
-            pytest.fail("the body began")
+            pytest.fail("the body started")
         halts._halts._runs.clear()
     assert money(admission, admission.payer("r1")) == (100_000, 0)
 
 
-def test_a_guard_without_admission_says_how_to_get_one(settings: Settings) -> None:
-    with pytest.raises(RuntimeError, match="knows nobody who pays"):
+def test_reserving_without_an_admission_raises_with_a_remedy(settings: Settings) -> None:
+    with pytest.raises(RuntimeError, match="has no payer"):
         BlockingHaltListener(settings=settings).guard("r1").reserve(cost_usd=1)
 
 
-def test_only_an_open_admission_can_be_asked(settings: Settings) -> None:
+def test_reserving_needs_an_open_admission(settings: Settings) -> None:
     admission = BlockingAdmission(settings=settings)
     payer = admission.payer("r1")
     with pytest.raises(RuntimeError, match="not open"), payer.reserve(cost_usd=1):
-        pytest.fail("the body began")
+        pytest.fail("the body started")
     with admission:
         pass
     with pytest.raises(RuntimeError, match="closed"), payer.reserve(cost_usd=1):
-        pytest.fail("the body began")
+        pytest.fail("the body started")
 
 
-def test_opening_says_where_redis_is_away(nowhere: str) -> None:
+def test_opening_without_redis_raises_with_its_address(nowhere: str) -> None:
     with pytest.raises(Unavailable, match=nowhere), BlockingAdmission(f"redis://{nowhere}/0"):
         pytest.fail("it opened")

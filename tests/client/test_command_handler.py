@@ -1,4 +1,4 @@
-"""Orders reach guards: over a real Kafka, and what each order does to a guard's body."""
+"""Commands reach guards over a real Kafka: the effect of each command on a guard's body."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 KEY = "ops:0123456789abcdef"
 
 
-async def test_a_stop_ends_all_work_and_none_begins_until_it_is_lifted(settings: Settings) -> None:
+async def test_a_stop_ends_all_work_until_it_is_cleared(settings: Settings) -> None:
     async with HaltListener(settings=settings) as halts:
         mine, other = await guarded(halts, "r1"), await guarded(halts, "r2")
 
-        order, before = await issue_command(settings, "STOP", "fleet", "ada", "the deployment is broken")
+        command, before = await issue_command(settings, "STOP", "fleet", "ada", "the deployment is broken")
 
         for task, run_id in ((mine, "r1"), (other, "r2")):
             with pytest.raises(Halted) as halted:
@@ -41,31 +41,31 @@ async def test_a_stop_ends_all_work_and_none_begins_until_it_is_lifted(settings:
             assert "ada: the deployment is broken" in control.message
         with pytest.raises(Halted):
             async with halts.guard("r3"):
-                pytest.fail("work begins in a stopped fleet")
+                pytest.fail("work started in a stopped fleet")
         with pytest.raises(Halted):
             halts.check("r3")
-        assert (halts.fleet.status, halts.fleet.order, before) == ("STOP", order, None)
+        assert (halts.fleet.status, halts.fleet.command, before) == ("STOP", command, None)
 
-        await issue_command(settings, "CLEAR", "fleet", "ada", "mended")
+        await issue_command(settings, "CLEAR", "fleet", "ada", "fixed")
         await until(lambda: halts.fleet.status == "CLEAR")
         (await guarded(halts, "r1")).cancel()
 
 
-async def test_a_standing_order_is_known_at_the_start(settings: Settings) -> None:
+async def test_standing_commands_are_known_at_the_start(settings: Settings) -> None:
     for status in ("STOP", "CLEAR", "PAUSE"):
         await issue_command(settings, status, "fleet", "ada", status.lower())
     await issue_command(settings, "STOP", "user:eve", "ada", "abuse")
 
     async with HaltListener(settings=settings) as halts:
         assert halts.fleet.paused
-        assert halts.fleet.order is not None
-        assert halts.fleet.order.why == "pause"
+        assert halts.fleet.command is not None
+        assert halts.fleet.command.why == "pause"
         with pytest.raises(Halted):
             await halts.guard("r1", user="eve").ready()
 
 
 async def steps(guard: Guard, taken: list[str], allowed: asyncio.Semaphore) -> None:
-    """An agent that asks before every step."""
+    """An agent that calls `ready` before every step."""
     async with guard:
         while True:
             await guard.ready()
@@ -73,7 +73,7 @@ async def steps(guard: Guard, taken: list[str], allowed: asyncio.Semaphore) -> N
             await allowed.acquire()
 
 
-async def test_in_a_pause_what_is_under_way_is_finished_and_nothing_is_begun(settings: Settings) -> None:
+async def test_a_pause_lets_steps_finish_and_starts_none(settings: Settings) -> None:
     async with HaltListener(settings=settings) as halts:
         taken: list[str] = []
         allowed = asyncio.Semaphore(0)
@@ -83,7 +83,7 @@ async def test_in_a_pause_what_is_under_way_is_finished_and_nothing_is_begun(set
         await issue_command(settings, "PAUSE", "fleet", "ada", "maintenance")
         await until(lambda: halts.fleet.paused)
         assert not running.done()
-        allowed.release()  # it finishes its step, and does not begin another
+        allowed.release()  # it finishes its step and starts no other
         begun: list[str] = []
         starting = asyncio.create_task(steps(halts.guard("r2"), begun, allowed))
         await until(lambda: len(halts.guards) == 2, what="both to wait")
@@ -98,9 +98,7 @@ async def test_in_a_pause_what_is_under_way_is_finished_and_nothing_is_begun(set
                 await task
 
 
-async def test_whoever_waits_in_a_pause_is_halted_by_a_stop_and_by_a_decision(
-    settings: Settings, worker: Worker
-) -> None:
+async def test_a_waiting_guard_is_halted_by_a_stop_and_by_a_decision(settings: Settings, worker: Worker) -> None:
     await issue_command(settings, "PAUSE", "fleet", "ada", "maintenance")
     async with HaltListener(settings=settings) as halts:
         waiting = [asyncio.create_task(halts.guard(run_id).ready()) for run_id in ("r1", "r2")]
@@ -117,7 +115,7 @@ async def test_whoever_waits_in_a_pause_is_halted_by_a_stop_and_by_a_decision(
             await waiting[1]
 
 
-async def test_a_kill_stops_the_guards_of_a_user_or_a_tenant_and_no_others(settings: Settings) -> None:
+async def test_a_kill_stops_only_the_guards_of_its_user_or_tenant(settings: Settings) -> None:
     async with HaltListener(settings=settings) as halts:
         taken: list[str] = []
         never = asyncio.Semaphore(0)
@@ -125,7 +123,7 @@ async def test_a_kill_stops_the_guards_of_a_user_or_a_tenant_and_no_others(setti
             "of eve": halts.guard("r1", user="eve", tenant="acme"),
             "of acme": halts.guard("r2", user="bob", tenant="acme"),
             "of bob": halts.guard("r3", user="bob"),
-            "of nobody": halts.guard("r4"),
+            "without a scope": halts.guard("r4"),
         }
         tasks = {name: asyncio.create_task(steps(guard, taken, never)) for name, guard in guards.items()}
         await until(lambda: len(taken) == 4)
@@ -138,14 +136,12 @@ async def test_a_kill_stops_the_guards_of_a_user_or_a_tenant_and_no_others(setti
             await tasks["of acme"]
         assert halted.value.control is not None
         assert halted.value.control.tenant == "acme"
-        assert [name for name, task in tasks.items() if not task.done()] == ["of bob", "of nobody"]
-        for name in ("of bob", "of nobody"):
+        assert [name for name, task in tasks.items() if not task.done()] == ["of bob", "without a scope"]
+        for name in ("of bob", "without a scope"):
             tasks[name].cancel()
 
 
-async def test_a_run_that_is_killed_and_resumed_may_go_on_for_every_listener(
-    settings: Settings, worker: Worker
-) -> None:
+async def test_a_killed_run_can_continue_after_a_resume_for_every_listener(settings: Settings, worker: Worker) -> None:
     async with HaltListener(settings=settings) as halts:
         task = await guarded(halts, "r1")
         await issue_command(settings, "STOP", "run:r1", "ada", "wrong branch")
@@ -160,7 +156,7 @@ async def test_a_run_that_is_killed_and_resumed_may_go_on_for_every_listener(
         later.check("r1")
 
 
-async def test_what_is_not_signed_stops_nothing_where_orders_must_be(settings: Settings, worker: Worker) -> None:
+async def test_unsigned_commands_are_refused_where_signatures_are_required(settings: Settings, worker: Worker) -> None:
     signing = settings.model_copy(update={"command_key": load_settings(command_key=KEY).command_key})
     async with HaltListener(settings=signing) as halts:
         task = await guarded(halts, "r1")
@@ -175,19 +171,19 @@ async def test_what_is_not_signed_stops_nothing_where_orders_must_be(settings: S
         with pytest.raises(Halted, match="in earnest"):
             await task
 
-        await issue_command(signing, "CLEAR", "fleet", "ada", "mended")
+        await issue_command(signing, "CLEAR", "fleet", "ada", "fixed")
         await until(lambda: halts.fleet.status == "CLEAR")
-        await worker.write("commands", "fleet", encode_order(stop))  # kept, and sent again
+        await worker.write("commands", "fleet", encode_order(stop))  # a recorded command, replayed
         async with HaltListener(settings=signing) as later:
             assert later.fleet.status == "CLEAR"
 
 
-async def test_an_order_that_would_count_nowhere_is_not_given(nowhere: str) -> None:
+async def test_a_command_that_every_receiver_would_refuse_is_not_sent(nowhere: str) -> None:
     with pytest.raises(InvalidSettings, match="STREAMPROC_COMMAND_AUTH=channel"):
         await issue_command(load_settings(brokers=nowhere, command_auth="signed"), "STOP", "fleet", "ada", "")
 
 
-async def test_a_publisher_with_a_key_signs_what_an_operator_orders(settings: Settings) -> None:
+async def test_a_publisher_with_a_key_signs_operator_events(settings: Settings) -> None:
     signing = settings.model_copy(update={"command_key": load_settings(command_key=KEY).command_key})
     async with TurnPublisher(settings=signing) as turns:
         await turns.operator_stop(run_id="r1", by="ada", reason="enough")
@@ -202,7 +198,7 @@ async def test_a_publisher_with_a_key_signs_what_an_operator_orders(settings: Se
         command_signer(signing).check_event(event, event.at)
 
 
-def test_the_blocking_twin_waits_and_stops(brokers: str, topic_prefix: str) -> None:
+def test_the_sync_wrapper_waits_out_a_pause_and_stops(brokers: str, topic_prefix: str) -> None:
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
     asyncio.run(topics.apply(settings))
     asyncio.run(issue_command(settings, "PAUSE", "fleet", "ada", "maintenance"))
@@ -227,7 +223,7 @@ def test_the_blocking_twin_waits_and_stops(brokers: str, topic_prefix: str) -> N
 
         asyncio.run(issue_command(settings, "CLEAR", "fleet", "ada", "done"))
         assert entered.wait(30)
-        asyncio.run(issue_command(settings, "STOP", "user:bob", "ada", "somebody else"))
+        asyncio.run(issue_command(settings, "STOP", "user:bob", "ada", "another user"))
         asyncio.run(issue_command(settings, "STOP", "user:eve", "ada", "abuse"))
         thread.join(30)
 

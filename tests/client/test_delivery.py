@@ -1,4 +1,4 @@
-"""What delivery promises to the engine."""
+"""The delivery's guarantees to the engine, and the task helpers that it uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamproc.core.run_state import IDS_MAX
 from streamproc.kafka.session import run_in_own_task, run_until_one_ends
 
 
-def test_a_batch_that_is_sent_twice_is_recognised_by_the_run() -> None:
+def test_a_run_remembers_more_event_ids_than_a_batch_has() -> None:
     assert RUN_EVENTS_MAX < IDS_MAX
 
 
@@ -27,7 +27,7 @@ async def give_up() -> None:
     raise asyncio.CancelledError
 
 
-async def test_the_first_to_fail_ends_all() -> None:
+async def test_the_first_failure_cancels_the_other_coroutines() -> None:
     before = asyncio.all_tasks()
 
     with pytest.raises(OSError, match="gone"):
@@ -37,14 +37,14 @@ async def test_the_first_to_fail_ends_all() -> None:
     assert asyncio.current_task().cancelling() == 0
 
 
-async def test_a_cancellation_from_inside_is_an_error() -> None:
+async def test_a_cancellation_from_inside_becomes_a_connection_error() -> None:
     with pytest.raises(ConnectionError):
         await run_in_own_task(give_up())
     with pytest.raises(ConnectionError):
         await run_until_one_ends(forever(), give_up())
 
 
-async def test_a_cancellation_from_outside_ends_what_is_contained() -> None:
+async def test_a_cancellation_from_outside_cancels_the_own_task() -> None:
     before = asyncio.all_tasks()
     task = asyncio.create_task(run_in_own_task(run_until_one_ends(forever())))
     await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_a_cancellation_from_outside_ends_what_is_contained() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_what_takes_too_long_is_ended() -> None:
+async def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
     before = asyncio.all_tasks()
 
     with pytest.raises(TimeoutError):

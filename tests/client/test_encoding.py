@@ -1,4 +1,4 @@
-"""From a raw event to a Kafka record."""
+"""Encoding raw events as Kafka records."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_the_record_is_keyed_by_its_run() -> None:
     assert wire.decode(record.value).run_id == "läuft"
 
 
-def test_content_stays_at_home() -> None:
+def test_content_is_not_sent() -> None:
     record = encoded(output="the secret plan", tool_calls=[{"name": "bash", "args": "secret", "result": "secret"}])
 
     assert b"secret" not in record.value
 
 
-def test_content_travels_where_it_was_asked_for() -> None:
+def test_content_is_sent_with_include_content() -> None:
     assert b"the plan" in encoded(include_content=True, output="the plan").value
 
 
@@ -42,7 +42,7 @@ def test_an_event_without_an_id_gets_a_uuid() -> None:
     assert wire.decode(first.value).event_id == first.event_id != second.event_id
 
 
-def test_an_id_that_was_given_is_kept() -> None:
+def test_a_given_id_is_kept() -> None:
     assert encoded(event_id="mine").event_id == "mine"
 
 
@@ -53,7 +53,7 @@ def test_ids_are_uuids() -> None:
     assert {(uuid.UUID(one).version, uuid.UUID(one).variant, len(one)) for one in ids} == {(4, uuid.RFC_4122, 36)}
 
 
-def test_only_turns_may_be_dropped_early() -> None:
+def test_only_turns_are_dropped_early() -> None:
     assert not encoded().lasting
     assert encoded(type="run.started").lasting
     assert encoded(type="operator.stop").lasting
@@ -68,18 +68,18 @@ def test_only_turns_may_be_dropped_early() -> None:
         ({"progress": {f"metric{n}": 1 for n in range(500)}}, "progress", "fewer metrics"),
     ],
 )
-def test_an_event_that_is_too_large_names_the_field_and_the_remedy(fields, place: str, remedy: str) -> None:
+def test_the_error_about_an_oversized_event_names_the_field_and_the_remedy(fields, place: str, remedy: str) -> None:
     with pytest.raises(InvalidEvent) as refused:
         encoded(bytes_max=2000, **fields)
 
     [problem] = refused.value.problems
     assert problem.field == place
-    assert "at most 2000" in problem.what
+    assert "the limit is 2000" in problem.what
     assert remedy in problem.remedy
     assert "STREAMPROC_EVENT_BYTES_MAX" in problem.remedy
 
 
-def test_an_event_of_exactly_the_size_is_taken() -> None:
+def test_an_event_of_exactly_the_limit_is_accepted() -> None:
     size = len(encoded(event_id="e").value)
 
     assert encoded(event_id="e", bytes_max=size).value
@@ -87,7 +87,7 @@ def test_an_event_of_exactly_the_size_is_taken() -> None:
         encoded(event_id="e", bytes_max=size - 1)
 
 
-RING = {"edges": [["a", "b"], ["b", "a"], ["c", "c"]]}
+TWO_CYCLES = {"edges": [["a", "b"], ["b", "a"], ["c", "c"]]}
 
 
 def started(graph: object, bytes_max: int = 1_048_576, unsafe: bool = False) -> Encoded:
@@ -102,15 +102,15 @@ def graph_in(record: Encoded) -> dict[str, object]:
     return event.graph
 
 
-def test_a_graph_with_a_cycle_that_nothing_leaves_is_refused() -> None:
+def test_a_graph_with_a_cycle_without_an_exit_is_refused() -> None:
     with pytest.raises(UnsafeCycle) as refusal:
-        started(RING)
+        started(TWO_CYCLES)
 
     assert refusal.value.cycles == (("a", "b"), ("c",))
-    assert graph_in(started(RING, unsafe=True)) == RING
+    assert graph_in(started(TWO_CYCLES, unsafe=True)) == TWO_CYCLES
 
 
-def test_a_graph_that_cannot_be_read_is_named_with_the_place_in_it() -> None:
+def test_the_error_about_an_unreadable_graph_names_the_place() -> None:
     with pytest.raises(InvalidEvent) as refusal:
         started({"edges": [["a", "b"], ["b"]]})
 
@@ -131,11 +131,11 @@ def test_a_graph_of_fifty_thousand_edges_fits_into_one_event() -> None:
     assert check_graph(graph_in(record)) == check_graph(graph)
 
 
-def test_a_graph_that_does_not_fit_is_told_with_what_to_do() -> None:
+def test_the_error_about_an_oversized_graph_names_the_remedy() -> None:
     with pytest.raises(InvalidEvent) as refusal:
         started({"edges": [["n" * 2_000, "end"]]}, bytes_max=1_024)
 
     [problem] = refusal.value.problems
     assert problem.field == "graph"
-    assert "declare its cycles only" in problem.remedy
+    assert "declare only its cycles" in problem.remedy
     assert "STREAMPROC_EVENT_BYTES_MAX" in problem.remedy

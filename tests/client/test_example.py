@@ -1,4 +1,4 @@
-"""The example of an orchestrator, as a person runs it: two processes, and a real Kafka between them."""
+"""The example orchestrator as a user runs it: two processes with a real Kafka between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ATTEMPTS_SAVED_MIN = 15  # it is stuck at the fifth of thirty; ten more take les
 
 
 @pytest.mark.kafka
-def test_its_task_is_cancelled_by_another_process(brokers: str, topic_prefix: str) -> None:
+def test_another_process_cancels_its_task(brokers: str, topic_prefix: str) -> None:
     environment = os.environ | {"STREAMPROC_TOPIC_PREFIX": topic_prefix, "PYTHONPATH": str(FOLDER.parents[1])}
     command = [sys.executable, str(FOLDER / "orchestrator.py"), "--brokers", brokers]
     options = ["--with-worker", "--thinking-s", "0.02"]
@@ -35,7 +35,7 @@ def test_its_task_is_cancelled_by_another_process(brokers: str, topic_prefix: st
 
 
 @pytest.mark.parametrize(("stuck", "code", "turn"), [("tests", "STALL002", 9), ("patch", "STALL001", 10)])
-async def test_its_agents_get_stuck_as_they_say(
+async def test_its_agents_get_stuck_as_documented(
     stuck: str, code: str, turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
@@ -44,14 +44,16 @@ async def test_its_agents_get_stuck_as_they_say(
 
     monitor = Monitor()
     coder, verifier = Coder(stuck, 0), Verifier(stuck, 0)
-    heard = monitor.feed(type="run.started", run_id="r", graph=GRAPH)
+    controls = monitor.feed(type="run.started", run_id="r", graph=GRAPH)
     for attempt in range(1, 10):
         patch = await coder.write(attempt)
-        heard += monitor.feed(run_id="r", node="coder", output=patch.says, artifact=patch.text)
+        controls += monitor.feed(run_id="r", node="coder", output=patch.says, artifact=patch.text)
         verdict = await verifier.run_tests(attempt)
-        heard += monitor.feed(run_id="r", node="verifier", tests={"failed": verdict.failed, "passed": verdict.passed})
+        controls += monitor.feed(
+            run_id="r", node="verifier", tests={"failed": verdict.failed, "passed": verdict.passed}
+        )
 
-    [halt] = [control for control in heard if control.halts][:1]
+    [halt] = [control for control in controls if control.halts][:1]
     assert halt.code == code
     assert halt.trigger is not None
     assert halt.trigger.turn == turn

@@ -1,4 +1,4 @@
-"""What a guard does to the task in its body, and what it leaves alone."""
+"""What a guard does to the task in its body, and what it does not touch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Breaker:
-    """A listener's inside, without Kafka: what it hears is put in by hand."""
+    """The inner parts of a listener without Kafka: tests feed it events directly."""
 
     def __init__(self) -> None:
         self.halts = Halts()
@@ -30,16 +30,16 @@ class Breaker:
         self.dispatcher = Dispatcher(self.halts, self.guards, asyncio.Event(), set(), self.command_handler)
         self.now_ms = 0
 
-    def hear(self, event: ControlEvent) -> None:
+    def receive(self, event: ControlEvent) -> None:
         self.now_ms += 1
         value = event.model_dump_json(exclude_none=True).encode()
         self.dispatcher.control(read_control_news(value, self.now_ms), value)
 
     def halt(self, run_id: str) -> None:
-        self.hear(halt_event(run_id, f"halt-{self.now_ms}"))
+        self.receive(halt_event(run_id, f"halt-{self.now_ms}"))
 
     def resume(self, run_id: str) -> None:
-        self.hear(resume_event(run_id, f"resume-{self.now_ms}"))
+        self.receive(resume_event(run_id, f"resume-{self.now_ms}"))
 
     def guard(self, run_id: str) -> Guard:
         return Guard(run_id, self.guards, self._error)
@@ -54,18 +54,18 @@ def breaker() -> Breaker:
 
 
 class Work:
-    """A body that works until somebody ends it."""
+    """A body that works until it is cancelled."""
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.cleaned = False
 
     async def forever(self) -> NoReturn:
-        self.begun.set()
+        self.started.set()
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            await asyncio.sleep(0)  # cleaning up may await
+            await asyncio.sleep(0)  # clean-up may await
             self.cleaned = True
         raise AssertionError("unreachable")
 
@@ -78,15 +78,15 @@ async def guarded(breaker: Breaker, work: Work, *run_ids: str) -> None:
             await work.forever()
 
 
-async def begun(breaker: Breaker, *run_ids: str) -> tuple[asyncio.Task[None], Work]:
+async def started(breaker: Breaker, *run_ids: str) -> tuple[asyncio.Task[None], Work]:
     work = Work()
     task = asyncio.create_task(guarded(breaker, work, *run_ids))
-    await work.begun.wait()
+    await work.started.wait()
     return task, work
 
 
 async def test_a_halt_cancels_the_body_and_raises_halted(breaker: Breaker) -> None:
-    task, work = await begun(breaker, "r1")
+    task, work = await started(breaker, "r1")
 
     breaker.halt("r1")
 
@@ -97,17 +97,17 @@ async def test_a_halt_cancels_the_body_and_raises_halted(breaker: Breaker) -> No
     assert work.cleaned
 
 
-async def test_a_run_that_was_halted_before_does_not_begin(breaker: Breaker) -> None:
+async def test_a_run_that_is_halted_already_does_not_start(breaker: Breaker) -> None:
     breaker.halt("r1")
     work = Work()
 
     with pytest.raises(Halted):
         await guarded(breaker, work, "r1")
 
-    assert not work.begun.is_set()
+    assert not work.started.is_set()
 
 
-async def test_a_halt_passes_code_that_retries_every_exception(breaker: Breaker) -> None:
+async def test_a_halt_passes_through_code_that_retries_every_exception(breaker: Breaker) -> None:
     work = Work()
     tries = 0
 
@@ -116,11 +116,11 @@ async def test_a_halt_passes_code_that_retries_every_exception(breaker: Breaker)
         async with breaker.guard("r1"):
             while True:
                 tries += 1
-                with contextlib.suppress(Exception):  # what agent loops do
+                with contextlib.suppress(Exception):  # as agent loops do
                     await work.forever()
 
     task = asyncio.create_task(stubborn())
-    await work.begun.wait()
+    await work.started.wait()
     breaker.halt("r1")
 
     with pytest.raises(Halted):
@@ -128,8 +128,8 @@ async def test_a_halt_passes_code_that_retries_every_exception(breaker: Breaker)
     assert tries == 1
 
 
-async def test_other_runs_go_on(breaker: Breaker) -> None:
-    task, _ = await begun(breaker, "r1")
+async def test_a_halt_does_not_affect_other_runs(breaker: Breaker) -> None:
+    task, _ = await started(breaker, "r1")
 
     breaker.halt("r2")
     await asyncio.sleep(0)
@@ -140,8 +140,8 @@ async def test_other_runs_go_on(breaker: Breaker) -> None:
         await task
 
 
-async def test_a_cancellation_from_outside_stays_one(breaker: Breaker) -> None:
-    task, work = await begun(breaker, "r1")
+async def test_a_cancellation_from_outside_stays_a_cancellation(breaker: Breaker) -> None:
+    task, work = await started(breaker, "r1")
 
     task.cancel()
 
@@ -154,7 +154,7 @@ async def test_a_cancellation_from_outside_stays_one(breaker: Breaker) -> None:
 
 @pytest.mark.parametrize("outside_first", [True, False])
 async def test_a_cancellation_from_outside_wins_over_a_halt(breaker: Breaker, outside_first: bool) -> None:
-    task, _ = await begun(breaker, "r1")
+    task, _ = await started(breaker, "r1")
 
     if outside_first:
         task.cancel()
@@ -167,7 +167,7 @@ async def test_a_cancellation_from_outside_wins_over_a_halt(breaker: Breaker, ou
     assert task.cancelling() == 1
 
 
-async def test_the_task_can_go_on_after_a_halt(breaker: Breaker) -> None:
+async def test_the_task_can_continue_after_a_halt(breaker: Breaker) -> None:
     work = Work()
 
     async def orchestrator() -> int:
@@ -178,7 +178,7 @@ async def test_the_task_can_go_on_after_a_halt(breaker: Breaker) -> None:
         return asyncio.current_task().cancelling()
 
     task = asyncio.create_task(orchestrator())
-    await work.begun.wait()
+    await work.started.wait()
     breaker.halt("r1")
 
     assert await task == 0
@@ -194,16 +194,16 @@ async def test_a_halt_after_the_body_cancels_nothing(breaker: Breaker) -> None:
     assert asyncio.current_task().cancelling() == 0
 
 
-async def test_a_body_that_swallows_its_cancellation_is_halted_all_the_same(breaker: Breaker) -> None:
+async def test_a_body_that_swallows_its_cancellation_is_still_halted(breaker: Breaker) -> None:
     work = Work()
 
     async def swallows() -> None:
         async with breaker.guard("r1"):
-            with contextlib.suppress(BaseException):  # the worst that agent code does
+            with contextlib.suppress(BaseException):  # the worst case in agent code
                 await work.forever()
 
     task = asyncio.create_task(swallows())
-    await work.begun.wait()
+    await work.started.wait()
     breaker.halt("r1")
 
     with pytest.raises(Halted):
@@ -211,7 +211,7 @@ async def test_a_body_that_swallows_its_cancellation_is_halted_all_the_same(brea
     assert task.cancelling() == 0
 
 
-async def test_an_error_while_cleaning_up_is_the_cause_of_halted(breaker: Breaker) -> None:
+async def test_an_error_during_clean_up_becomes_the_cause_of_halted(breaker: Breaker) -> None:
     work = Work()
 
     async def fails() -> None:
@@ -222,7 +222,7 @@ async def test_an_error_while_cleaning_up_is_the_cause_of_halted(breaker: Breake
                 raise OSError("disk full")
 
     task = asyncio.create_task(fails())
-    await work.begun.wait()
+    await work.started.wait()
     breaker.halt("r1")
 
     with pytest.raises(Halted) as halted:
@@ -230,13 +230,13 @@ async def test_an_error_while_cleaning_up_is_the_cause_of_halted(breaker: Breake
     assert isinstance(halted.value.__cause__, OSError)
 
 
-async def test_an_error_of_the_body_is_left_alone(breaker: Breaker) -> None:
+async def test_an_error_of_the_body_propagates(breaker: Breaker) -> None:
     with pytest.raises(ZeroDivisionError):
         async with breaker.guard("r1"):
             _ = 1 / 0
 
 
-async def test_an_interrupt_is_left_alone(breaker: Breaker) -> None:
+async def test_an_interrupt_propagates(breaker: Breaker) -> None:
     async def interrupted() -> None:
         async with breaker.guard("r1"):
             asyncio.get_running_loop().call_soon(breaker.halt, "r1")
@@ -250,8 +250,8 @@ async def test_an_interrupt_is_left_alone(breaker: Breaker) -> None:
     assert asyncio.current_task().cancelling() == 0
 
 
-async def test_a_check_in_the_body_raises_too(breaker: Breaker) -> None:
-    task, _ = await begun(breaker, "r1")
+async def test_a_check_of_a_halted_run_raises(breaker: Breaker) -> None:
+    task, _ = await started(breaker, "r1")
     breaker.halt("r1")
     with pytest.raises(Halted):
         await task
@@ -262,7 +262,7 @@ async def test_a_check_in_the_body_raises_too(breaker: Breaker) -> None:
 
 
 async def test_the_outermost_guard_of_a_run_raises(breaker: Breaker) -> None:
-    task, work = await begun(breaker, "r1", "r1", "r1")
+    task, work = await started(breaker, "r1", "r1", "r1")
 
     breaker.halt("r1")
 
@@ -273,8 +273,8 @@ async def test_the_outermost_guard_of_a_run_raises(breaker: Breaker) -> None:
 
 
 @pytest.mark.parametrize("halted_run", ["outer", "inner"])
-async def test_of_nested_guards_the_one_whose_run_is_halted_raises(breaker: Breaker, halted_run: str) -> None:
-    task, _ = await begun(breaker, "outer", "inner")
+async def test_the_nested_guard_whose_run_is_halted_raises(breaker: Breaker, halted_run: str) -> None:
+    task, _ = await started(breaker, "outer", "inner")
 
     breaker.halt(halted_run)
 
@@ -284,8 +284,8 @@ async def test_of_nested_guards_the_one_whose_run_is_halted_raises(breaker: Brea
     assert task.cancelling() == 0
 
 
-async def test_of_nested_guards_halted_together_the_outer_one_raises(breaker: Breaker) -> None:
-    task, _ = await begun(breaker, "outer", "inner")
+async def test_the_outer_of_two_nested_guards_raises_if_both_are_halted(breaker: Breaker) -> None:
+    task, _ = await started(breaker, "outer", "inner")
 
     breaker.halt("inner")
     breaker.halt("outer")
@@ -296,7 +296,7 @@ async def test_of_nested_guards_halted_together_the_outer_one_raises(breaker: Br
     assert task.cancelling() == 0
 
 
-async def test_an_inner_halt_can_be_handled_and_the_outer_run_goes_on(breaker: Breaker) -> None:
+async def test_the_outer_run_can_handle_an_inner_halt_and_continue(breaker: Breaker) -> None:
     work = Work()
 
     async def parent() -> str:
@@ -305,18 +305,18 @@ async def test_an_inner_halt_can_be_handled_and_the_outer_run_goes_on(breaker: B
                 await guarded(breaker, work, "child")
             except Halted:
                 await asyncio.sleep(0)
-                return "went on"
+                return "continued"
         return "unreachable"
 
     task = asyncio.create_task(parent())
-    await work.begun.wait()
+    await work.started.wait()
     breaker.halt("child")
 
-    assert await task == "went on"
+    assert await task == "continued"
 
 
 async def test_every_task_of_a_run_is_stopped(breaker: Breaker) -> None:
-    tasks = [(await begun(breaker, "r1"))[0] for _ in range(5)]
+    tasks = [(await started(breaker, "r1"))[0] for _ in range(5)]
 
     breaker.halt("r1")
 
@@ -335,7 +335,7 @@ async def test_a_task_group_in_the_body_is_unwound(breaker: Breaker) -> None:
 
     task = asyncio.create_task(team())
     for work in works:
-        await work.begun.wait()
+        await work.started.wait()
     breaker.halt("r1")
 
     with pytest.raises(Halted):
@@ -358,7 +358,7 @@ async def test_a_halt_inside_a_timeout_is_a_halt(breaker: Breaker) -> None:
             await work.forever()
 
     task = asyncio.create_task(limited())
-    await work.begun.wait()
+    await work.started.wait()
     breaker.halt("r1")
 
     with pytest.raises(Halted):
@@ -370,14 +370,14 @@ async def test_a_resumed_run_can_be_guarded_again(breaker: Breaker) -> None:
     breaker.halt("r1")
     breaker.resume("r1")
 
-    task, _ = await begun(breaker, "r1")
+    task, _ = await started(breaker, "r1")
     breaker.halt("r1")
 
     with pytest.raises(Halted):
         await task
 
 
-async def test_a_guard_is_used_once(breaker: Breaker) -> None:
+async def test_a_guard_can_be_used_only_once(breaker: Breaker) -> None:
     guard = breaker.guard("r1")
     async with guard:
         pass

@@ -1,4 +1,4 @@
-"""What is known of halted runs, whatever order two topics tell it in."""
+"""The known halts, whatever the order in which the records of two topics arrive."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def test_a_halt_is_known_with_its_decision() -> None:
     assert halts.runs["r1"].code == "LOOP003"
 
 
-def test_a_status_tells_the_same() -> None:
+def test_a_status_carries_the_same_decision() -> None:
     halts = Halts()
 
     assert halts.status(status("r1", "halted", halt=halt_event("r1", "c1")))
     assert control_of(halts.runs["r1"]) == halt_event("r1", "c1")
 
 
-def test_a_halt_that_is_known_is_no_news() -> None:
+def test_a_known_halt_is_not_news() -> None:
     halts = Halts()
 
     assert halts.control(control(halt_event("r1"), 1))
     assert not halts.status(status("r1", "halted", 2, halt_event("r1")))
 
 
-def test_a_status_that_does_not_say_why_keeps_the_reason() -> None:
+def test_a_status_without_a_reason_keeps_the_known_one() -> None:
     halts = Halts()
     halts.control(control(halt_event("r1", "c1"), 1))
 
@@ -88,7 +88,7 @@ def test_a_run_is_released(release) -> None:
     assert halts.control(control(halt_event("r1", "again"), 3))
 
 
-def test_a_halted_run_that_finished_is_still_halted() -> None:
+def test_a_halted_run_that_finished_stays_halted() -> None:
     halts = Halts()
 
     halts.status(status("r1", "finished", 1, halt_event("r1")))
@@ -106,7 +106,7 @@ def test_a_status_from_before_the_halt_does_not_lift_it() -> None:
     assert "r1" in halts.runs
 
 
-def test_a_halt_from_before_the_resume_does_not_come_back() -> None:
+def test_a_halt_from_before_the_resume_does_not_return() -> None:
     halts = Halts()
     halts.status(status("r1", "running", 5))
 
@@ -142,7 +142,7 @@ def test_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert halts.is_new("c0")
 
 
-def test_halted_runs_are_bounded_and_the_oldest_is_forgotten() -> None:
+def test_halted_runs_are_bounded_and_the_oldest_is_evicted() -> None:
     halts = Halts(halted_max=3)
 
     for number in range(5):
@@ -152,7 +152,7 @@ def test_halted_runs_are_bounded_and_the_oldest_is_forgotten() -> None:
     assert halts.forgotten == 2
 
 
-def test_of_long_halted_runs_only_the_fact_is_kept() -> None:
+def test_for_the_oldest_halts_only_the_fact_is_kept() -> None:
     halts = Halts(detailed_max=2)
 
     for number in range(4):
@@ -171,20 +171,20 @@ def test_released_runs_are_bounded() -> None:
     for number in range(10):
         halts.status(status(f"r{number}", "running", 5))
 
-    # Of the last ones it is still known that they ran on, of the first ones it is not.
+    # The release of the latest runs is still known, that of the first ones is not.
     assert not halts.control(control(halt_event("r9"), 4))
     assert halts.control(control(halt_event("r0"), 4))
 
 
 @pytest.mark.parametrize("value", [b"", b"nonsense", b"[]", b'{"run_id": 1, "status": "halted"}', b"\xff\xfe"])
-def test_what_cannot_be_read_is_a_value_error(value: bytes) -> None:
+def test_an_unreadable_record_raises_value_error(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the kind is the contract; the texts are msgspec's
         read_status_news(b"r1", value, 1)
     with pytest.raises(ValueError):  # noqa: PT011
         read_control_news(value, 1)
 
 
-def test_a_halt_of_a_newer_version_halts_all_the_same() -> None:
+def test_a_halt_from_a_newer_version_still_halts() -> None:
     value = b'{"id":"c","type":"loop.ended","run_id":"r1","severity":"halt","code":"X1","message":"m","new":[1]}'
     halts = Halts()
 
@@ -196,38 +196,38 @@ CHANGES = st.lists(st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["ha
 
 
 @given(CHANGES, st.data())
-def test_both_topics_in_any_interleaving_end_in_the_truth(changes, data) -> None:
-    """A worker writes control events, then statuses. Each topic keeps its order; a listener may read one long before
-    the other, joins anywhere (statuses from before that come compacted), and hears some control events twice."""
+def test_any_interleaving_of_both_topics_ends_in_the_true_state(changes, data) -> None:
+    """A worker writes control events, then statuses. Each topic keeps its order. A listener may read one topic long
+    before the other, joins at any point (earlier statuses are compacted), and receives some control events twice."""
     controls: list[ControlNews] = []
     statuses: list[StatusNews] = []
-    truth: dict[str, bool] = {}
+    expected: dict[str, bool] = {}
     for number, (run_id, change) in enumerate(changes):
         at_ms = number * 2
-        if change == "halt" and not truth.get(run_id):
-            truth[run_id] = True
+        if change == "halt" and not expected.get(run_id):
+            expected[run_id] = True
             controls.append(control(halt_event(run_id, f"c{number}"), at_ms))
-        elif change == "resume" and truth.get(run_id):
-            truth[run_id] = False
+        elif change == "resume" and expected.get(run_id):
+            expected[run_id] = False
             controls.append(control(resume_event(run_id, f"c{number}"), at_ms))
-        halt = halt_event(run_id, "s") if truth.get(run_id) else None
+        halt = halt_event(run_id, "s") if expected.get(run_id) else None
         statuses.append(status(run_id, "halted" if halt else "running", at_ms + data.draw(st.integers(0, 1)), halt))
 
     halts = Halts()
     joined_ms = data.draw(st.integers(0, 60))
     before = {news.run_id: news for news in statuses if news.at_ms <= joined_ms}
     live = [news for news in statuses if news.at_ms > joined_ms]
-    heard = [news for news in controls if news.at_ms >= joined_ms - data.draw(st.integers(0, 10))]
+    events = [news for news in controls if news.at_ms >= joined_ms - data.draw(st.integers(0, 10))]
     for news in before.values():
         halts.status(news)
-    while live or heard:
-        if heard and (not live or data.draw(st.booleans())):
-            event = heard.pop(0)
+    while live or events:
+        if events and (not live or data.draw(st.booleans())):
+            event = events.pop(0)
             for _ in range(data.draw(st.integers(1, 2))):
                 if halts.is_new(event.id):
                     halts.control(event)
         else:
             halts.status(live.pop(0))
 
-    # A resumed run is told by its statuses; every run that has one is right.
-    assert set(halts.runs) == {run_id for run_id, halted in truth.items() if halted}
+    # A resume is also visible in the statuses; every run that has one is in the right state.
+    assert set(halts.runs) == {run_id for run_id, halted in expected.items() if halted}

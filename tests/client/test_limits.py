@@ -1,4 +1,4 @@
-"""Limits as they are declared: what is read, and what is refused, all at once."""
+"""Validation of declared limits: every mistake is reported at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamproc.client.admission.limits import SpendingLimit, read_limits
 from streamproc.errors import InvalidPolicy
 
 
-def test_money_becomes_micro_usd_and_what_is_not_named_has_no_limit() -> None:
+def test_money_becomes_micro_usd_and_missing_amounts_are_unlimited() -> None:
     limits = read_limits(
         {"run": {"cost_usd": "2.50"}, "user": {"hour": {"tokens": 5}, "day": {"cost_usd": 0.1, "tokens": 0}}}
     )
@@ -18,12 +18,12 @@ def test_money_becomes_micro_usd_and_what_is_not_named_has_no_limit() -> None:
     }
 
 
-def test_nothing_is_no_limit() -> None:
+def test_empty_limits_limit_nothing() -> None:
     assert read_limits(None) == read_limits({}) == {}
     assert read_limits({"run": {"cost_usd": None, "tokens": None}}) == {"run": {"total": SpendingLimit()}}
 
 
-def test_all_mistakes_are_told_at_once_each_with_its_place() -> None:
+def test_all_mistakes_are_reported_at_once_with_their_places() -> None:
     with pytest.raises(InvalidPolicy) as invalid:
         read_limits(
             {
@@ -43,4 +43,4 @@ def test_all_mistakes_are_told_at_once_each_with_its_place() -> None:
         "limits.tenant.day",
         "limits.tenant.hour",
     ]
-    assert "there are: hour, day, month" in str(invalid.value)
+    assert "choose from: hour, day, month" in str(invalid.value)

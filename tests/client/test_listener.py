@@ -1,4 +1,4 @@
-"""The listener where no broker is, and what it answers without one."""
+"""The listener without a broker: errors at the start, and queries that need none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.client.records import halt_event, warning_event
 from tests.waiting import until
 
 
-async def test_a_broker_that_is_away_is_an_error_at_the_start(nowhere: str) -> None:
+async def test_opening_without_a_broker_raises(nowhere: str) -> None:
     before = asyncio.all_tasks()
 
     with pytest.raises(Unavailable, match="halts could not be read") as unavailable:
@@ -25,7 +25,7 @@ async def test_a_broker_that_is_away_is_an_error_at_the_start(nowhere: str) -> N
     assert asyncio.all_tasks() == before
 
 
-async def test_whoever_does_not_wait_goes_on_without(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_waiting_work_proceeds_unguarded(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
     async with HaltListener(nowhere, wait=False) as halts:
         trouble = await until(lambda: halts.trouble, what="the first failed connection")
         await until(lambda: halts.trouble is not trouble, what="the second failed connection")
@@ -35,7 +35,7 @@ async def test_whoever_does_not_wait_goes_on_without(nowhere: str, caplog: pytes
             halts.check("r1")
 
     ours = [record for record in caplog.records if record.name.startswith("streamproc.")]
-    assert [record.message for record in ours if "no halt is heard" in record.message] == [ours[0].message]
+    assert [record.message for record in ours if "receiving no halts" in record.message] == [ours[0].message]
     assert ours[0].levelno == logging.WARNING
 
 
@@ -51,13 +51,13 @@ async def test_starting_can_be_cancelled(nowhere: str) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_listener_is_opened_once(nowhere: str) -> None:
+async def test_a_listener_can_be_opened_only_once(nowhere: str) -> None:
     async with HaltListener(nowhere, wait=False) as halts:
         with pytest.raises(RuntimeError, match="once"):
             await halts.start()
 
 
-def test_asking_needs_neither_a_broker_nor_an_event_loop(nowhere: str) -> None:
+def test_queries_need_neither_a_broker_nor_an_event_loop(nowhere: str) -> None:
     halts = HaltListener(nowhere)
     value = halt_event("r1").model_dump_json(exclude_none=True).encode()
     assert halts.halted("r1") is None
@@ -72,7 +72,7 @@ def test_asking_needs_neither_a_broker_nor_an_event_loop(nowhere: str) -> None:
     halts.check("r2")
 
 
-async def test_a_slow_reader_loses_the_oldest_and_is_told(nowhere: str) -> None:
+async def test_a_slow_reader_loses_the_oldest_events_and_they_are_counted(nowhere: str) -> None:
     halts = HaltListener(nowhere)
     controls = halts.subscribe(buffer_max=2)
 
@@ -85,7 +85,7 @@ async def test_a_slow_reader_loses_the_oldest_and_is_told(nowhere: str) -> None:
     assert controls.dropped == 3
 
 
-async def test_a_control_event_is_told_once(nowhere: str) -> None:
+async def test_a_duplicate_control_event_is_delivered_once(nowhere: str) -> None:
     halts = HaltListener(nowhere)
     controls = halts.subscribe()
     value = warning_event("r1", "c1").model_dump_json(exclude_none=True).encode()
@@ -97,7 +97,7 @@ async def test_a_control_event_is_told_once(nowhere: str) -> None:
     assert [control.id async for control in controls] == ["c1"]
 
 
-async def test_a_stream_of_controls_ends_when_the_listener_closes(nowhere: str) -> None:
+async def test_a_subscription_ends_when_the_listener_closes(nowhere: str) -> None:
     async with HaltListener(nowhere, wait=False) as halts:
         controls = halts.subscribe()
         reader = asyncio.create_task(anext(controls))
@@ -107,10 +107,12 @@ async def test_a_stream_of_controls_ends_when_the_listener_closes(nowhere: str) 
         await reader
 
 
-async def test_closing_under_a_guard_is_told(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_the_listener_inside_a_guard_logs_a_warning(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
     halts = HaltListener(nowhere, wait=False)
     await halts.start()
     async with halts.guard("r1"):
         await halts.close()
 
-    assert "under 1 guarded run(s)" in caplog.text
+    assert "closed while 1 run(s) were guarded" in caplog.text

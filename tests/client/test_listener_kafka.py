@@ -1,4 +1,4 @@
-"""The listener and a real broker: what was halted earlier, what is halted now, and what happens when it leaves."""
+"""The listener with a real broker: earlier halts, live halts, and missing topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 
 @pytest.mark.kafka
-async def test_what_was_halted_earlier_is_known_at_the_start(settings: Settings, worker: Worker) -> None:
+async def test_earlier_halts_are_known_at_the_start(settings: Settings, worker: Worker) -> None:
     for number in range(40):
         await worker.status(f"run-{number}", "running")
     for number in range(40):
@@ -21,8 +21,8 @@ async def test_what_was_halted_earlier_is_known_at_the_start(settings: Settings,
             await worker.status(f"run-{number}", "halted", halt_event(f"run-{number}"))
     await worker.status("run-4", "running")  # resumed
     await worker.status("run-8", "finished")
-    await worker.write("runs", "run-12", None)  # over and forgotten
-    await worker.control(halt_event("only-control"))  # of a worker that ended before it wrote the status
+    await worker.write("runs", "run-12", None)  # over and evicted
+    await worker.control(halt_event("only-control"))  # from a worker that ended before it wrote the status
 
     async with HaltListener(settings=settings) as halts:
         assert halts.caught_up.is_set()
@@ -32,7 +32,7 @@ async def test_what_was_halted_earlier_is_known_at_the_start(settings: Settings,
     assert known == [0, 16, 20, 24, 28, 32, 36]
     assert halts.halted("run-0") == halt_event("run-0")
     with pytest.raises(Halted):
-        halts.check("run-0")  # what is known can be asked for after closing, too
+        halts.check("run-0")  # known halts can still be queried after closing
 
 
 @pytest.mark.kafka
@@ -79,7 +79,7 @@ async def test_a_run_can_be_resumed_and_halted_again(settings: Settings, worker:
 
 
 @pytest.mark.kafka
-async def test_controls_can_be_followed(settings: Settings, worker: Worker) -> None:
+async def test_control_events_can_be_subscribed_to(settings: Settings, worker: Worker) -> None:
     await worker.control(warning_event("r1", "before"))
     async with HaltListener(settings=settings) as halts:
         controls = halts.subscribe()
@@ -94,7 +94,7 @@ async def test_controls_can_be_followed(settings: Settings, worker: Worker) -> N
 
 
 @pytest.mark.kafka
-async def test_unreadable_records_stop_nothing(
+async def test_unreadable_records_are_skipped(
     settings: Settings, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     await worker.write("runs", "r1", b"nonsense")
@@ -126,7 +126,7 @@ async def test_missing_topics_are_named_and_not_created(brokers: str, topic_pref
 
 
 @pytest.mark.kafka
-async def test_whoever_does_not_wait_catches_up_later(brokers: str, topic_prefix: str) -> None:
+async def test_a_listener_that_does_not_wait_catches_up_later(brokers: str, topic_prefix: str) -> None:
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
     async with HaltListener(settings=settings, wait=False) as halts:
         await until(lambda: halts.trouble, what="the missing topics")

@@ -1,4 +1,4 @@
-"""A broker that is away at the start, comes, is killed with turns on their way, and comes back."""
+"""A broker that is unavailable at the start, comes up, is killed with turns in flight, and comes back."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ async def test_outages_lose_no_turn_and_no_halt(own_broker: Broker, caplog: pyte
         assert halts.halted("before")
 
     assert distinct(await turns_on(settings)) == {f"run-{n}": list(range(n, 150, 5)) for n in range(5)}
-    told = [record.message for record in caplog.records if record.name.startswith("streamproc.client")]
-    assert len([message for message in told if "kept back" in message]) == 2
-    assert len([message for message in told if "no halt is heard" in message]) == 2
+    logged = [record.message for record in caplog.records if record.name.startswith("streamproc.client")]
+    assert len([message for message in logged if "turns are not being delivered" in message]) == 2
+    assert len([message for message in logged if "receiving no halts" in message]) == 2

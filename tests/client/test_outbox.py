@@ -1,4 +1,4 @@
-"""The publisher's buffer: bounded, in order, and what goes first when it is full."""
+"""The publisher's buffer: its bounds, its order, and its evictions when it is full."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drain(outbox: Outbox) -> list[str]:
     return drained
 
 
-def test_events_leave_in_the_order_they_came() -> None:
+def test_events_are_sent_in_publishing_order() -> None:
     outbox = Outbox(10, 10**6)
     add(outbox, "a", "b")
     add(outbox, "started", lasting=True)
@@ -38,7 +38,7 @@ def test_a_full_buffer_drops_its_oldest_turns() -> None:
     assert drain(outbox) == ["c", "d", "e"]
 
 
-def test_limits_and_orders_outlive_turns() -> None:
+def test_lasting_events_are_kept_longer_than_turns() -> None:
     outbox = Outbox(3, 10**6)
     add(outbox, "started", lasting=True)
 
@@ -46,7 +46,7 @@ def test_limits_and_orders_outlive_turns() -> None:
     assert drain(outbox) == ["started", "c", "d"]
 
 
-def test_the_oldest_order_goes_where_no_turn_is_left() -> None:
+def test_the_oldest_lasting_event_is_dropped_when_no_turn_is_left() -> None:
     outbox = Outbox(2, 10**6)
     add(outbox, "s1", "s2", lasting=True)
 
@@ -54,7 +54,7 @@ def test_the_oldest_order_goes_where_no_turn_is_left() -> None:
     assert drain(outbox) == ["s2", "s3"]
 
 
-def test_bytes_are_bounded_too() -> None:
+def test_the_buffer_is_bounded_in_bytes() -> None:
     outbox = Outbox(1000, 100)
     add(outbox, *"abc", value=b"x" * 29)
 
@@ -70,7 +70,7 @@ def test_an_event_larger_than_the_buffer_drops_itself() -> None:
     assert (outbox.events, outbox.bytes) == (0, 0)
 
 
-def test_what_is_being_sent_is_not_dropped_but_counts() -> None:
+def test_events_being_sent_are_not_dropped_but_count() -> None:
     outbox = Outbox(2, 10**6)
     add(outbox, "a", "b")
     [queue] = outbox.queues
@@ -81,7 +81,7 @@ def test_what_is_being_sent_is_not_dropped_but_counts() -> None:
     assert outbox.events == 2
 
 
-def test_what_was_not_acknowledged_waits_again_in_its_place() -> None:
+def test_unacknowledged_events_return_to_their_place() -> None:
     outbox = Outbox(10, 10**6)
     add(outbox, "a")
     add(outbox, "s", lasting=True)
@@ -94,7 +94,7 @@ def test_what_was_not_acknowledged_waits_again_in_its_place() -> None:
     assert drain(outbox) == ["s", "b", "c"]
 
 
-def test_a_batch_has_at_least_one_event_and_ends_at_its_bytes() -> None:
+def test_a_batch_has_at_least_one_event_and_respects_its_size_budget() -> None:
     outbox = Outbox(10, 10**6)
     add(outbox, "a", "b", "c", value=b"x" * 99)
     [queue] = outbox.queues
@@ -110,11 +110,11 @@ def test_a_batch_has_at_least_one_event_and_ends_at_its_bytes() -> None:
     st.integers(1, 20),
     st.integers(0, 60),
 )
-def test_order_of_a_key_and_bounds_hold_however_it_is_spread(events, count: int, most: int, spread_at: int) -> None:
+def test_key_order_and_bounds_survive_repartitioning(events, count: int, most: int, repartition_at: int) -> None:
     outbox = Outbox(most, 10**6)
     dropped = 0
     for number, (key, lasting) in enumerate(events):
-        if number == spread_at:
+        if number == repartition_at:
             outbox.start_sending(outbox.queues[0], 3)
             outbox.repartition(count, lambda key: key[0] % count)
         dropped += outbox.add(key.encode(), b"%d" % number, None, lasting=lasting)[1]

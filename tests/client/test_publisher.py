@@ -1,4 +1,4 @@
-"""The publisher where no broker is: it neither breaks nor stalls its caller, and says what it lost."""
+"""The publisher without a broker: it neither breaks nor stalls its caller, and reports lost events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def publisher(nowhere: str, **options: object) -> TurnPublisher:
     return TurnPublisher(nowhere, **{"close_timeout_s": 0.01, "block_ms_max": 0} | options)  # type: ignore[arg-type]
 
 
-async def test_events_wait_for_a_broker_that_is_away(nowhere: str) -> None:
+async def test_events_wait_for_an_unavailable_broker(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         for number in range(100):
             assert await turns.turn(run_id="r1", node="coder", output=f"try {number}")
@@ -32,14 +32,14 @@ async def test_events_wait_for_a_broker_that_is_away(nowhere: str) -> None:
         assert (turns.waiting, turns.delivered, turns.dropped) == (100, 0, 0)
 
 
-async def test_a_broker_that_is_away_is_told_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unavailable_broker_is_logged_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
     async with publisher(nowhere) as turns:
         await until(lambda: turns.trouble, what="the first failed connection")
         first = turns.trouble
         await until(lambda: turns.trouble is not first, what="the second failed connection")
 
-    [told] = warnings(caplog, "turns are kept back")
-    assert nowhere in told
+    [warning] = warnings(caplog, "turns are not being delivered")
+    assert nowhere in warning
 
 
 async def test_a_full_buffer_drops_and_counts_and_warns_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -52,7 +52,7 @@ async def test_a_full_buffer_drops_and_counts_and_warns_once(nowhere: str, caplo
     assert len(warnings(caplog, "buffer of 10 events is full")) == 1
 
 
-async def test_bytes_in_the_buffer_are_bounded(nowhere: str) -> None:
+async def test_the_buffer_is_bounded_in_bytes(nowhere: str) -> None:
     async with publisher(nowhere, include_content=True, buffer_bytes_max=100_000) as turns:
         for _ in range(25):
             await turns.turn(run_id="r1", node="coder", output="x" * 10_000)
@@ -61,15 +61,15 @@ async def test_bytes_in_the_buffer_are_bounded(nowhere: str) -> None:
         assert 0 < turns.waiting < 10
 
 
-async def test_a_full_buffer_stalls_the_caller_once_and_not_each_time(nowhere: str) -> None:
+async def test_a_full_buffer_delays_the_caller_once_per_outage(nowhere: str) -> None:
     async with publisher(nowhere, buffer_max=1, block_ms_max=50) as turns, asyncio.timeout(25):
-        for _ in range(1000):  # with a wait of 50 ms for each, this took 50 s
+        for _ in range(1000):  # waiting 50 ms for each would take 50 s
             await turns.turn(run_id="r1", node="coder")
 
         assert turns.dropped == 999
 
 
-async def test_a_cancelled_caller_is_not_held(nowhere: str) -> None:
+async def test_a_caller_that_waits_for_space_can_be_cancelled(nowhere: str) -> None:
     async with publisher(nowhere, buffer_max=1, block_ms_max=FOREVER_MS) as turns:
         await turns.turn(run_id="r1", node="coder")
         waiting = asyncio.create_task(turns.turn(run_id="r1", node="coder"))
@@ -81,7 +81,7 @@ async def test_a_cancelled_caller_is_not_held(nowhere: str) -> None:
         assert (turns.waiting, turns.dropped) == (1, 0)
 
 
-async def test_a_loop_that_publishes_leaves_room_for_other_tasks(nowhere: str) -> None:
+async def test_a_publishing_loop_lets_other_tasks_run(nowhere: str) -> None:
     ran = asyncio.Event()
 
     async def other() -> None:
@@ -98,7 +98,7 @@ async def test_a_loop_that_publishes_leaves_room_for_other_tasks(nowhere: str) -
         await task
 
 
-async def test_what_is_left_over_at_closing_is_counted_and_logged(
+async def test_undelivered_events_are_counted_and_logged_at_closing(
     nowhere: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with publisher(nowhere) as turns:
@@ -108,7 +108,7 @@ async def test_what_is_left_over_at_closing_is_counted_and_logged(
     assert len(warnings(caplog, "1 event(s) were not delivered")) == 1
 
 
-async def test_what_is_left_over_is_an_error_where_that_was_asked_for(nowhere: str) -> None:
+async def test_undelivered_events_raise_with_on_undelivered_raise(nowhere: str) -> None:
     turns = publisher(nowhere, on_undelivered="raise")
     await turns.start()
     await turns.turn(run_id="r1", node="coder")
@@ -117,7 +117,7 @@ async def test_what_is_left_over_is_an_error_where_that_was_asked_for(nowhere: s
         await turns.close()
 
 
-async def test_what_is_left_over_does_not_hide_why_the_body_failed(nowhere: str) -> None:
+async def test_undelivered_events_do_not_hide_the_error_of_the_body(nowhere: str) -> None:
     async def fails() -> None:
         async with publisher(nowhere, on_undelivered="raise") as turns:
             await turns.turn(run_id="r1", node="coder")
@@ -127,14 +127,14 @@ async def test_what_is_left_over_does_not_hide_why_the_body_failed(nowhere: str)
         await fails()
 
 
-async def test_flush_says_that_nothing_arrived(nowhere: str) -> None:
+async def test_flush_returns_false_if_nothing_was_delivered(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         assert await turns.flush(0.01)
         await turns.turn(run_id="r1", node="coder")
         assert not await turns.flush(0.01)
 
 
-async def test_an_invalid_event_is_the_callers_mistake(nowhere: str) -> None:
+async def test_an_invalid_event_raises(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         with pytest.raises(InvalidEvent, match="run_id"):
             await turns.turn(run_id="", node="coder")
@@ -144,19 +144,17 @@ async def test_an_invalid_event_is_the_callers_mistake(nowhere: str) -> None:
         assert (turns.invalid, turns.waiting) == (2, 0)
 
 
-async def test_invalid_events_are_dropped_where_that_was_asked_for(
-    nowhere: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_events_are_dropped_with_on_invalid_drop(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
     async with publisher(nowhere, on_invalid="drop") as turns:
         for _ in range(5):
             assert await turns.turn(run_id="r1", node="coder", round=-1) == ""
 
         assert (turns.invalid, turns.waiting) == (5, 0)
-    [told] = warnings(caplog, "invalid event")
-    assert "round" in told
+    [warning] = warnings(caplog, "invalid event")
+    assert "round" in warning
 
 
-async def test_an_event_that_is_too_large_names_its_field(nowhere: str) -> None:
+async def test_the_error_about_an_oversized_event_names_its_field(nowhere: str) -> None:
     settings = load_settings(brokers=nowhere, event_bytes_max=2000)
     async with publisher(nowhere, settings=settings, include_content=True) as turns:
         with pytest.raises(InvalidEvent, match=r"content\.output"):
@@ -170,19 +168,19 @@ async def test_unknown_fields_are_counted(nowhere: str) -> None:
         assert turns.unknown_fields == 2
 
 
-async def test_from_may_be_written_for_python(nowhere: str) -> None:
+async def test_from_underscore_is_an_alias_of_from(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         await turns.turn(run_id="r1", node="coder", from_="planner")
 
         assert turns.unknown_fields == 0
 
 
-async def test_publishing_before_opening_is_a_clear_error(nowhere: str) -> None:
+async def test_publishing_before_opening_raises_with_a_remedy(nowhere: str) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await publisher(nowhere).turn(run_id="r1", node="coder")
 
 
-async def test_publishing_after_closing_breaks_nobody(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_publishing_after_closing_does_not_raise(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
     async with publisher(nowhere) as turns:
         pass
 
@@ -192,13 +190,13 @@ async def test_publishing_after_closing_breaks_nobody(nowhere: str, caplog: pyte
     assert len(warnings(caplog, "after closing")) == 1
 
 
-async def test_a_publisher_is_opened_once(nowhere: str) -> None:
+async def test_a_publisher_can_be_opened_only_once(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         with pytest.raises(RuntimeError, match="once"):
             await turns.start()
 
 
-async def test_closing_twice_is_closing_once(nowhere: str) -> None:
+async def test_closing_is_idempotent(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         await turns.turn(run_id="r1", node="coder")
 
@@ -206,7 +204,7 @@ async def test_closing_twice_is_closing_once(nowhere: str) -> None:
     assert turns.dropped == 1
 
 
-async def test_nothing_is_left_running(nowhere: str) -> None:
+async def test_closing_leaves_no_tasks(nowhere: str) -> None:
     before = asyncio.all_tasks()
     async with publisher(nowhere) as turns:
         await until(lambda: turns.trouble, what="a failed connection")
@@ -214,7 +212,7 @@ async def test_nothing_is_left_running(nowhere: str) -> None:
     assert asyncio.all_tasks() == before
 
 
-def test_brokers_win_over_settings(nowhere: str) -> None:
+def test_the_brokers_argument_overrides_the_settings(nowhere: str) -> None:
     settings = load_settings(brokers="elsewhere:1", topic_prefix="mine")
 
     turns = TurnPublisher(nowhere, settings=settings)
@@ -225,7 +223,7 @@ def test_brokers_win_over_settings(nowhere: str) -> None:
 UNSAFE = {"edges": [["a", "b"], ["b", "a"]]}
 
 
-async def test_an_unsafe_graph_raises_and_nothing_is_sent(nowhere: str) -> None:
+async def test_an_unsafe_graph_raises_and_is_not_sent(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         with pytest.raises(UnsafeCycle, match=r"\[a, b\]"):
             await turns.run_started(run_id="r1", graph=UNSAFE)
@@ -234,7 +232,7 @@ async def test_an_unsafe_graph_raises_and_nothing_is_sent(nowhere: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"on_unsafe": "publish"}, {"on_invalid": "drop"}])
-async def test_an_unsafe_graph_is_sent_where_that_is_asked_for_or_nothing_may_raise(
+async def test_an_unsafe_graph_is_sent_if_allowed_or_if_invalid_events_are_dropped(
     nowhere: str, options: dict[str, str]
 ) -> None:
     async with publisher(nowhere, **options) as turns:

@@ -1,4 +1,4 @@
-"""The publisher and a real broker: one that is there, one that comes late, one that leaves."""
+"""The publisher with a real broker."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def test_turns_arrive_keyed_by_run_and_in_order(settings: Settings) -> Non
 
 
 @pytest.mark.kafka
-async def test_runs_are_where_other_clients_put_them(settings: Settings) -> None:
-    """Java, aiokafka and Faust hash a key alike: what they publish of the same run is in the same partition."""
+async def test_runs_are_in_the_partitions_that_other_clients_choose(settings: Settings) -> None:
+    """Java, aiokafka and Faust hash keys alike, so all records of a run are in one partition."""
     keys = [f"läuft-{number}" for number in range(50)]
     async with TurnPublisher(settings=settings) as turns:
         for key in keys:
@@ -75,7 +75,7 @@ async def test_every_kind_of_event_arrives(settings: Settings) -> None:
 
 
 @pytest.mark.kafka
-async def test_leaving_delivers_what_is_left(settings: Settings) -> None:
+async def test_closing_delivers_the_buffered_events(settings: Settings) -> None:
     async with TurnPublisher(settings=settings, close_timeout_s=30) as turns:
         for seq in range(50):
             await turns.turn(run_id="r", node="coder", seq=seq)
@@ -85,7 +85,7 @@ async def test_leaving_delivers_what_is_left(settings: Settings) -> None:
 
 
 @pytest.mark.kafka
-async def test_whoever_waits_for_room_loses_nothing(settings: Settings) -> None:
+async def test_a_publisher_that_waits_for_space_loses_nothing(settings: Settings) -> None:
     async with TurnPublisher(settings=settings, buffer_max=20, block_ms_max=MINUTE_MS) as turns:
         for seq in range(500):
             await turns.turn(run_id="r", node="coder", seq=seq)
@@ -96,7 +96,7 @@ async def test_whoever_waits_for_room_loses_nothing(settings: Settings) -> None:
 
 
 @pytest.mark.kafka
-async def test_an_event_that_the_broker_refuses_stops_no_other(
+async def test_an_event_that_the_broker_refuses_does_not_block_others(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     larger = settings.model_copy(update={"event_bytes_max": 8_000_000})
@@ -107,7 +107,7 @@ async def test_an_event_that_the_broker_refuses_stops_no_other(
         assert (turns.delivered, turns.dropped) == (8, 1)
 
     assert distinct(await turns_on(settings)) == {"r": [0, 1, 2, 3, 5, 6, 7, 8]}
-    assert sum("refuses an event of 300" in record.message for record in caplog.records) == 1
+    assert sum("refused an event of 300" in record.message for record in caplog.records) == 1
 
 
 @pytest.mark.kafka

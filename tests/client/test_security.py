@@ -1,4 +1,4 @@
-"""The usual names of Kafka's security settings reach every client."""
+"""Kafka's security settings reach every client."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SECURE = [
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("secure", SECURE, ids=lambda options: options["security_protocol"])
-async def test_a_secure_client_does_not_speak_to_a_broker_without(brokers: str, secure: dict[str, str]) -> None:
-    """The shared broker speaks plain text alone: who asks for more must not fall back to it."""
+async def test_a_secure_client_does_not_fall_back_to_a_plaintext_broker(brokers: str, secure: dict[str, str]) -> None:
+    """The shared broker speaks plaintext only: a client configured for TLS or SASL must not connect to it."""
     settings = load_settings(brokers=brokers, **secure)
 
     with pytest.raises(Unavailable):
@@ -38,7 +38,7 @@ async def test_a_secure_client_does_not_speak_to_a_broker_without(brokers: str, 
 
 
 @pytest.mark.parametrize("client", [TurnPublisher, HaltListener])
-def test_a_certificate_that_is_not_there_is_told_at_once(client: type, tmp_path: Path) -> None:
+def test_a_missing_certificate_raises_in_the_constructor(client: type, tmp_path: Path) -> None:
     missing = load_settings(security_protocol="SSL", ssl_cafile=str(tmp_path / "ca.pem"))
 
     with pytest.raises(InvalidSettings, match="STREAMPROC_SSL_CAFILE"):

@@ -1,4 +1,4 @@
-"""What orders add up to."""
+"""The fleet state that results from commands."""
 
 from __future__ import annotations
 
@@ -11,75 +11,75 @@ from streamproc.fleet.state import Fleet
 from streamproc.model.fleet_command import FleetCommand, Status
 
 
-def ordered(fleet: Fleet, status: Status, scope: str = "fleet", **options: int) -> FleetCommand:
-    order = new_command(fleet, status, scope, "ada", "why not", **options)
-    assert fleet.apply(order)
-    return order
+def issued(fleet: Fleet, status: Status, scope: str = "fleet", **options: int) -> FleetCommand:
+    command = new_command(fleet, status, scope, "ada", "why not", **options)
+    assert fleet.apply(command)
+    return command
 
 
-def test_a_fleet_without_orders_is_clear() -> None:
+def test_a_fleet_without_commands_is_clear() -> None:
     fleet = Fleet()
-    assert (fleet.status, fleet.order, fleet.stopping("ada", "acme")) == ("CLEAR", None, None)
+    assert (fleet.status, fleet.command, fleet.stopping("ada", "acme")) == ("CLEAR", None, None)
 
 
-def test_the_last_order_stands() -> None:
+def test_the_latest_command_stands() -> None:
     fleet = Fleet()
     for status in ("STOP", "CLEAR", "PAUSE", "STOP"):
-        order = ordered(fleet, status)
-        assert (fleet.status, fleet.order) == (status, order)
-    assert fleet.stopping() == order
+        command = issued(fleet, status)
+        assert (fleet.status, fleet.command) == (status, command)
+    assert fleet.stopping() == command
 
 
-def test_a_killed_user_and_tenant_stay_so_until_they_are_cleared() -> None:
+def test_kills_of_users_and_tenants_stand_until_cleared() -> None:
     fleet = Fleet()
-    user, tenant = ordered(fleet, "STOP", "user:eve"), ordered(fleet, "STOP", "tenant:acme")
-    ordered(fleet, "CLEAR")
+    user, tenant = issued(fleet, "STOP", "user:eve"), issued(fleet, "STOP", "tenant:acme")
+    issued(fleet, "CLEAR")
     assert fleet.stopping("eve", "") == fleet.stopping("eve", "acme") == user
     assert fleet.stopping("", "acme") == tenant
     assert fleet.stopping("acme", "eve") is fleet.stopping() is None
-    ordered(fleet, "CLEAR", "user:eve")
+    issued(fleet, "CLEAR", "user:eve")
     assert fleet.stopping("eve", "") is None
     assert fleet.kills
 
 
-def test_a_run_that_is_killed_does_not_stay_so() -> None:
+def test_the_kill_of_a_run_does_not_stand() -> None:
     fleet = Fleet()
-    order = ordered(fleet, "STOP", "run:r1")
-    assert fleet.latest("run:r1") == order
+    command = issued(fleet, "STOP", "run:r1")
+    assert fleet.latest("run:r1") == command
     assert not fleet.kills
 
 
-def test_an_order_that_comes_twice_is_no_news_also_after_a_newer_one() -> None:
+def test_a_duplicate_command_is_not_news_even_after_a_newer_one() -> None:
     fleet = Fleet()
-    stop = ordered(fleet, "STOP")
-    ordered(fleet, "CLEAR")
+    stop = issued(fleet, "STOP")
+    issued(fleet, "CLEAR")
     assert not fleet.apply(stop)
     assert fleet.status == "CLEAR"
 
 
-def test_an_old_order_that_is_sent_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replayed_old_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "IDS_MAX", 1)
     fleet = Fleet()
-    stop = ordered(fleet, "STOP")
-    ordered(fleet, "CLEAR")
+    stop = issued(fleet, "STOP")
+    issued(fleet, "CLEAR")
     with pytest.raises(InvalidEvent, match="older than the CLEAR that ada has issued since"):
         fleet.apply(stop)
     assert fleet.status == "CLEAR"
 
 
-def test_an_order_counts_after_one_of_a_clock_that_is_ahead() -> None:
+def test_a_command_is_newer_than_one_from_a_clock_that_is_ahead() -> None:
     fleet = Fleet()
-    ordered(fleet, "STOP", now_ms=2_000)
-    ordered(fleet, "CLEAR", now_ms=1_000)
+    issued(fleet, "STOP", now_ms=2_000)
+    issued(fleet, "CLEAR", now_ms=1_000)
     assert fleet.status == "CLEAR"
 
 
-def test_what_is_known_is_bounded_and_the_fleets_own_order_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_commands_are_bounded_and_that_of_the_fleet_is_never_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "SCOPES_MAX", 3)
     fleet = Fleet()
-    ordered(fleet, "STOP")
+    issued(fleet, "STOP")
     for number in range(10):
-        ordered(fleet, "STOP", f"user:{number}")
-        ordered(fleet, "STOP", f"run:{number}")
-    assert fleet.latest("fleet") == fleet.order
+        issued(fleet, "STOP", f"user:{number}")
+        issued(fleet, "STOP", f"run:{number}")
+    assert fleet.latest("fleet") == fleet.command
     assert len(fleet.users) <= 2

@@ -1,4 +1,4 @@
-"""Where bearer tokens come from: a file that is read again, or an endpoint that is asked in time."""
+"""Sources of bearer tokens: a file that is read at each login, or an endpoint that is called in time."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ async def test_a_file_is_read_again_for_each_login(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "there is no token in .*: see STREAMPROC_SASL_TOKEN_FILE"),
-        ("two words", "what is in .* is no token"),
-        ("a\x01auth=Bearer b", "what is in .* is no token"),
-        ("\u2713", r"no token can be read from .* \(it is no text\): set STREAMPROC_SASL_TOKEN_FILE"),
-        (jwt(exp=1_000_000_000), "expired at 2001-09-09T01:46:40Z: whoever writes STREAMPROC_SASL_TOKEN_FILE"),
+        ("", "there is no token in .*: check STREAMPROC_SASL_TOKEN_FILE"),
+        ("two words", "the text in .* is not a token"),
+        ("a\x01auth=Bearer b", "the text in .* is not a token"),
+        ("\u2713", r"no token can be read from .* \(it is not text\): set STREAMPROC_SASL_TOKEN_FILE"),
+        (jwt(exp=1_000_000_000), "expired at 2001-09-09T01:46:40Z: the program that writes STREAMPROC_SASL_TOKEN_FILE"),
         (None, r"no token can be read from .* \(No such file or directory\)"),
     ],
 )
-async def test_a_file_without_a_good_token_is_told(content: str | None, says: str, tmp_path: Path) -> None:
+async def test_a_file_without_a_valid_token_raises_with_a_remedy(
+    content: str | None, says: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "token").write_text(content, encoding="utf-8")
 
@@ -66,7 +68,7 @@ async def test_a_file_without_a_good_token_is_told(content: str | None, says: st
         await TokenFile(str(tmp_path / "token")).token()
 
 
-async def test_an_endpoint_is_asked_once_for_a_token_that_lives(endpoint: TokenEndpoint) -> None:
+async def test_an_endpoint_is_called_once_while_its_token_is_valid(endpoint: TokenEndpoint) -> None:
     provider = ClientCredentials(settings_for(endpoint))
 
     tokens = {await provider.token() for _ in range(5)}
@@ -75,17 +77,17 @@ async def test_an_endpoint_is_asked_once_for_a_token_that_lives(endpoint: TokenE
     assert len(endpoint.asked) == 1
 
 
-async def test_a_token_is_renewed_before_it_is_over_and_used_until_then(endpoint: TokenEndpoint) -> None:
+async def test_a_token_is_renewed_before_it_expires_and_used_until_then(endpoint: TokenEndpoint) -> None:
     endpoint.lives_s = 1000
     provider = ClientCredentials(settings_for(endpoint))
     first = await provider.token()
 
-    provider._renew_at_s -= 801  # four fifths of its life are over
+    provider._renew_at_s -= 801  # four fifths of its lifetime have passed
     endpoint.answer = 503, b""
-    assert await provider.token() == first  # it is good for a while yet
+    assert await provider.token() == first  # it is still valid
     endpoint.answer = None
     provider._failure = (0.0, provider._failure[1])
-    endpoint.user = "somebody"
+    endpoint.user = "another"
     assert await provider.token() == endpoint.given[1] != first
 
 
@@ -103,13 +105,13 @@ async def test_all_clients_of_a_process_share_a_token(endpoint: TokenEndpoint) -
         ((401, b'{"error": "invalid_client"}'), r"answers 401 \(invalid_client\): check STREAMPROC_SASL_OAUTH_CLIENT"),
         ((400, b'{"error": "<b>%s</b>"}' % SECRET.encode()), "answers 400: check"),
         ((302, b""), "answers 302: check"),
-        ((200, b"<html>"), "answers no JSON object: check STREAMPROC_SASL_OAUTH_TOKEN_URL"),
+        ((200, b"<html>"), "did not return a JSON object: check STREAMPROC_SASL_OAUTH_TOKEN_URL"),
         ((200, b"{}"), "there is no token in the answer of"),
-        ((200, b'{"access_token": "a b"}'), "what is in the answer of .* is no token"),
-        ((200, b'{"access_token": "' + b"a" * 100_000 + b'"}'), "answers no JSON object"),
+        ((200, b'{"access_token": "a b"}'), "the text in the answer of .* is not a token"),
+        ((200, b'{"access_token": "' + b"a" * 100_000 + b'"}'), "did not return a JSON object"),
     ],
 )
-async def test_an_endpoint_that_gives_no_token_is_told_without_the_secret(
+async def test_the_error_about_a_bad_endpoint_answer_does_not_show_the_secret(
     answer: tuple[int, bytes], says: str, endpoint: TokenEndpoint
 ) -> None:
     endpoint.answer = answer
@@ -122,7 +124,7 @@ async def test_an_endpoint_that_gives_no_token_is_told_without_the_secret(
     assert problem.value.__cause__ is None
 
 
-async def test_an_endpoint_that_is_away_is_told_and_not_asked_by_each_client(nowhere_url: str) -> None:
+async def test_clients_share_the_failure_of_an_unreachable_endpoint(nowhere_url: str) -> None:
     options = {"sasl_oauth_token_url": nowhere_url, "sasl_oauth_client_id": "a", "sasl_oauth_client_secret": SECRET}
     provider = ClientCredentials(load_settings(**LOGIN, **options))
 
@@ -151,7 +153,7 @@ def nowhere_url() -> str:
         ({"sasl_oauth_token_url": "https://a:b@id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host"),
     ],
 )
-def test_a_login_that_is_not_whole_is_told_with_no_secret(options: dict[str, str], says: str) -> None:
+def test_the_error_about_an_incomplete_login_shows_no_secret(options: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidSettings, match=says) as problem:
         load_settings(**(LOGIN | {"ssl_password": SECRET, "redis": f"redis://u:{SECRET}@cache"} | options))
 

@@ -1,4 +1,4 @@
-"""A connection that is reset while it is written to is a broken one, on every loop."""
+"""Writing to a connection that was reset raises a connection error, on every event loop."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from aiokafka.conn import AIOKafkaConnection
 
 WITHIN_S = 10
-AT_ONCE = struct.pack("ii", 1, 0)  # a socket that lingers for no time is closed with a reset
+AT_ONCE = struct.pack("ii", 1, 0)  # a socket with a linger time of 0 is closed with a reset
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_write_to_a_connection_that_was_reset_says_that_it_is_broken(brokers, loop_factory) -> None:
-    """aiokafka expects that and nothing else; uvloop's own error ends its tasks."""
+def test_a_write_to_a_reset_connection_raises_a_connection_error(brokers, loop_factory) -> None:
+    """aiokafka expects that error; uvloop's own error ends its tasks."""
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_written_until_it_breaks(load_settings(brokers=brokers)))
+        runner.run(_write_until_it_breaks(load_settings(brokers=brokers)))
 
 
-async def _written_until_it_breaks(settings: Settings) -> None:
+async def _write_until_it_breaks(settings: Settings) -> None:
     options = connection_options(settings)
     ((host, port, _),) = collect_hosts(options.pop("bootstrap_servers"))
     async with _proxy(host, port) as proxy:
@@ -41,12 +41,12 @@ async def _written_until_it_breaks(settings: Settings) -> None:
         assert (await connection.send(MetadataRequest([]))).brokers
         proxy.reset()
         with pytest.raises(KafkaConnectionError):
-            await _write_on(connection)
+            await _write_repeatedly(connection)
         assert not connection.connected()
 
 
-async def _write_on(connection: AIOKafkaConnection) -> None:
-    """Once in each turn of the loop. Raises what a write raises, or else whatever the answers say."""
+async def _write_repeatedly(connection: AIOKafkaConnection) -> None:
+    """Write once per iteration of the loop. Raises the error of a write, or else that of an answer."""
     answers = []
     async with asyncio.timeout(WITHIN_S):
         while connection.connected():
@@ -56,7 +56,7 @@ async def _write_on(connection: AIOKafkaConnection) -> None:
 
 
 class _Proxy:
-    """Passes on what a client and a broker say, until it is reset."""
+    """Forwards the bytes between a client and a broker until it is reset."""
 
     def __init__(self, host: str, port: int) -> None:
         self._broker = host, port
@@ -67,8 +67,8 @@ class _Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_broker, to_broker = await asyncio.open_connection(*self._broker)
         self._clients += [writer, to_broker]
-        self._tasks += [asyncio.ensure_future(_pass_on(reader, to_broker)),
-            asyncio.ensure_future(_pass_on(from_broker, writer))]  # fmt: skip
+        self._tasks += [asyncio.ensure_future(_forward(reader, to_broker)),
+            asyncio.ensure_future(_forward(from_broker, writer))]  # fmt: skip
 
     def reset(self) -> None:
         for task in self._tasks:
@@ -86,6 +86,6 @@ async def _proxy(host: str, port: int) -> AsyncIterator[_Proxy]:
         yield proxy
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(65_536):
         writer.write(data)

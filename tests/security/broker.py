@@ -1,7 +1,7 @@
-"""A real Kafka that lets nobody in without TLS and a login, and nobody do what no ACL allows; and what its users show.
+"""A real Kafka with TLS, logins and ACLs, and the credentials of its users.
 
-Three ways in: ``SSL`` with a certificate, ``SCRAM`` (SCRAM-SHA-256, -512 and PLAIN over TLS), and ``OAUTH`` with
-tokens (signed JWTs, which the broker checks against a key set in a file).
+It has three listeners: ``SSL`` with certificates, ``SCRAM`` (SCRAM-SHA-256, -512 and PLAIN over TLS), and ``OAUTH``
+with tokens (signed JWTs, which the broker checks against a key set in a file).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ KEY_ID = "tests"
 
 
 class Issuer:
-    """Who gives out tokens."""
+    """An issuer of tokens."""
 
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def keys(self) -> str:
-        """The public keys, as brokers read them (a JWK set)."""
+        """Return the public keys as a JWK set, the form that brokers read."""
         numbers = self._key.public_key().public_numbers()
         n, e = (_text(value.to_bytes((value.bit_length() + 7) // 8)) for value in (numbers.n, numbers.e))
         return json.dumps({"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": KEY_ID, "n": n, "e": e}]})
 
     def token(self, user: str, *, lives_s: float = 300) -> str:
-        """A token of this user; with a negative life, one that is over."""
+        """Return a token of this user; with a negative lifetime, an expired one."""
         now = time.time()
         claims = {"sub": user, "aud": "kafka", "scope": "kafka", "iat": int(now) - 600, "exp": int(now + lives_s)}
         head = {"alg": "RS256", "typ": "JWT", "kid": KEY_ID}
@@ -54,7 +54,7 @@ def _text(raw: bytes) -> str:
 
 
 class SecureBroker:
-    """The broker, and how each of its users gets in. Secrets are made up anew each time."""
+    """The broker and the credentials of its users. Secrets are random in every test session."""
 
     def __init__(self, directory: Path, users: tuple[str, ...]) -> None:
         directory.mkdir(parents=True)
@@ -85,7 +85,7 @@ class SecureBroker:
             directory / "broker",
             Kind(
                 properties,
-                # It lives for a minute: compiling it well would cost more than it saves.
+                # It runs for a minute: optimised compilation would cost more than it saves.
                 java=(
                     "-XX:TieredStopAtLevel=1",
                     "-XX:+UseSerialGC",
@@ -97,29 +97,29 @@ class SecureBroker:
         )
 
     def start(self) -> None:
-        """Start it; returns when it answers."""
+        """Start the broker; returns when it answers."""
         self._ports["SSL"] = self._broker.start().port
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the broker."""
         self._broker.kill()
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id."""
         state = self._broker.running()
         assert state is not None
         return state.pid
 
     @property
     def secrets(self) -> list[str]:
-        """What no output may show: passwords, and a line of each key."""
+        """Texts that must not appear in any output: passwords, and a line of each key."""
         keys = [path.read_text().splitlines()[1] for path in self.directory.glob("*.pem") if path.name != "ca.pem"]
         return [*self.passwords.values(), *keys]
 
-    def certificate(self, user: str, name: str = "", *, over: bool = False) -> Path:
-        """A file with a certificate of this user and its key."""
-        then = datetime.now(UTC) + timedelta(days=-1 if over else 1)
+    def certificate(self, user: str, name: str = "", *, expired: bool = False) -> Path:
+        """Write a file with a certificate of this user and its key."""
+        then = datetime.now(UTC) + timedelta(days=-1 if expired else 1)
         issued = self._authority.issue_cert(HOST, common_name=user, not_before=then - timedelta(days=2), not_after=then)
         key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
         plain = key.private_bytes(
@@ -131,18 +131,18 @@ class SecureBroker:
         return path
 
     def by_certificate(self, user: str, **options: Any) -> Settings:
-        """How a user gets in with a certificate."""
+        """Return the settings of a user with a certificate."""
         certificate = str(self.directory / f"{user}.pem")
         given = {"ssl_certfile": certificate, "ssl_keyfile": certificate}
         return self._settings("SSL", "SSL", **(given | options))
 
     def by_password(self, user: str, mechanism: str = "SCRAM-SHA-512", **options: Any) -> Settings:
-        """How a user gets in with a password."""
+        """Return the settings of a user with a password."""
         given = {"sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": self.passwords.get(user, "none")}
         return self._settings("SCRAM", "SASL_SSL", **(given | options))
 
     def by_token(self, **options: Any) -> Settings:
-        """How one gets in with a token, which is had as `options` say."""
+        """Return the settings of a client with a token; `options` name its source."""
         return self._settings("OAUTH", "SASL_SSL", sasl_mechanism="OAUTHBEARER", **options)
 
     def _settings(self, listener: str, protocol: str, **options: Any) -> Settings:

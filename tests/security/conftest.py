@@ -1,4 +1,4 @@
-"""One secured broker for all tests of this folder; and no setting of this machine in any of them."""
+"""One secured broker for all tests of this folder; the machine's own settings are hidden from them."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 @pytest.fixture
 def endpoint(secured: SecureBroker) -> Iterator[TokenEndpoint]:
-    """A token endpoint whose tokens the broker takes."""
+    """A token endpoint whose tokens the broker accepts."""
     with TokenEndpoint(secured.issuer) as endpoint:
         yield endpoint
 
 
 @pytest.fixture(autouse=True)
 def _alone(nobodys_settings: None) -> None:
-    """All tests here."""
+    """Hide the machine's settings from all tests of this folder."""
 
 
 @pytest.fixture
 def start_worker(tmp_path: Path) -> Iterator[Callable[[Settings], WorkerProcess]]:
-    """Starts workers; none outlives the test."""
+    """Start workers that are killed at the end of the test."""
     started: list[WorkerProcess] = []
 
     def start(settings: Settings) -> WorkerProcess:
@@ -62,8 +62,8 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[[Settings], WorkerProcess]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Runs a command under settings that come from the environment: all that it says."""
+def run_cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command with settings from the environment. Returns its output."""
     app = build()
 
     def run(settings: Settings, *words: object, code: int = 0) -> str:
@@ -81,7 +81,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 @pytest.fixture
 def nowhere() -> str:
-    """An address on this machine where no broker is."""
+    """An address on this machine where no broker listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"

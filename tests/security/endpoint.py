@@ -1,4 +1,4 @@
-"""An OAuth 2.0 token endpoint on this machine, that gives tokens for a client's credentials."""
+"""An OAuth 2.0 token endpoint on this machine, which issues tokens for a client's credentials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = f"secret-{secrets.token_hex(8)}+/:%"
 
 
 class TokenEndpoint:
-    """Answers as `answer` says, if that is set; and keeps what it was asked."""
+    """Returns `answer`, if set, or else a token; records its requests."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.user = "admin"
@@ -42,7 +42,7 @@ class TokenEndpoint:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/token"
@@ -57,7 +57,7 @@ class TokenEndpoint:
 
     @property
     def options(self) -> dict[str, str]:
-        """The settings of a client of it."""
+        """The settings of a client of this endpoint."""
         return {
             "sasl_oauth_token_url": self.url,
             "sasl_oauth_client_id": CLIENT,

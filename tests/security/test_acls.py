@@ -1,4 +1,4 @@
-"""Each role with the rights that `streamproc topics acls` gives it: enough for its work, and for nothing else."""
+"""Each role with the rights that `streamproc topics acls` grants: enough for its work, and nothing else."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def test_each_role_can_do_its_work(
     secured: SecureBroker,
     topic_prefix: str,
     tmp_path: Path,
-    told: Callable[..., str],
+    run_cli: Callable[..., str],
     start_worker: Callable[[Settings], WorkerProcess],
 ) -> None:
     def of(role: str, **options: object) -> Settings:
         return secured.by_password(role, topic_prefix=topic_prefix, **options)
 
     for role in ROLES:
-        told(of("admin"), "topics", "acls", "--role", role.name, "--principal", f"User:{role.name}", "--apply")
-    assert "created" in told(of("topics"), "topics", "apply")
-    told(of("topics"), "topics", "check")
+        run_cli(of("admin"), "topics", "acls", "--role", role.name, "--principal", f"User:{role.name}", "--apply")
+    assert "created" in run_cli(of("topics"), "topics", "apply")
+    run_cli(of("topics"), "topics", "check")
     worker = start_worker(of("worker"))
     asyncio.run(worker.ready())
 
     asyncio.run(_halted(of("publisher"), of("listener")))
-    watched = told(of("watch"), "watch", "--since", "beginning", "--count", 1, "--format", "jsonl")
-    told(of("orders"), "kill", "--run", "r2", "--why", "a drill")
-    told(of("resume"), "resume", "r1", "--why", "a drill")
+    watched = run_cli(of("watch"), "watch", "--since", "beginning", "--count", 1, "--format", "jsonl")
+    run_cli(of("orders"), "kill", "--run", "r2", "--why", "a drill")
+    run_cli(of("resume"), "resume", "r1", "--why", "a drill")
     asyncio.run(_notified(of("notify"), "r2"))
     assert worker.end() == 0, worker.text
-    told(of("replay"), "replay", "--all", "--diff")
+    run_cli(of("replay"), "replay", "--all", "--diff")
 
     assert '"r1"' in watched
     assert "uthorization" not in worker.text
@@ -86,12 +86,12 @@ async def _notified(settings: Settings, run_id: str) -> None:
         receiver.stop()
 
 
-# Who may do what, on a deployment of its own that nobody works on.
+# Rights on a deployment of its own that no process uses.
 
 
 @pytest.fixture(scope="module")
 def unused(secured: SecureBroker) -> str:
-    """The prefix of topics that all roles have their rights to."""
+    """The prefix of topics on which all roles have their rights."""
     prefix = f"unused-{uuid.uuid4().hex[:8]}"
     admin = secured.by_password("admin", topic_prefix=prefix, partitions=1)
 
@@ -106,9 +106,7 @@ def unused(secured: SecureBroker) -> str:
 
 
 @pytest.mark.parametrize("role", [role.name for role in ROLES])
-async def test_each_role_can_read_and_write_what_it_must_and_nothing_else(
-    role: str, secured: SecureBroker, unused: str
-) -> None:
+async def test_each_role_can_read_and_write_only_its_topics(role: str, secured: SecureBroker, unused: str) -> None:
     settings = secured.by_password(role, topic_prefix=unused)
     wanted = {
         (right.name, operation)
@@ -123,22 +121,23 @@ async def test_each_role_can_read_and_write_what_it_must_and_nothing_else(
     assert found == wanted
 
 
-async def test_a_publisher_may_neither_join_the_workers_nor_give_rights(secured: SecureBroker, unused: str) -> None:
+async def test_a_publisher_can_neither_join_the_workers_nor_grant_rights(secured: SecureBroker, unused: str) -> None:
     settings = secured.by_password("publisher", topic_prefix=unused)
 
     consumer = AIOKafkaConsumer(settings.topic("turns"), **connection_options(settings), group_id=settings.worker_group)
     with pytest.raises(GroupAuthorizationFailedError):
         await consumer.start()
     await consumer.stop()
-    with pytest.raises(Unavailable, match=r"takes no rights from this user .*: give it Alter on the cluster"):
+    with pytest.raises(Unavailable, match=r"does not let this user grant rights .*: give it Alter on the cluster"):
         await acls.apply(settings, BY_NAME["worker"], "User:publisher")
 
 
-async def test_who_has_no_right_is_told_where_rights_are_told(secured: SecureBroker, unused: str) -> None:
+async def test_a_client_without_rights_gets_an_error_that_names_the_acl_command(secured: SecureBroker, unused: str) ->
+None:
     stranger = secured.by_password("stranger", topic_prefix=unused)
     publisher = secured.by_password("publisher", topic_prefix=unused)
 
-    with pytest.raises(Unavailable, match=r"this user may not see it .`streamproc topics acls`"):
+    with pytest.raises(Unavailable, match=r"this user is not allowed to see it .`streamproc topics acls`"):
         await HaltListener(settings=stranger, start_timeout_s=3).start()
     with pytest.raises(Unavailable, match=r"not allowed to create topic .*`streamproc topics acls`"):
         await topics.apply(stranger)
@@ -149,7 +148,7 @@ async def test_who_has_no_right_is_told_where_rights_are_told(secured: SecureBro
         await send(publisher, FleetCommand(w=1, id="o", status="STOP", scope="fleet", by="eve", why="", at=1))
 
 
-async def test_a_worker_that_may_not_ask_for_settings_goes_by_its_own(secured: SecureBroker, unused: str) -> None:
+async def test_a_worker_without_describe_configs_uses_its_own_settings(secured: SecureBroker, unused: str) -> None:
     role = BY_NAME["worker"]
     rights = (right._replace(operations=set(right.operations) - {"DescribeConfigs"}) for right in role.rights)
     admin = secured.by_password("admin", topic_prefix=unused, partitions=1)
@@ -176,7 +175,7 @@ async def _readable(settings: Settings, names: dict[str, str]) -> set[tuple[str,
     async with AIOKafkaConsumer(**connection_options(settings), auto_offset_reset="earliest") as consumer:
         seen = (await consumer._client.fetch_all_metadata()).topics()
         for name, topic in names.items():
-            if topic in seen:  # of others, aiokafka waits for news
+            if topic in seen:  # for the others, aiokafka would wait for metadata
                 consumer.assign([TopicPartition(topic, 0)])
                 with suppress(TopicAuthorizationFailedError):
                     assert await until(lambda: consumer.getmany(timeout_ms=1_000), what=f"a record of {topic}")

@@ -1,4 +1,4 @@
-"""What agents say stays with them: whatever content a run had, no record of any topic has any of it."""
+"""The content of a run never leaves its process: no record of any topic contains any of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = "nothing happened here, and went on for a while; " * 4  # longer than the
 
 
 def everything(path: Path) -> dict[str, Any]:
-    """A turn with content wherever there may be some, and secrets where errors are excerpted."""
+    """Return a turn with content in every field that can have some, and secrets in the excerpts of errors."""
     return {
         "output": f"I think that {MARK}",
         "structured_output": {MARK: [MARK]},
@@ -43,7 +43,7 @@ def everything(path: Path) -> dict[str, Any]:
 
 
 async def records_of(settings: Settings) -> dict[str, list[Record]]:
-    """All records of all topics."""
+    """Return all records of all topics."""
     found: dict[str, list[Record]] = {}
     for topic, count in (await topics.partitions(settings)).items():
         async with open_consumer(settings) as consumer:
@@ -59,7 +59,7 @@ def bytes_of(record: Record) -> bytes:
     return b"\n".join(filter(None, parts))
 
 
-async def test_a_run_is_halted_by_those_who_show_certificates_and_no_content_is_on_any_topic(
+async def test_a_run_is_halted_over_mutual_tls_and_no_content_is_on_any_topic(
     secured: SecureBroker,
     topic_prefix: str,
     tmp_path: Path,
@@ -92,8 +92,8 @@ async def test_a_run_is_halted_by_those_who_show_certificates_and_no_content_is_
     assert not [secret for secret in secured.secrets if secret in worker.text]
 
 
-async def test_content_that_was_asked_for_is_on_the_turns(secured: SecureBroker, topic_prefix: str) -> None:
-    """So the other test would see it."""
+async def test_content_is_on_the_turns_topic_with_include_content(secured: SecureBroker, topic_prefix: str) -> None:
+    """Proves that the other test would find content."""
     settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
     await topics.apply(settings)
 

@@ -1,4 +1,4 @@
-"""Files of certificates and keys that cannot be used: told at once, by every command, and no password is asked for."""
+"""Unusable certificate and key files: every command reports them at once, and none prompts for a password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSWORD = "pass-of-the-key"
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """A certificate, its key under a password, and another key."""
+    """A certificate, its encrypted key, and another key."""
     authority = trustme.CA()
     mine, other = (authority.issue_cert("me") for _ in range(2))
     key = serialization.load_pem_private_key(mine.private_key_pem.bytes(), None)
@@ -37,7 +37,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {path.stem: str(path) for path in tmp_path.glob("*.pem")}
 
 
-def test_a_key_under_a_password_is_opened(files: dict[str, str]) -> None:
+def test_an_encrypted_key_is_decrypted(files: dict[str, str]) -> None:
     options = {"ssl_certfile": files["certificate"], "ssl_keyfile": files["sealed"], "ssl_password": PASSWORD}
 
     assert ssl_context(load_settings(security_protocol="SSL", **options)) is not None
@@ -46,23 +46,23 @@ def test_a_key_under_a_password_is_opened(files: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"ssl_cafile": "nowhere"}, "STREAMPROC_SSL_CAFILE: .* holds no certificates .No such file"),
-        ({"ssl_cafile": "empty"}, "STREAMPROC_SSL_CAFILE: .*empty.pem holds no certificates"),
+        ({"ssl_cafile": "nowhere"}, "STREAMPROC_SSL_CAFILE: no certificates can be read from .* .No such file"),
+        ({"ssl_cafile": "empty"}, "STREAMPROC_SSL_CAFILE: no certificates can be read from .*empty.pem"),
         ({"ssl_certfile": "nowhere"}, "STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: .* cannot be used .No such"),
-        ({"ssl_certfile": "certificate", "ssl_keyfile": "other"}, "the key of this certificate"),
+        ({"ssl_certfile": "certificate", "ssl_keyfile": "other"}, "that the key belongs to the certificate"),
         ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed"}, "_PASSWORD: .* cannot be used"),
         ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed", "ssl_password": "pw-of-another"}, "cannot be used"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_setting(
-    given: dict[str, str], says: str, files: dict[str, str], told: Callable[..., str]
+def test_the_error_about_an_unusable_file_names_its_setting(
+    given: dict[str, str], says: str, files: dict[str, str], run_cli: Callable[..., str]
 ) -> None:
     options = {name: files.get(value, value) for name, value in given.items()}
     settings = load_settings(security_protocol="SSL", **options)
 
     with pytest.raises(InvalidSettings, match=says) as problem:
         connection_options(settings)
-    said = told(settings, "topics", "check", code=2)
+    said = run_cli(settings, "topics", "check", code=2)
 
     assert "STREAMPROC_SSL_" in said
     assert "Traceback" not in said

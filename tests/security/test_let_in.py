@@ -1,4 +1,4 @@
-"""Whom a secured broker lets in, by password or token. (By certificate: test_content_stays.py, test_acls.py.)"""
+"""Logins with a password or a token. (With a certificate: test_content_stays.py; ACLs: test_acls.py.)"""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from tests.security.endpoint import TokenEndpoint
     from tests.worker.running import WorkerProcess
 
-TURNS_MAX = 500  # a stuck run is halted at its third turn, and the guard hears of it within milliseconds
-LOGINS_S = 5.0  # the broker ends a login after 2 s: this is long enough for two to end
+TURNS_MAX = 500  # a stuck run is halted at its third turn, and the guard reacts within milliseconds
+LOGINS_S = 5.0  # the broker ends a login after 2 s, so at least two end in this time
 
 
 async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> None:
-    """A run that says the same over and over, under a guard."""
+    """Publish the same output over and over, under a guard."""
     async with halts.guard(run_id):
         for _ in range(TURNS_MAX):
             await turns.turn(run_id=run_id, node="coder", output="I will try again.")
             await turns.flush()
 
 
-async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
+async def test_a_run_is_halted_while_logins_expire_and_tokens_are_renewed(
     secured: SecureBroker,
     endpoint: TokenEndpoint,
     topic_prefix: str,
@@ -52,7 +52,7 @@ async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
         before = len(endpoint.given)
         until = time.monotonic() + LOGINS_S
         number = 0
-        while time.monotonic() < until:  # at work, not idle: a login ends when its connection is used
+        while time.monotonic() < until:  # keep publishing: a login expires when its connection is used
             await turns.turn(run_id="honest", node="coder", output=f"step {number}")
             await turns.flush()
             number += 1
@@ -65,25 +65,29 @@ async def test_a_run_is_halted_while_logins_end_and_tokens_are_renewed(
     assert endpoint.asked[0] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
     said = worker.text + caplog.text
     assert not [token for token in endpoint.given if token in said]
-    assert "kept back" not in said  # a login that ends is no broker that left
-    assert "no halt is heard" not in said
+    assert "not being delivered" not in said  # an expired login is not an outage
+    assert "receiving no halts" not in said
 
 
-def test_the_commands_get_in_and_say_no_secret(
-    secured: SecureBroker, topic_prefix: str, tmp_path: Path, told: Callable[..., str], caplog: pytest.LogCaptureFixture
+def test_the_commands_log_in_and_show_no_secret(
+    secured: SecureBroker,
+    topic_prefix: str,
+    tmp_path: Path,
+    run_cli: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
     settings = secured.by_password("admin", "SCRAM-SHA-256", topic_prefix=topic_prefix)
     turns = tmp_path / "turns.jsonl"
     turns.write_text(jsonl(stuck()))
 
-    said = told(settings, "topics", "apply")
-    said += told(settings, "doctor")
-    said += told(settings, "config")
-    said += told(settings, "publish", turns)
-    said += told(settings, "stop-all", "--why", "a drill")
-    said += told(settings, "clear")
-    replayed = told(settings, "replay", "--all")
+    said = run_cli(settings, "topics", "apply")
+    said += run_cli(settings, "doctor")
+    said += run_cli(settings, "config")
+    said += run_cli(settings, "publish", turns)
+    said += run_cli(settings, "stop-all", "--why", "a drill")
+    said += run_cli(settings, "clear")
+    replayed = run_cli(settings, "replay", "--all")
 
     assert "HALTED  stuck" in replayed
     assert not [secret for secret in secured.secrets if secret in said + replayed + caplog.text]

@@ -1,4 +1,4 @@
-"""Nobody of ours takes connections, and what tests and laptops run on takes those of this machine alone."""
+"""No streamproc process accepts connections, and local Kafka and Redis accept only local ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(("host", "is_public"), [("0.0.0.0", True), ("127.0.0.1", False)])
-def test_what_listens_is_seen(host: str, is_public: bool) -> None:
+def test_listening_sockets_are_found(host: str, is_public: bool) -> None:
     with socket.socket() as server:
         server.bind((host, 0))
         assert host not in listening(os.getpid())
@@ -33,13 +33,13 @@ def test_what_listens_is_seen(host: str, is_public: bool) -> None:
         assert (host in public(os.getpid())) == is_public
 
 
-def test_an_address_of_the_kernel_is_read() -> None:
+def test_addresses_in_kernel_format_are_parsed() -> None:
     assert address_of("0100007F") == "127.0.0.1"
     assert address_of("00000000000000000000000001000000") == "::1"
 
 
 async def test_an_agent_and_a_notifier_do_not_listen(secured: SecureBroker, topic_prefix: str, tmp_path: Path) -> None:
-    """Nor does a worker: test_content_stays.py looks at one."""
+    """Nor does a worker: test_content_stays.py checks one."""
     settings = secured.by_certificate("admin", topic_prefix=topic_prefix)
     await topics.apply(settings)
     before = listening(os.getpid())
@@ -59,7 +59,7 @@ async def test_an_agent_and_a_notifier_do_not_listen(secured: SecureBroker, topi
         notifier.wait()
 
 
-def test_kafka_and_redis_for_tests_are_for_this_machine_alone(secured: SecureBroker, own_redis: Server) -> None:
+def test_local_kafka_and_redis_accept_only_local_connections(secured: SecureBroker, own_redis: Server) -> None:
     for pid in (secured.pid, own_redis.start().pid):
         assert listening(pid)
         assert not public(pid)

@@ -1,4 +1,4 @@
-"""Admission on a Redis that wants TLS, a certificate of the client, and a user of few rights."""
+"""Admission on a Redis that requires TLS and a client certificate, as a user with few rights."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PASSWORD = "s3cr3t-of-the-agents"
 
 
 class Secured(NamedTuple):
-    """Where it is, and the files of its authority and of its client."""
+    """Its port, and the files of its authority and its client."""
 
     port: int
     authority: Path
     certificate: Path
 
     def url(self, host: str = redis.HOST, user: str = f"agents:{PASSWORD}", **options: object) -> str:
-        """An address of it; an option that is None is left out."""
+        """Return its address, without the options that are None."""
         files = {"ssl_ca_certs": self.authority, "ssl_certfile": self.certificate, "ssl_keyfile": self.certificate}
         query = "&".join(f"{name}={value}" for name, value in (files | options).items() if value is not None)
         return f"rediss://{user}@{host}:{self.port}/0?{query}"
@@ -44,7 +44,7 @@ class Secured(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def tls_in_front(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """A port where TLS ends that is spoken to the server behind: not every Redis for tests is built with it."""
+    """Terminate TLS in front of a server: not every local Redis is built with TLS."""
     streams: set[asyncio.StreamWriter] = set()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ async def tls_in_front(port: int, context: ssl.SSLContext) -> AsyncIterator[int]
 
 @pytest.fixture
 async def secured_redis(own_redis: Server, tmp_path: Path) -> AsyncIterator[Secured]:
-    """A Redis behind TLS. Its user `agents` has the rights that are documented."""
+    """A Redis behind TLS. Its user `agents` has the documented rights."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name in ("server", "client"):
@@ -108,12 +108,12 @@ async def test_a_user_with_few_rights_spends_over_tls(secured_redis: Secured) ->
         ({"user": "agents:another"}, "invalid username-password pair.*check user and password in STREAMPROC_REDIS"),
         ({"user": ""}, "check user and password in STREAMPROC_REDIS"),
         ({"ssl_ca_certs": None}, "CERTIFICATE_VERIFY_FAILED.*name the authority that signed its certificate"),
-        ({"host": "localhost"}, "Hostname mismatch.*name it in STREAMPROC_REDIS as its certificate does"),
+        ({"host": "localhost"}, "Hostname mismatch.*use the host name of its certificate in STREAMPROC_REDIS"),
         ({"ssl_certfile": None, "ssl_keyfile": None}, "STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
-async def test_who_is_not_let_in_is_told_what_to_set_and_no_password(
+async def test_the_error_about_a_rejected_login_names_the_setting_and_no_password(
     wrong: dict[str, object], says: str, secured_redis: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
@@ -125,7 +125,7 @@ async def test_who_is_not_let_in_is_told_what_to_set_and_no_password(
     assert PASSWORD not in str(problem.value) + caplog.text
 
 
-async def test_who_speaks_no_tls_is_told(secured_redis: Secured) -> None:
+async def test_a_client_without_tls_gets_an_error_that_names_rediss(secured_redis: Secured) -> None:
     with pytest.raises(Unavailable, match="whether it needs rediss://"):
         await admission(f"redis://agents:{PASSWORD}@{redis.HOST}:{secured_redis.port}/0").start()
 
@@ -133,24 +133,24 @@ async def test_who_speaks_no_tls_is_told(secured_redis: Secured) -> None:
 @pytest.mark.parametrize(
     "url", [f"redis://agents:a/{PASSWORD}@host", f"redis://agents:1{PASSWORD}#@host", "cache:6379"]
 )
-def test_an_address_that_cannot_be_read_is_told_without_its_password(
-    url: str, told: Callable[..., str], nowhere: str
+def test_the_error_about_an_invalid_address_does_not_show_its_password(
+    url: str, run_cli: Callable[..., str], nowhere: str
 ) -> None:
     settings = load_settings(redis=url, brokers=nowhere)
 
     with pytest.raises(InvalidSettings, match=r"STREAMPROC_REDIS must be .* write / as %2F") as problem:
         admission(url)
-    said = told(settings, "config") + told(settings, "config", "--json") + told(settings, "doctor", code=1)
+    output = run_cli(settings, "config") + run_cli(settings, "config", "--json") + run_cli(settings, "doctor", code=1)
 
-    assert "write / as %2F" in said
-    assert PASSWORD not in said + str(problem.value) + repr(settings)
-    assert "agents:a/" not in said
+    assert "write / as %2F" in output
+    assert PASSWORD not in output + str(problem.value) + repr(settings)
+    assert "agents:a/" not in output
 
 
-def test_passwords_in_options_of_the_address_are_not_shown(told: Callable[..., str]) -> None:
+def test_passwords_in_options_of_the_address_are_not_shown(run_cli: Callable[..., str]) -> None:
     url = f"rediss://host:1/0?ssl_certfile=c.pem&ssl_password={PASSWORD}&password={PASSWORD}&ssl_keyfile=k.pem"
 
-    said = told(load_settings(redis=url), "config", "--json")
+    output = run_cli(load_settings(redis=url), "config", "--json")
 
-    assert "rediss://host:1/0?ssl_certfile=c.pem&ssl_password=********&password=********&ssl_keyfile=k.pem" in said
-    assert PASSWORD not in said
+    assert "rediss://host:1/0?ssl_certfile=c.pem&ssl_password=********&password=********&ssl_keyfile=k.pem" in output
+    assert PASSWORD not in output

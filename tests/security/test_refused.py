@@ -1,4 +1,4 @@
-"""Whom a secured broker does not let in: he is told which setting to mend, in every command, and no secret is."""
+"""Rejected logins: every command names the setting to fix, and shows no secret."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def wrong_password_of_plain(secured: SecureBroker, **_: object) -> Settings:
     return secured.by_password("admin", "PLAIN", sasl_password="pw-of-another")
 
 
-def no_such_user(secured: SecureBroker, **_: object) -> Settings:
-    return secured.by_password("nobody")
+def unknown_user(secured: SecureBroker, **_: object) -> Settings:
+    return secured.by_password("unknown")
 
 
 def wrong_mechanism(secured: SecureBroker, tmp_path: Path, **_: object) -> Settings:
@@ -43,7 +43,7 @@ def no_tls(secured: SecureBroker, **_: object) -> Settings:
     return secured.by_password("admin", security_protocol="SASL_PLAINTEXT")
 
 
-def nothing_at_all(secured: SecureBroker, **_: object) -> Settings:
+def no_login(secured: SecureBroker, **_: object) -> Settings:
     return secured.by_password("admin", security_protocol="PLAINTEXT")
 
 
@@ -63,12 +63,12 @@ def no_certificate(secured: SecureBroker, **_: object) -> Settings:
     return secured.by_certificate("admin", ssl_certfile=None, ssl_keyfile=None)
 
 
-def certificate_is_over(secured: SecureBroker, **_: object) -> Settings:
-    secured.certificate("admin", "over", over=True)
-    return secured.by_certificate("over")
+def expired_certificate(secured: SecureBroker, **_: object) -> Settings:
+    secured.certificate("admin", "expired", expired=True)
+    return secured.by_certificate("expired")
 
 
-def token_is_over(secured: SecureBroker, tmp_path: Path, **_: object) -> Settings:
+def expired_token(secured: SecureBroker, tmp_path: Path, **_: object) -> Settings:
     token = tmp_path / "token"
     token.write_text(secured.issuer.token("admin", lives_s=-60))
     return secured.by_token(sasl_token_file=str(token))
@@ -86,44 +86,45 @@ def wrong_secret(secured: SecureBroker, endpoint: TokenEndpoint, **_: object) ->
 
 # fmt: off
 CASES = [
-    (wrong_password, "does not let user admin in: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
-    (wrong_password_of_plain, "does not let user admin in: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
-    (no_such_user, "does not let user nobody in: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
-    (wrong_mechanism, "does not take OAUTHBEARER: set STREAMPROC_SASL_MECHANISM"),
-    (no_tls, "hangs up on a client that speaks SASL_PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL"),
-    (nothing_at_all, "hangs up on a client that speaks PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL"),
-    (another_authority, "a certificate that is not trusted here (unable to get local issuer certificate): "
+    (wrong_password, "rejects the login of user admin: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
+    (wrong_password_of_plain, "rejects the login of user admin: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
+    (unknown_user, "rejects the login of user unknown: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
+    (wrong_mechanism, "does not accept OAUTHBEARER: set STREAMPROC_SASL_MECHANISM"),
+    (no_tls, "closes the connection of a client that speaks SASL_PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL"),
+    (no_login, "closes the connection of a client that speaks PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL"),
+    (another_authority, "a certificate that this client does not trust (unable to get local issuer certificate): "
                         "set STREAMPROC_SSL_CAFILE"),
-    (another_name, "a certificate of another name (Hostname mismatch, certificate is not valid for 'localhost'.): "
-                   "name it in STREAMPROC_BROKERS"),
-    (no_certificate, "does not take a client without one (sslv3 alert bad certificate): set STREAMPROC_SSL_CERTFILE"),
-    (certificate_is_over, "over.pem (sslv3 alert certificate unknown): set STREAMPROC_SSL_CERTFILE"),
-    (token_is_over, "Z: whoever writes STREAMPROC_SASL_TOKEN_FILE must renew it"),
-    (token_of_another, "does not let the owner of this token in: see STREAMPROC_SASL_TOKEN_FILE"),
+    (another_name, "a certificate for another name (Hostname mismatch, certificate is not valid for 'localhost'.): "
+                   "use the name in its certificate in STREAMPROC_BROKERS"),
+    (no_certificate, "does not accept a client without a certificate (sslv3 alert bad certificate): "
+                     "set STREAMPROC_SSL_CERTFILE"),
+    (expired_certificate, "expired.pem (sslv3 alert certificate unknown): set STREAMPROC_SSL_CERTFILE"),
+    (expired_token, "Z: the program that writes STREAMPROC_SASL_TOKEN_FILE must renew it"),
+    (token_of_another, "rejects the login of the owner of this token: check STREAMPROC_SASL_TOKEN_FILE"),
     (wrong_secret, "answers 401 (invalid_client): check STREAMPROC_SASL_OAUTH_CLIENT_ID, _CLIENT_SECRET"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("refused", "says"), CASES, ids=lambda case: getattr(case, "__name__", ""))
-def test_who_is_not_let_in_is_told_what_to_set(
+def test_the_error_about_a_rejected_login_names_the_setting(
     refused: Callable[..., Settings],
     says: str,
     secured: SecureBroker,
     endpoint: TokenEndpoint,
     tmp_path: Path,
-    told: Callable[..., str],
+    run_cli: Callable[..., str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = refused(secured=secured, endpoint=endpoint, tmp_path=tmp_path)
     caplog.set_level("DEBUG")
     what, _, remedy = says.partition(": ")
 
-    ordered = told(settings, "topics", "check", code=2)
-    examined = told(settings, "doctor", code=1)
+    checked = run_cli(settings, "topics", "check", code=2)
+    examined = run_cli(settings, "doctor", code=1)
 
-    assert what in ordered
-    assert remedy in ordered
+    assert what in checked
+    assert remedy in checked
     assert what in examined
     assert f"To mend it: {remedy}" in examined
     secrets = [
@@ -132,18 +133,20 @@ def test_who_is_not_let_in_is_told_what_to_set(
         SECRET,
         (tmp_path / "token").read_text() if settings.sasl_token_file else SECRET,
     ]
-    assert not [secret for secret in secrets if secret in ordered + examined + caplog.text]
+    assert not [secret for secret in secrets if secret in checked + examined + caplog.text]
 
 
-async def test_a_publisher_and_a_listener_say_it_too(secured: SecureBroker, caplog: pytest.LogCaptureFixture) -> None:
+async def test_publisher_and_listener_name_the_setting_too(
+    secured: SecureBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = wrong_password_of_plain(secured)
     caplog.set_level("DEBUG", logger="aiokafka.conn")
 
-    with pytest.raises(Unavailable, match="does not let user admin in: check STREAMPROC_SASL_USERNAME"):
+    with pytest.raises(Unavailable, match="rejects the login of user admin: check STREAMPROC_SASL_USERNAME"):
         await HaltListener(settings=settings, start_timeout_s=3).start()
     async with TurnPublisher(settings=settings, close_timeout_s=0.1) as turns:
         await turns.turn(run_id="r1", node="coder")
         trouble = await until(lambda: turns.trouble, what="the refused connection")
-        assert "does not let user admin in: check STREAMPROC_SASL_USERNAME" in str(trouble)
-    assert "SaslHandShake" in caplog.text  # each request is in the log
+        assert "rejects the login of user admin: check STREAMPROC_SASL_USERNAME" in str(trouble)
+    assert "SaslHandShake" in caplog.text  # requests are logged
     assert "pw-of-another" not in caplog.text
