@@ -205,7 +205,7 @@ def acls() -> str:
             f"{what} on {'group ' if kind == 'group' else ''}{', '.join(names)}"
             for (what, kind), names in allowed.items()
         ]
-        rows.append((f"`{role.name}`", role.who, "; ".join(said)))
+        rows.append((f"`{role.name}`", role.programs, "; ".join(said)))
     return table(("role", "who", "may"), rows)
 
 

@@ -73,7 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used: `Monitor` needs no Kafka client, a publisher no detectors."""
+    """Load a public name on first use: `Monitor` needs no Kafka client, and a publisher needs no detectors."""
     if name not in _HOMES:
         raise AttributeError(f"module 'streamproc' has no attribute {name!r}")
     return getattr(import_module(f"streamproc.{_HOMES[name]}"), name)

@@ -1,15 +1,16 @@
 """Every exception that streamproc raises.
 
     StreamprocError
-    ├── InvalidEvent        a turn or another input that cannot be used
-    ├── InvalidPolicy       a policy file with mistakes: all of them, each with its place
-    ├── InvalidGraph        a workflow graph that cannot be read
-    │   └── UnsafeCycle     a cycle that nothing can leave
-    ├── InvalidSettings     an environment variable or option that cannot be used
-    ├── Unavailable         a broker or store that cannot be reached
-    ├── Refused             a run, session, user or tenant that cannot pay for what was asked
-    ├── AlreadySettled      a reservation whose id belongs to work that has been paid for
-    └── Undelivered         events that the publisher could not hand over in time
+    ├── InvalidEvent        a turn or another input event is invalid
+    ├── InvalidPolicy       a policy file has mistakes; the error lists all of them with their places
+    ├── InvalidGraph        a workflow graph cannot be read
+    │   └── UnsafeCycle     a workflow graph has a cycle without an exit
+    ├── InvalidSettings     an environment variable or option is invalid
+    ├── Unavailable         a broker or store cannot be reached
+    │   └── AccessDenied    a broker rejects the login or lacks a right for this client
+    ├── Refused             a run, session, user or tenant lacks budget for a reservation
+    ├── AlreadySettled      the id of a reservation belongs to work that is settled
+    └── Undelivered         the publisher could not deliver all events in time
     Halted                  (a BaseException) the circuit breaker stopped this run
 
 A class's docstring is its default message.
@@ -37,7 +38,7 @@ class StreamprocError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: where it stands (`place`, such as ``policy.yaml:12``), the `field`, what is wrong, what to do."""
+    """One mistake: its `place` (such as ``policy.yaml:12``), the `field`, what is wrong, and the remedy."""
 
     field: str
     what: str
@@ -51,16 +52,16 @@ class Problem:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A bad value for a message: short, whatever it is."""
+    """Return a short text of any invalid value, for a message."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits; a structure too deep to be written
+    except (ValueError, RecursionError):  # an integer of thousands of digits; a structure that is nested too deeply
         return f"({type(value).__name__})"
     return text if len(text) <= limit else f"{text[: limit - 3]}… ({type(value).__name__}, {len(text)} characters)"
 
 
 class InvalidEvent(StreamprocError):
-    """This event cannot be used."""
+    """This event is invalid."""
 
     def __init__(self, problems: Sequence[Problem] | str) -> None:
         self.problems: tuple[Problem, ...] = (
@@ -77,12 +78,12 @@ class InvalidPolicy(StreamprocError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-CYCLE_NODES_SHOWN: Final = 20  # of one cycle in a message: whoever wrote the graph knows it by fewer
+CYCLE_NODES_SHOWN: Final = 20  # of one cycle in a message: enough to find it in the graph
 LEAVE_A_CYCLE: Final = "Add an edge from each to a node that ends the run, or mark a node of it as terminal"
 
 
 def named_cycle(nodes: Sequence[str], limit: int = CYCLE_NODES_SHOWN) -> str:
-    """The nodes of a cycle for a message, however many there are."""
+    """Return the nodes of a cycle for a message, shortened to `limit`."""
     shown = ", ".join(nodes[:limit])
     return f"[{shown}]" if len(nodes) <= limit else f"[{shown}, … ({len(nodes)} nodes)]"
 
@@ -92,33 +93,33 @@ class InvalidGraph(StreamprocError, ValueError):
 
 
 class UnsafeCycle(InvalidGraph):
-    """This workflow graph has a cycle that nothing can leave.
+    """This workflow graph has a cycle without an exit.
 
-    `cycles` has all of them with all their nodes; the message names all of them, each by its first nodes.
+    `cycles` has every such cycle with all its nodes; the message names each by its first nodes.
     """
 
     def __init__(self, cycles: Sequence[Sequence[str]]) -> None:
         self.cycles = tuple(tuple(cycle) for cycle in cycles)
         listed = "; ".join(named_cycle(cycle) for cycle in self.cycles)
-        super().__init__(f"GRAPH001: {len(self.cycles)} cycle(s) without a way out: {listed}. {LEAVE_A_CYCLE}")
+        super().__init__(f"GRAPH001: {len(self.cycles)} cycle(s) without an exit: {listed}. {LEAVE_A_CYCLE}")
 
 
 class InvalidSettings(StreamprocError):
-    """A setting cannot be used."""
+    """A setting is invalid."""
 
 
 class Unavailable(StreamprocError):
-    """A service that is needed cannot be reached."""
+    """A required service cannot be reached."""
 
 
 class AccessDenied(Unavailable):
-    """A broker is there, and does not let us in, or does not let us do this."""
+    """A broker rejects this client's login, or the client lacks a right."""
 
     def __init__(self, what: str, remedy: str) -> None:
         self.what = what
-        """What the broker does."""
+        """What the broker rejects."""
         self.remedy = remedy
-        """Which setting or right to mend."""
+        """Which setting or right to fix."""
         super().__init__(f"{what}: {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -126,7 +127,7 @@ class AccessDenied(Unavailable):
 
 
 class Refused(StreamprocError):
-    """A run, a session, a user or a tenant cannot pay for this."""
+    """A run, session, user or tenant lacks budget for this."""
 
     def __init__(
         self,
@@ -142,22 +143,22 @@ class Refused(StreamprocError):
         renews_at: datetime | None = None,
     ) -> None:
         self.level = level
-        """``run``, ``session``, ``user`` or ``tenant``: the first of them that cannot pay."""
+        """``run``, ``session``, ``user`` or ``tenant``: the first of them that lacks budget."""
         self.name = name
-        """Which one: its id."""
+        """Its id."""
         self.period = period
-        """What the limit is for: ``total``, or an ``hour``, ``day`` or ``month`` of UTC."""
+        """The period of the limit: ``total``, or an ``hour``, ``day`` or ``month`` in UTC."""
         self.unit = unit
-        """``micro_usd`` or ``tokens``: of `asked`, `limit`, `spent`, `held` and `left`."""
+        """``micro_usd`` or ``tokens``: the unit of `asked`, `limit`, `spent`, `held` and `left`."""
         self.asked = asked
         self.limit = limit
         self.spent = spent
-        """What was settled in this period."""
+        """The amount settled in this period."""
         self.held = held
-        """What others have reserved and may give back."""
+        """The amount that open reservations hold, part of which may be returned."""
         self.left = max(0, limit - spent - held)
         self.renews_at = renews_at
-        """When the period ends and another begins; None for ``total``."""
+        """When the next period starts; None for ``total``."""
         super().__init__(self._sentence())
 
     def _sentence(self) -> str:
@@ -167,10 +168,10 @@ class Refused(StreamprocError):
             for amount in amounts
         )
         of = "in total" if self.period == "total" else f"this {self.period}"
-        renews = f"; it renews at {self.renews_at:%Y-%m-%dT%H:%M:%SZ}" if self.renews_at else ""
+        renews = f"; the limit renews at {self.renews_at:%Y-%m-%dT%H:%M:%SZ}" if self.renews_at else ""
         return (
-            f"{asked} were asked for, and {self.level} {self.name} has {left} left of the {limit} that it may spend "
-            f"{of} ({held} are reserved){renews}"
+            f"a reservation of {asked} was refused: {self.level} {self.name} has {left} left of the {limit} limit {of} "
+            f"({held} reserved by others){renews}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -178,16 +179,16 @@ class Refused(StreamprocError):
 
 
 def _refused(fields: dict[str, Any]) -> Refused:
-    """A `Refused` that came from another process."""
+    """Rebuild a `Refused` from another process."""
     return Refused(**{name: value for name, value in fields.items() if name != "left"})
 
 
 class AlreadySettled(StreamprocError):
-    """This reservation has been settled: use another id for other work."""
+    """This reservation is settled already: use another id for other work."""
 
 
 class Undelivered(StreamprocError):
-    """Some events were not handed to the broker in time."""
+    """Some events were not delivered to the broker in time."""
 
 
 class Halted(BaseException):

@@ -1,4 +1,4 @@
-"""The exceptions: one tree, messages that say what happened, and a halt that nobody catches by accident."""
+"""The exceptions: one tree, messages with remedies, and a halt that `except Exception` does not catch."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def a_halt() -> ControlEvent:
     return [control for _ in range(3) for control in monitor.feed(run_id="r", node="n", output="again")][-1]
 
 
-def test_all_but_a_halt_are_one_tree() -> None:
+def test_all_errors_but_halted_share_one_base_class() -> None:
     assert len(KINDS) >= 9
     assert [kind for kind in KINDS if not issubclass(kind, StreamprocError)] == [Halted]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_exception_says_what_it_is(kind: type[BaseException]) -> None:
+def test_every_exception_has_a_docstring(kind: type[BaseException]) -> None:
     assert (kind.__doc__ or "").splitlines()[0].endswith(".")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "__init__" not in vars(kind) and kind is not Halted])
-def test_its_docstring_is_its_message(kind: type[BaseException]) -> None:
+def test_the_docstring_is_the_default_message(kind: type[BaseException]) -> None:
     assert str(kind()) == kind.__doc__
     assert str(kind("what happened")) == "what happened"
 
 
-def test_a_halt_is_not_caught_with_the_errors_of_a_turn() -> None:
+def test_except_exception_does_not_catch_a_halt() -> None:
     """Agent loops are full of `except Exception: retry`."""
     assert not issubclass(Halted, Exception)
     halt = Halted("r", a_halt())
@@ -48,7 +48,7 @@ def test_a_halt_is_not_caught_with_the_errors_of_a_turn() -> None:
     assert str(Halted("r", reason="the fleet stops")) == "run r is halted: the fleet stops"
 
 
-def test_a_problem_says_where_what_and_what_to_do() -> None:
+def test_a_problem_names_place_field_mistake_and_remedy() -> None:
     assert str(Problem("at", "not a time", "send RFC 3339", "a.jsonl:3")) == "a.jsonl:3: at: not a time (send RFC 3339)"
     assert str(Problem("at", "not a time")) == "at: not a time"
 
@@ -60,13 +60,13 @@ def test_all_problems_are_in_the_message() -> None:
     assert InvalidEvent("unreadable").problems == (Problem("event", "unreadable"),)
 
 
-def test_an_unsafe_cycle_names_them_all_and_what_to_do() -> None:
+def test_an_unsafe_cycle_names_all_cycles_and_the_remedy() -> None:
     message = str(UnsafeCycle([["a", "b"], ["c"]]))
-    assert "2 cycle(s) without a way out: [a, b]; [c]." in message
+    assert "2 cycle(s) without an exit: [a, b]; [c]." in message
     assert "Add an edge" in message
 
 
-def test_a_problem_can_be_sent_to_another_process() -> None:
+def test_a_problem_can_be_pickled() -> None:
     problem = Problem("a", "is bad")
     assert pickle.loads(pickle.dumps(problem)) == problem
 
@@ -82,6 +82,6 @@ def in_itself() -> list[object]:
     [("x", "'x'"), (5, "5"), (None, "None"), (10**5_000, "(int)"), (in_itself(), "[[...]]")],
     ids=["text", "number", "none", "huge", "in itself"],
 )
-def test_a_bad_value_is_shown_in_short(value: object, text: str) -> None:
+def test_an_invalid_value_is_shown_shortened(value: object, text: str) -> None:
     assert shown(value) == text
     assert len(shown(["x" * 10_000])) < 100

@@ -3,8 +3,8 @@
     streamproc topics apply && streamproc worker            # in one terminal
     python examples/coder_verifier/orchestrator.py          # in another
 
-The orchestrator knows nothing of loops. It publishes what its agents did; the worker, in its own process, decides;
-the guard cancels the orchestrator's task.
+The orchestrator has no code for loops. It publishes what its agents did; the worker, in its own process, decides; the
+guard cancels the orchestrator's task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GRAPH = {
 
 
 class Orchestrator:
-    """Lets a coder and a verifier work in turn until the tests pass."""
+    """Alternates between a coder and a verifier until the tests pass."""
 
     def __init__(self, run_id: str, turns: TurnPublisher, coder: Coder, verifier: Verifier) -> None:
         self.run_id = run_id
@@ -46,7 +46,7 @@ class Orchestrator:
         self._verifier = verifier
 
     async def solve(self) -> bool:
-        """Whether the tests pass in the end."""
+        """Run until the tests pass. Returns False after the last attempt."""
         await self._turns.run_started(run_id=self.run_id, workflow="bugfix", graph=GRAPH)
         for self.attempt in range(1, ATTEMPTS_MAX + 1):
             patch = await self._coder.write(self.attempt)
@@ -64,12 +64,12 @@ class Orchestrator:
         self.published_at[await self._turns.send(event)] = now
 
 
-async def somebody_decides(turns: TurnPublisher, halts: HaltListener) -> bool:
-    """Whether a worker answers: stop a run that does nothing, and see whether it is stopped."""
+async def a_worker_answers(turns: TurnPublisher, halts: HaltListener) -> bool:
+    """Return whether a worker answers: stop an idle run and wait for its halt."""
     canary = f"canary-{uuid.uuid4().hex[:8]}"
     try:
         async with asyncio.timeout(WORKER_TIMEOUT_S), halts.guard(canary):
-            await turns.operator_stop(run_id=canary, by="the example", reason="is anybody there?")
+            await turns.operator_stop(run_id=canary, by="the example", reason="is a worker running?")
             await asyncio.Event().wait()
     except Halted:
         return True
@@ -79,30 +79,30 @@ async def somebody_decides(turns: TurnPublisher, halts: HaltListener) -> bool:
 
 
 async def run(stuck: Stuck, thinking_s: float, brokers: str | None) -> int:
-    """Run once. 0: the breaker halted it, as it should; 1: nobody did; 2: there is no breaker."""
+    """Run once. Returns 0 if the breaker halted the run, 1 if it did not, and 2 if no worker answers."""
     run_id = f"coder-verifier-{uuid.uuid4().hex[:8]}"
     async with TurnPublisher(brokers) as turns, HaltListener(brokers) as halts:
-        if not await somebody_decides(turns, halts):
+        if not await a_worker_answers(turns, halts):
             print(f"No worker answered within {WORKER_TIMEOUT_S} s. Start one: streamproc worker", file=sys.stderr)
             return 2
-        print(f"run {run_id}: a coder and a verifier begin")
+        print(f"run {run_id}: a coder and a verifier start")
         orchestrator = Orchestrator(run_id, turns, Coder(stuck, thinking_s), Verifier(stuck, thinking_s))
         try:
             async with halts.guard(run_id):  # cancels this block when the run is halted, then raises Halted
                 solved = await orchestrator.solve()
         except Halted as halted:
             stopped_at = time.monotonic()
-            tell(halted, orchestrator, stopped_at)
+            report(halted, orchestrator, stopped_at)
             status = halted.control.terminal_status if halted.control else None
             await turns.run_finished(run_id=run_id, status=status or "halted")
             return 0
         await turns.run_finished(run_id=run_id, status="solved" if solved else "given up")
-    print(f"\nNobody halted the run in {orchestrator.attempt} attempts.")
+    print(f"\nThe run was not halted in {orchestrator.attempt} attempts.")
     return 1
 
 
-def tell(halted: Halted, orchestrator: Orchestrator, stopped_at: float) -> None:
-    """Say for a person what happened."""
+def report(halted: Halted, orchestrator: Orchestrator, stopped_at: float) -> None:
+    """Print what happened."""
     print(f"\n{halted}")
     control = halted.control
     if control is None:
@@ -113,13 +113,13 @@ def tell(halted: Halted, orchestrator: Orchestrator, stopped_at: float) -> None:
         published_at = orchestrator.published_at.get(control.trigger.event_id)
         if published_at is not None:
             print(f"  stopped  {1000 * (stopped_at - published_at):.0f} ms after that turn was published")
-    spared = ATTEMPTS_MAX - orchestrator.attempt
-    print(f"  saved    {spared} of {ATTEMPTS_MAX} attempts, {spared * Decimal(COST_USD)} USD")
+    saved = ATTEMPTS_MAX - orchestrator.attempt
+    print(f"  saved    {saved} of {ATTEMPTS_MAX} attempts, {saved * Decimal(COST_USD)} USD")
     print(f"  next     {', or '.join(dict.fromkeys([control.action or 'ask_human', *control.suggested_actions]))}")
 
 
 def because(control: ControlEvent) -> str:
-    """The evidence in a few words."""
+    """Summarise the evidence in a few words."""
     evidence = control.evidence
     if evidence is None:
         return control.message
@@ -133,7 +133,7 @@ def because(control: ControlEvent) -> str:
 
 @contextlib.contextmanager
 def own_worker(wanted: bool, brokers: str | None) -> Iterator[None]:
-    """A worker as a process of its own, for whoever has none running."""
+    """Start a worker process for the duration of the example, if wanted."""
     if not wanted:
         yield
         return
@@ -148,12 +148,12 @@ def own_worker(wanted: bool, brokers: str | None) -> Iterator[None]:
 
 
 def main() -> int:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stuck", choices=["tests", "patch"], default="tests", help="how the coder gets stuck")
-    parser.add_argument("--thinking-s", type=float, default=0.5, help="seconds that each agent takes for a turn")
+    parser.add_argument("--thinking-s", type=float, default=0.5, help="seconds per agent turn")
     parser.add_argument("--brokers", help="Kafka (default: STREAMPROC_BROKERS, else localhost:9092)")
-    parser.add_argument("--with-worker", action="store_true", help="start a worker too, and end it afterwards")
+    parser.add_argument("--with-worker", action="store_true", help="start a worker, and stop it afterwards")
     options = parser.parse_args()
     try:
         with own_worker(options.with_worker, options.brokers):

@@ -1,7 +1,7 @@
 """Which runs are halted, according to the records read so far. Pure: no I/O, no clock.
 
 Two topics report on a run: `control` each decision at once; `runs` the full latest status, slightly later, and
-permanently. Each keeps the order of one run, but nothing orders one topic against the other. So the listener keeps, for
+permanently. Each keeps the order of one run, but there is no order between the topics. So the listener keeps, for
 each run, the broker's time of the newest record that it used; an older record changes nothing. A status "running"
 written before the halt does not lift it, and a halt from before a resume does not return.
 """

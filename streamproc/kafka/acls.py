@@ -43,7 +43,7 @@ class Role(NamedTuple):
     """A role, the programs that act in it, and the rights that they need."""
 
     name: str
-    who: str
+    programs: str
     rights: tuple[Right, ...]
 
 

@@ -106,24 +106,24 @@ async def turns_on(settings: Settings) -> list[wire.Event]:
 def distinct(events: list[wire.Event]) -> dict[str, list[int]]:
     """Return the sequence numbers of each run in log order, without duplicates of an event."""
     seen: set[str] = set()
-    order: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for event in events:
         if event.event_id not in seen:
             seen.add(event.event_id)
-            order.setdefault(event.run_id, []).append(event.seq or 0)
-    return order
+            numbers.setdefault(event.run_id, []).append(event.seq or 0)
+    return numbers
 
 
-async def work_forever(halts: HaltListener, run_id: str, begun: asyncio.Event) -> None:
+async def work_forever(halts: HaltListener, run_id: str, started: asyncio.Event) -> None:
     """Work on a run until it is halted."""
     async with halts.guard(run_id):
-        begun.set()
+        started.set()
         await asyncio.get_running_loop().create_future()
 
 
 async def guarded(halts: HaltListener, run_id: str) -> asyncio.Task[None]:
     """Return a task that works on a run under its guard and has started."""
-    begun = asyncio.Event()
-    task = asyncio.create_task(work_forever(halts, run_id, begun))
-    await begun.wait()
+    started = asyncio.Event()
+    task = asyncio.create_task(work_forever(halts, run_id, started))
+    await started.wait()
     return task

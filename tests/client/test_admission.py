@@ -105,15 +105,15 @@ async def test_an_exception_books_the_estimate_unless_on_error_is_release(
 
 @pytest.mark.parametrize("on_error", ["settle", "release"])
 async def test_a_cancelled_call_costs_its_estimate(admission: Admission, payer: Payer, on_error) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def work() -> None:
         async with payer.reserve(cost_usd="0.05", on_error=on_error):
-            begun.set()
+            started.set()
             await asyncio.get_running_loop().create_future()
 
     task = asyncio.create_task(work())
-    await begun.wait()
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -151,7 +151,7 @@ async def test_a_refusal_names_the_account_and_the_amount_left(payer: Payer) -> 
     assert (refusal.level, refusal.name, refusal.period, refusal.unit) == ("run", "r1", "total", "micro_usd")
     assert (refusal.asked, refusal.limit, refusal.spent, refusal.held) == (100_001, 1_000_000, 700_000, 200_000)
     assert (refusal.left, refusal.renews_at) == (100_000, None)
-    assert "run r1 has 0.1 USD left of the 1 USD" in str(refusal)
+    assert "run r1 has 0.1 USD left of the 1 USD limit in total" in str(refusal)
 
 
 async def test_a_budget_can_be_spent_to_the_last_micro_usd(payer: Payer) -> None:
@@ -216,7 +216,7 @@ async def test_an_estimate_of_zero_is_never_refused(payer: Payer) -> None:
         pass
 
 
-async def test_a_refusal_can_be_sent_to_another_process(payer: Payer) -> None:
+async def test_a_refusal_can_be_pickled(payer: Payer) -> None:
     with pytest.raises(Refused) as refused:
         await spend(payer, "1.01")
     again = pickle.loads(pickle.dumps(refused.value))

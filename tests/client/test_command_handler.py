@@ -84,13 +84,13 @@ async def test_a_pause_lets_steps_finish_and_starts_none(settings: Settings) -> 
         await until(lambda: halts.fleet.paused)
         assert not running.done()
         allowed.release()  # it finishes its step and starts no other
-        begun: list[str] = []
-        starting = asyncio.create_task(steps(halts.guard("r2"), begun, allowed))
+        taken_by_second: list[str] = []
+        starting = asyncio.create_task(steps(halts.guard("r2"), taken_by_second, allowed))
         await until(lambda: len(halts.guards) == 2, what="both to wait")
-        assert (taken, begun) == (["step"], [])
+        assert (taken, taken_by_second) == (["step"], [])
 
         await issue_command(settings, "CLEAR", "fleet", "ada", "done")
-        await until(lambda: len(taken) == 2 and begun)
+        await until(lambda: len(taken) == 2 and taken_by_second)
 
         await issue_command(settings, "STOP", "fleet", "ada", "enough")
         for task in (running, starting):

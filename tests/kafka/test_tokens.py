@@ -147,9 +147,9 @@ def nowhere_url() -> str:
     [
         ({"sasl_mechanism": "PLAIN"}, "STREAMPROC_SASL_USERNAME: set it"),
         ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "STREAMPROC_SASL_PASSWORD: set it"),
-        ({}, "STREAMPROC_SASL_TOKEN_FILE or STREAMPROC_SASL_OAUTH_TOKEN_URL: OAUTHBEARER needs one"),
+        ({}, "STREAMPROC_SASL_TOKEN_FILE or STREAMPROC_SASL_OAUTH_TOKEN_URL: OAUTHBEARER needs exactly one"),
         ({"sasl_oauth_token_url": "https://id/token"}, "STREAMPROC_SASL_OAUTH_CLIENT_ID: set it"),
-        ({"sasl_oauth_token_url": "http://id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must begin with https"),
+        ({"sasl_oauth_token_url": "http://id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must start with https"),
         ({"sasl_oauth_token_url": "https://a:b@id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host"),
     ],
 )

@@ -132,8 +132,9 @@ async def test_a_publisher_can_neither_join_the_workers_nor_grant_rights(secured
         await acls.apply(settings, BY_NAME["worker"], "User:publisher")
 
 
-async def test_a_client_without_rights_gets_an_error_that_names_the_acl_command(secured: SecureBroker, unused: str) ->
-None:
+async def test_a_client_without_rights_gets_an_error_that_names_the_acl_command(
+    secured: SecureBroker, unused: str
+) -> None:
     stranger = secured.by_password("stranger", topic_prefix=unused)
     publisher = secured.by_password("publisher", topic_prefix=unused)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.worker.running import WorkerProcess
 
 MARK = "Zx7MarkerThatNobodyElseWrites9q"
-LONG = "nothing happened here, and went on for a while; " * 4  # longer than the excerpt of an error
+LONG = "nothing happened here, and continued for a while; " * 4  # longer than the excerpt of an error
 
 
 def everything(path: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Never run: ``mypy --strict`` reads it, so that the types of the public API stay what users rely on.
+"""Never run: ``mypy --strict`` reads it to hold the types of the public API.
 
-Every `type: ignore` here is a promise, too: were the line right, mypy would call the ignore unused.
+Every `type: ignore` is a check too: mypy reports it as unused if the line becomes valid.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def in_one_process() -> None:
     Monitor(policy=5)  # type: ignore[arg-type]
 
 
-def what_is_told(control: ControlEvent) -> None:
+def control_events(control: ControlEvent) -> None:
     assert_type(control.id, str)
     assert_type(control.code, str)
     assert_type(control.halts, bool)
@@ -74,6 +74,7 @@ async def distributed() -> None:
             assert_type(await guard.ready(), None)
         assert_type(halts.halted("r"), ControlEvent | None)
         assert_type(halts.fleet.status, Literal["STOP", "PAUSE", "CLEAR"])
+        assert_type(halts.fleet.command, FleetCommand | None)
         assert_type(halts.fleet.order, FleetCommand | None)
         await turns.run_started(run_id="r", tier="free", budgets={"maxSteps": 55})
         await turns.turn_started(run_id="r", node="coder", task_id="T1")
@@ -94,7 +95,7 @@ def distributed_and_blocking() -> None:
         assert_type(halts.guard("r", user="ann").ready(timeout_s=1.0), bool)
 
 
-def what_is_raised() -> None:
+def errors() -> None:
     try:
         parse_raw({})
     except InvalidEvent as refusal:
@@ -112,7 +113,7 @@ def graphs(compiled: object) -> None:
     cycles = check_graph({"edges": [["a", "b"], ["b", "end"]]})
     assert_type(cycles, list[CycleShape])
     assert_type(cycles[0].nodes, tuple[str, ...])
-    check_graph(compiled)  # NetworkX, LangGraph: known by what it has
+    check_graph(compiled)  # NetworkX and LangGraph graphs are recognised by their attributes
     try:
         check_graph({})
     except UnsafeCycle as refusal:

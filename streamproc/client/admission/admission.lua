@@ -1,17 +1,17 @@
--- Admission: whether all accounts of a payer can still pay. One script, so each call is one atomic step.
+-- Admission: reserves and books amounts on all accounts of a payer. One script, so each call is one atomic step.
 --
 -- KEYS[1]            the hold: its state (held, settled or released), cost, tokens, and when it expires
 -- KEYS[2], KEYS[3]   an account: what it holds and has spent; its holds, as a set sorted by expiry
--- KEYS[4], KEYS[5]   the next account, and so on: run, session, user, tenant, as far as they are named
+-- KEYS[4], KEYS[5]   the next account, and so on: run, session, user, tenant, those that are named
 --
 -- ARGV[1]   reserve, extend, settle, release or look
 -- ARGV[2]   id of the hold
 -- ARGV[3]   micro-USD; empty: unknown      ARGV[4]  tokens; empty: unknown
--- ARGV[5]   ms until the hold expires      ARGV[6]  ms that it is remembered after that, or after its end
--- then, for each account: ms that it is kept after its last use, the number of its periods, and for each of them
---   its name (total, hour, day, month), the limit of micro-USD and that of tokens; empty: none
+-- ARGV[5]   ms until the hold expires      ARGV[6]  ms for which it is kept after its expiry or end
+-- then, for each account: ms for which it is kept after its last use, the number of its periods, and for each period
+--   its name (total, hour, day, month), the limit in micro-USD and the limit in tokens; empty: no limit
 --
--- All amounts are integers below 2^53. The clock is this server's, and it is the only one.
+-- All amounts are integers below 2^53. The only clock is that of this server.
 
 local operation, id = ARGV[1], ARGV[2]
 local asked = {cost = tonumber(ARGV[3]), tokens = tonumber(ARGV[4])}
@@ -27,7 +27,7 @@ local function whole(number)  -- tostring would write 1e+15
   return string.format("%d", number)
 end
 
--- Calendar, in UTC. Years begin in March here, so that a leap day is the last of its year.
+-- Calendar, in UTC. Years start in March here, which makes the leap day the last day of its year.
 
 local function month_of(day)  -- days since 1970-01-01 -> months since January of the year 0
   day = day + 719468
@@ -54,21 +54,21 @@ local renews = {
   month = first_day_of(window.month + 1) * DAY_MS,
 }
 
--- Accounts. An account is a text of words in fours: what (held, or a period), its window, micro-USD and tokens. So one
--- command reads it, and one writes it, with the time until it is forgotten.
+-- Accounts. An account is a text in groups of four words: "held" or a period, its window, micro-USD, tokens. So one
+-- command reads it, and one writes it together with its expiry.
 
 local function read_account(key, at)
   local account = {key = KEYS[key], holds = KEYS[key + 1], keep_ms = ARGV[at], periods = {}}
   local known = {}
-  for what, begun, cost, tokens in string.gmatch(redis.call("GET", account.key) or "", "(%a+) (%d+) (%d+) (%d+)") do
-    known[what] = {window = tonumber(begun), cost = tonumber(cost), tokens = tonumber(tokens)}
+  for what, number, cost, tokens in string.gmatch(redis.call("GET", account.key) or "", "(%a+) (%d+) (%d+) (%d+)") do
+    known[what] = {window = tonumber(number), cost = tonumber(cost), tokens = tonumber(tokens)}
   end
   account.held = known.held or {cost = 0, tokens = 0}
   for number = 1, tonumber(ARGV[at + 1]) do
     local word = at + 3 * number - 1
     local period = {name = ARGV[word], cost = tonumber(ARGV[word + 1]), tokens = tonumber(ARGV[word + 2])}
     local spent = known[period.name]
-    if not spent or spent.window < window[period.name] then  -- what a window that is over has spent is its own
+    if not spent or spent.window < window[period.name] then  -- spend of a past window does not count
       spent = {window = window[period.name], cost = 0, tokens = 0}
     end
     period.spent = spent
@@ -98,12 +98,12 @@ local function add(amounts, cost, tokens)
   amounts.cost, amounts.tokens = amounts.cost + cost, amounts.tokens + tokens
 end
 
-local function expire(account)  -- what the dead held comes back
-  local dead = redis.call("ZRANGEBYSCORE", account.holds, "-inf", whole(now))
-  if #dead == 0 then
+local function expire(account)  -- returns the amounts of expired holds
+  local expired = redis.call("ZRANGEBYSCORE", account.holds, "-inf", whole(now))
+  if #expired == 0 then
     return
   end
-  for _, member in ipairs(dead) do
+  for _, member in ipairs(expired) do
     local cost, tokens = string.match(member, "^(%d+) (%d+) ")
     add(account.held, -cost, -tokens)
   end
@@ -128,11 +128,11 @@ local function member(cost, tokens)
 end
 
 local function exceeds(unit, limit, spent, held)
-  local ask = asked[unit] or 1  -- of what nobody can estimate there has to be something left
-  return limit and ask > 0 and ask > limit - spent - held
+  local needed = asked[unit] or 1  -- a unit without an estimate must not be exhausted
+  return limit and needed > 0 and needed > limit - spent - held
 end
 
--- Of one account, the limit that refuses longest: waiting for an earlier one would be in vain.
+-- The exceeded limit of an account that renews last: waiting for an earlier one would not help.
 local function refusal_of(number, account)
   local worst
   for _, period in ipairs(account.periods) do
