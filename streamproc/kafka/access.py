@@ -1,6 +1,6 @@
 """Starts Kafka clients; if the broker rejects the connection, reports why, and which setting to change.
 
-An aiokafka client logs each failed connection but tells its caller only that there is no broker. After such a failure
+An aiokafka client logs each failed connection, but its error only says that there is no broker. After such a failure
 this module opens one more connection and looks at how it fails.
 """
 
