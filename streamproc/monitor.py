@@ -1,7 +1,8 @@
-"""The engine in one process: no broker, no thread, no clock but the log's."""
+"""`Monitor`: the engine in one process, without broker or threads. Its only clock is log time."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,14 +14,17 @@ from streamproc.core.run_state import RunState
 from streamproc.fingerprint import fingerprint
 from streamproc.model.controls import ControlEvent, RunStatus, public
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.unknown_fields import UnknownFields
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.layers import Source
 
-RUNS_MAX: Final = 100_000  # runs kept; past it, the one that was silent for the longest time goes
+log = logging.getLogger(__name__)
+
+RUNS_MAX: Final = 100_000  # runs kept; beyond it, the run without an event for the longest time is dropped
 
 
 class Monitor:
-    """Feed it raw turns, and it answers with control events.
+    """Feed raw turns to the engine and get control events back.
 
     >>> monitor = Monitor()
     >>> for _ in range(3):
@@ -28,27 +32,46 @@ class Monitor:
     ...         print(control.severity, control.code)
     warn LOOP001
     halt LOOP001
+
+    Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name.
+    With ``strict=True`` they raise `InvalidEvent` instead.
     """
 
-    def __init__(self, policy: Policy | Source | None = None, *, runs_max: int = RUNS_MAX) -> None:
+    def __init__(
+        self, policy: Policy | Source | None = None, *, runs_max: int = RUNS_MAX, strict: bool = False
+    ) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
         self.evicted = 0
+        """Runs that were dropped because `runs_max` was reached."""
         self._engine = self.policy.engine()
         self._runs: dict[str, RunState] = {}
-        self._books = LocalAccounts(self._engine, self._runs.get)
+        self._accounts = LocalAccounts(self._engine, self._runs.get)
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
+        self._unknown = UnknownFields(strict=strict)
+
+    @property
+    def unknown_fields(self) -> int:
+        """Unknown fields in all events together: mostly misspelt ones."""
+        return self._unknown.total
+
+    @property
+    def unknown_field_counts(self) -> Mapping[str, int]:
+        """How many events had each unknown field, for the first 40 names, such as ``tool_calls.argumets``."""
+        return self._unknown.counts
 
     def feed(self, turn: Mapping[str, Any] | None = None, /, **fields: Any) -> list[ControlEvent]:
-        """Take in one raw turn (or another input of the contract), as a mapping or as keyword arguments.
+        """Process one raw turn (or another raw event), given as a mapping or as keyword arguments.
 
-        The answer may be about other runs, too: those that share a session, a user or a tenant with a budget.
+        The returned control events may also be about other runs: those that share a session, user or tenant budget.
 
-        `from_` stands for the field ``from``, which Python does not allow as an argument. Raises `InvalidEvent`.
+        `from_` stands for the field ``from``, which Python does not allow as an argument name. Raises `InvalidEvent`.
         """
         if "from_" in fields:
             fields["from"] = fields.pop("from_")
         raw = parse_raw({**(turn or {}), **fields})
+        for sentence in self._unknown.add(raw):
+            log.warning("ignored %s", sentence)
         state = self._runs.pop(raw.run_id, None) or RunState()
         self._runs[raw.run_id] = state
         if len(self._runs) > self._runs_max:
@@ -56,17 +79,17 @@ class Monitor:
             del self._runs[oldest]
             self._halts.pop(oldest, None)
             self.evicted += 1
-        decisions = self._books.step(state, fingerprint(raw), raw.at)
+        decisions = self._accounts.step(state, fingerprint(raw), raw.at)
         halts = [decision for decision in decisions if decision.severity == "halt"]
         at_start = raw.type == "run.started" and any(halt.run_id == raw.run_id for halt in halts)
         if state.halted < 0 or at_start:
-            self._halts.pop(raw.run_id, None)  # of a run that had this id before, or was resumed
+            self._halts.pop(raw.run_id, None)  # the run was resumed, or an earlier run had this id
         for halt in halts:
             self._halts.setdefault(halt.run_id, halt)
         return [public(decision) for decision in decisions]
 
     def status(self, run_id: str) -> RunStatus | None:
-        """What is known of a run."""
+        """Return the status of a run; None if it was never fed or was evicted."""
         state = self._runs.get(run_id)
         if state is None:
             return None

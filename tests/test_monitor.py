@@ -96,6 +96,35 @@ def test_past_its_cap_the_run_that_was_silent_longest_goes() -> None:
     assert fed(monitor, "b", 2) == [("LOOP001", "warn")]
 
 
+# Unknown fields.
+
+
+def misspelt(monitor: Monitor, times: int = 1) -> None:
+    for _ in range(times):
+        monitor.feed(run_id="r", node="n", tool_calls=[{"name": "write", "argumets": {}}], mood="grim")
+
+
+def test_unknown_fields_are_counted_and_logged_once_for_each_name(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = Monitor()
+    assert (monitor.unknown_fields, monitor.unknown_field_counts) == (0, {})
+    misspelt(monitor, 3)
+    assert monitor.unknown_fields == 6
+    assert monitor.unknown_field_counts == {"tool_calls.argumets": 3, "mood": 3}
+    assert [record.getMessage() for record in caplog.records] == [
+        "ignored the unknown field mood",
+        "ignored the unknown field tool_calls.argumets; did you mean arguments?",
+    ]
+
+
+def test_a_strict_monitor_refuses_unknown_fields_and_changes_nothing() -> None:
+    monitor = Monitor(strict=True)
+    fed(monitor, "r", 2)
+    with pytest.raises(InvalidEvent, match=r"tool_calls\.argumets: unknown field \(did you mean arguments\?"):
+        misspelt(monitor)
+    assert fed(monitor, "r", 1) == [("LOOP001", "halt")]
+    assert monitor.unknown_fields == 0
+
+
 # Status.
 
 

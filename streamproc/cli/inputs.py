@@ -1,4 +1,4 @@
-"""Files with raw turns, as `scan` and `publish` read them: with a progress bar, and with every error in words."""
+"""Open files of raw turns for `scan`, `publish` and `baseline`, with a progress bar and readable errors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ from streamproc.cli.terminal import fail, note, progress, watched
 if TYPE_CHECKING:
     from streamproc.replay.source import Source
 
-TOLD_EVERY = 256  # lines between two movements of the progress bar
+BAR_STEP_LINES = 256  # lines between two updates of the progress bar
 BLOCK_BYTES = 1 << 20
 
 Files = Annotated[
-    list[str], typer.Argument(help="Raw turns, one JSON object a line; .gz is read as it is, - is standard input.")
+    list[str],
+    typer.Argument(help="Files of raw turns, one JSON object a line; .gz files are decompressed, - is standard input."),
 ]
-Lenient = Annotated[bool, typer.Option("--lenient", help="Skip lines that cannot be used, and count them.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Skip and count lines that cannot be used.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse events with unknown fields.")]
 
 
 @contextmanager
-def opened(files: list[str], lenient: bool, title: str) -> Iterator[list[Source]]:
-    """The files as sources, under a progress bar of this title. Afterwards it is told what was skipped."""
+def opened(files: list[str], lenient: bool, title: str, *, strict: bool = False) -> Iterator[list[Source]]:
+    """Yield the files as sources, under a progress bar with this title.
+
+    On exit, notes on standard error report skipped lines and unknown fields.
+    """
+    from streamproc.model.unknown_fields import UnknownFields
     from streamproc.replay.source import Line, Source
 
     with progress(title, _lines_in(files)) as bar:
@@ -35,12 +41,15 @@ def opened(files: list[str], lenient: bool, title: str) -> Iterator[list[Source]
         class Watched(Source):
             def __iter__(self) -> Iterator[Line]:
                 for found in super().__iter__():
-                    if found.number % TOLD_EVERY == 0:
-                        bar.advance(TOLD_EVERY)
+                    if found.number % BAR_STEP_LINES == 0:
+                        bar.advance(BAR_STEP_LINES)
                     yield found
 
         ordinals: Counter[str] = Counter()
-        sources: list[Source] = [Watched(path, lenient=lenient, ordinals=ordinals) for path in files]
+        unknown_fields = UnknownFields(strict=strict)
+        sources: list[Source] = [
+            Watched(path, lenient=lenient, ordinals=ordinals, unknown_fields=unknown_fields) for path in files
+        ]
         try:
             yield sources
         except OSError as error:
@@ -51,12 +60,12 @@ def opened(files: list[str], lenient: bool, title: str) -> Iterator[list[Source]
     for source in sources:
         if source.bad:
             note(f"{source.path}: skipped {source.bad} of {source.lines} lines that cannot be used")
-        if source.unknown_fields:
-            note(f"{source.path}: ignored {source.unknown_fields} fields that nobody knows")
+    for sentence in unknown_fields.summary():
+        note(sentence)
 
 
 def _lines_in(files: list[str]) -> int | None:
-    """How many lines there are to read, for the progress bar of a person; unknown for standard input."""
+    """Count the lines of the files for the progress bar. None without a terminal, and for standard input."""
     if not watched() or "-" in files:
         return None
     count = 0
@@ -66,5 +75,5 @@ def _lines_in(files: list[str]) -> int | None:
                 while block := stream.read(BLOCK_BYTES):
                     count += block.count(b"\n")
         except (OSError, EOFError):
-            return None  # reading it in earnest will say what is wrong
+            return None  # reading the file for the scan reports what is wrong
     return count

@@ -1,4 +1,4 @@
-"""``streamproc publish``: raw turns from a file through the publisher onto the turns topic."""
+"""``streamproc publish``: send raw turns from files to the turns topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from streamproc.cli.inputs import Files, Lenient, opened
+from streamproc.cli.inputs import Files, Lenient, Strict, opened
 from streamproc.cli.options import Brokers, TopicPrefix
 from streamproc.cli.terminal import complain, examples, line, quiet_kafka
 
@@ -21,19 +21,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-PATIENCE_S = 60.0  # a file can wait: so long for a broker that is away, before its events count as lost
-SLEEP_S_MIN = 0.005  # shorter waits are saved up: a timer is not finer
+BROKER_WAIT_S = 60.0  # a file can wait: how long an unreachable broker may take before events count as lost
+SLEEP_S_MIN = 0.005  # timers are not finer, so shorter waits are added up
 
 Speed = Annotated[
-    str, typer.Option(help="max, events a second (200), realtime, or a factor of the events' own times (10x).")
+    str, typer.Option(help="max; events per second (200); realtime; or a multiple of the recorded speed (10x).")
 ]
-WithContent = Annotated[
-    bool, typer.Option("--include-content", help="Send the texts, too, and not their fingerprints alone.")
-]
+WithContent = Annotated[bool, typer.Option("--include-content", help="Send the texts as well as their fingerprints.")]
 
 
 class Sent(NamedTuple):
-    """What became of the events of all files."""
+    """How many events of all files were delivered and lost."""
 
     events: int
     delivered: int
@@ -51,23 +49,26 @@ def publish(
     files: Files,
     speed: Speed = "max",
     lenient: Lenient = False,
+    strict: Strict = False,
     include_content: WithContent = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Send recorded runs to the turns topic. Exit 0: the broker has all of them; 1: not all; 2: unusable."""
+    """Send recorded runs to the turns topic. Exit 0: all delivered; 1: some lost; 2: unusable input."""
     from streamproc.replay.pacing import read_pace
     from streamproc.settings import load_settings
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
     pace = read_pace(speed)
     quiet_kafka()
-    with opened(files, lenient, "publishing") as sources:
+    with opened(files, lenient, "publishing", strict=strict) as sources:
         sent = asyncio.run(_publish(sources, pace, settings, include_content))
-    rate = sent.events / sent.seconds if sent.seconds else 0.0
-    line(f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {sent.delivered} delivered, {sent.lost} lost")
+        rate = sent.events / sent.seconds if sent.seconds else 0.0
+        line(
+            f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {sent.delivered} delivered, {sent.lost} lost"
+        )
     if sent.lost:
-        complain(f"{sent.lost} events were not delivered to {settings.brokers}; `streamproc doctor` looks closer")
+        complain(f"{sent.lost} events were not delivered to {settings.brokers}; run `streamproc doctor`")
         raise typer.Exit(1)
 
 
@@ -75,14 +76,14 @@ async def _publish(sources: list[Source], pace: SendingPace, settings: Settings,
     from streamproc.client import TurnPublisher
     from streamproc.kafka.reading import partition_count
 
-    await partition_count(settings, "turns")  # what is missing is said at once, and not after a minute of patience
+    await partition_count(settings, "turns")  # reports a missing topic at once, not after BROKER_WAIT_S
     began = time.monotonic()
     publisher = TurnPublisher(
         settings=settings,
         include_content=include_content,
-        on_unsafe="publish",  # what happened, happened: the worker tells of it, as `scan` does
-        block_ms_max=int(PATIENCE_S * 1000),
-        close_timeout_s=PATIENCE_S,
+        on_unsafe="publish",  # the run has happened: the worker reports the graph, as `scan` does
+        block_ms_max=int(BROKER_WAIT_S * 1000),
+        close_timeout_s=BROKER_WAIT_S,
     )
     events = 0
     async with publisher:
@@ -103,7 +104,7 @@ async def _send_all(source: Source, pace: SendingPace, publisher: TurnPublisher)
             await asyncio.sleep(ahead_s)
         try:
             await publisher.send(found.raw)
-        except InvalidEvent as error:  # larger than Kafka takes
+        except InvalidEvent as error:  # larger than Kafka accepts
             if not source.lenient:
                 place = f"{source.path}:{found.number}"
                 raise InvalidEvent([replace(problem, place=place) for problem in error.problems]) from None

@@ -1,4 +1,4 @@
-"""``streamproc scan``: the engine over files, with no broker."""
+"""``streamproc scan``: run the engine over files, without a broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamproc.cli.inputs import Files, Lenient, opened
+from streamproc.cli.inputs import Files, Lenient, Strict, opened
 from streamproc.cli.options import Policy
 from streamproc.cli.terminal import examples, line
 
@@ -18,7 +18,7 @@ app = typer.Typer()
 
 Format = Annotated[
     Literal["text", "jsonl"],
-    typer.Option("--format", help="A report for people, or one control event a line, in log order."),
+    typer.Option("--format", help="text: a readable report; jsonl: one control event a line, in log order."),
 ]
 
 
@@ -29,14 +29,16 @@ Format = Annotated[
         "my-agent | streamproc scan - --lenient",
     )
 )
-def scan(files: Files, policy: Policy = None, format_: Format = "text", lenient: Lenient = False) -> None:
-    """Look for loops, stalls and overspending in recorded runs. Exit 0: no halt; 1: at least one; 2: unusable."""
+def scan(
+    files: Files, policy: Policy = None, format_: Format = "text", lenient: Lenient = False, strict: Strict = False
+) -> None:
+    """Find loops, stalls and overspending in recorded runs. Exit 0: no halt; 1: at least one; 2: unusable input."""
     from streamproc.policy import load_policy
     from streamproc.replay.scan import Scan
     from streamproc.settings import load_settings
 
     chosen = load_policy(load_settings(policy=policy).policy)
-    with opened(files, lenient, "scanning") as sources:
+    with opened(files, lenient, "scanning", strict=strict) as sources:
         scanning = Scan(sources, chosen)
         halted = _print_jsonl(scanning) if format_ == "jsonl" else _print_text(scanning)
     if halted:

@@ -67,6 +67,16 @@ class BlockingTurnPublisher(BlockingWrapper):
         return self._turns.invalid
 
     @property
+    def unknown_fields(self) -> int:
+        """Unknown fields in all events together: mostly misspelt ones."""
+        return self._turns.unknown_fields
+
+    @property
+    def unknown_field_counts(self) -> Mapping[str, int]:
+        """How many events had each unknown field, for the first 40 names, such as ``tool_calls.argumets``."""
+        return self._turns.unknown_field_counts
+
+    @property
     def waiting(self) -> int:
         """Events that the broker has not acknowledged yet."""
         return self._turns.waiting + len(self._queue)

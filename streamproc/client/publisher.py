@@ -16,6 +16,7 @@ from streamproc.errors import InvalidEvent, Undelivered
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.unknown_fields import UnknownFields
 
 if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
@@ -47,6 +48,9 @@ class TurnPublisher:
     same, and the worker halts the run (GRAPH001). With ``on_undelivered="raise"``, closing raises `Undelivered` if
     events are left.
 
+    Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name;
+    with ``strict=True`` they make the event invalid.
+
     Events of one run arrive in the order of the calls.
     """
 
@@ -59,6 +63,7 @@ class TurnPublisher:
         on_invalid: Literal["raise", "drop"] = "raise",
         on_unsafe: Literal["raise", "publish"] = "raise",
         on_undelivered: Literal["log", "raise"] = "log",
+        strict: bool = False,
         buffer_max: int = 10_000,
         buffer_bytes_max: int = 33_554_432,
         block_ms_max: int = 100,
@@ -71,8 +76,7 @@ class TurnPublisher:
         """Events lost: the buffer was full, the broker refused them, or they were undelivered at closing."""
         self.invalid = 0
         """Events that were invalid."""
-        self.unknown_fields = 0
-        """Unknown fields, in all events together: mostly misspellings."""
+        self._unknown = UnknownFields(strict=strict)
         self._signer = command_signer(self.settings)
         self._include_content = include_content
         self._on_invalid = on_invalid
@@ -87,6 +91,16 @@ class TurnPublisher:
         self._overflowing = 0
         self._unyielded = 0
         self._progress = asyncio.Event()
+
+    @property
+    def unknown_fields(self) -> int:
+        """Unknown fields in all events together: mostly misspelt ones."""
+        return self._unknown.total
+
+    @property
+    def unknown_field_counts(self) -> Mapping[str, int]:
+        """How many events had each unknown field, for the first 40 names, such as ``tool_calls.argumets``."""
+        return self._unknown.counts
 
     @property
     def waiting(self) -> int:
@@ -235,7 +249,9 @@ class TurnPublisher:
         """Return the event, encoded; None if it is invalid and `on_invalid` is "drop"."""
         try:
             raw = parse_raw(event) if isinstance(event, Mapping) else event
-            self.unknown_fields += raw.unknown
+            for sentence in self._unknown.add(raw):
+                if raw is not event:  # else the caller has parsed the event and reports its unknown fields
+                    log.warning("ignored %s", sentence)
             return encode(
                 raw,
                 include_content=self._include_content,

@@ -7,12 +7,13 @@ fields are ignored and counted (`RawEvent.unknown`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import orjson
 from pydantic import BeforeValidator, Field, ValidationError
 
 from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.model import aliases
 from streamproc.model.board_events import (
     RawCycleCompleted,
     RawTaskCreated,
@@ -20,9 +21,9 @@ from streamproc.model.board_events import (
     RawTaskTransition,
     RawTaskVerdict,
 )
+from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 from streamproc.model.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
 from streamproc.model.raw_fields import (
-    DEPTH_MAX,
     EPOCH_MS_MAX,
     EPOCH_MS_MIN,
     FIELD_REMEDY,
@@ -59,7 +60,13 @@ class ToolCall(Model):
     result: Any = None
     error: Any = None
     id: str | None = None
-    retryable: bool = Field(False, description="the error is infrastructure trouble: trying again is right")
+    retryable: bool = Field(False, description="the error is an infrastructure failure, so a retry is right")
+
+    aliases: ClassVar = aliases.TOOL_CALL_ALIASES
+
+    @classmethod
+    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        return aliases.rename_tool_call(data)
 
 
 class TestReport(Model):
@@ -77,6 +84,12 @@ class ErrorReport(Model):
     class_: str = Field("", alias="class")
     retryable: bool = False
 
+    aliases: ClassVar = aliases.ERROR_ALIASES
+
+    @classmethod
+    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        return aliases.rename_error(data)
+
 
 class UsageReport(Model):
     """Measured spend of one turn."""
@@ -87,6 +100,12 @@ class UsageReport(Model):
     total_tokens: Whole = 0
     cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
     duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
+
+    aliases: ClassVar = aliases.USAGE_ALIASES
+
+    @classmethod
+    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        return aliases.rename_usage(data)
 
 
 class RoutingDecision(Model):
@@ -129,6 +148,33 @@ class RawTurn(RawEvent):
     usage: UsageReport | None = None
     model: Name = ""
     provider: Name = ""
+
+    aliases: ClassVar = aliases.TURN_ALIASES
+    parts: ClassVar = {
+        "tool_calls": ToolCall, "errors": ErrorReport, "tests": TestReport, "usage": UsageReport,
+        "decision": RoutingDecision,
+    }  # fmt: skip
+
+    @classmethod
+    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        return aliases.rename_turn(data)
+
+    @property
+    def unknown_fields(self) -> tuple[str, ...]:
+        """Names of the unknown fields in the turn and in its parts, each once. They were ignored."""
+        found = list(self.__pydantic_extra__ or ())
+        for call in self.tool_calls:
+            if call.__pydantic_extra__:
+                found += [f"tool_calls.{name}" for name in call.__pydantic_extra__]
+        if self.errors:
+            found += [f"errors.{name}" for error in self.errors for name in error.__pydantic_extra__ or ()]
+        if self.usage is not None and self.usage.__pydantic_extra__:
+            found += [f"usage.{name}" for name in self.usage.__pydantic_extra__]
+        if self.tests is not None and self.tests.__pydantic_extra__:
+            found += [f"tests.{name}" for name in self.tests.__pydantic_extra__]
+        if self.decision is not None and self.decision.__pydantic_extra__:
+            found += [f"decision.{name}" for name in self.decision.__pydantic_extra__]
+        return tuple(dict.fromkeys(found)) if found else ()
 
 
 class RawRunStarted(RawEvent):
@@ -218,7 +264,7 @@ def parse_raw(data: Any) -> RawEvent:
     model = _KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
     if model is None:
         raise InvalidEvent([Problem("type", f"{shown(kind)} is not a known type", f"use one of {', '.join(_KINDS)}")])
-    deep = [str(name) for name, value in data.items() if _depth_exceeds(value, DEPTH_MAX)]
+    deep = [str(name) for name, value in data.items() if depth_exceeds(value, DEPTH_MAX)]
     if deep:
         what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
         raise InvalidEvent([Problem(name or "event", what, remedy) for name in deep])
@@ -235,22 +281,6 @@ def parse_line(line: bytes | str) -> RawEvent:
     except orjson.JSONDecodeError as error:
         raise InvalidEvent([Problem("event", f"not JSON: {error}", "send one JSON object a line, in UTF-8")]) from None
     return parse_raw(data)
-
-
-def _depth_exceeds(value: Any, levels: int) -> bool:
-    """Level by level and without recursion; each container of a level once, so that cycles end, too."""
-    level = [value] if isinstance(value, (dict, list, tuple)) else []
-    for _ in range(levels):
-        if not level:
-            return False
-        inner = {
-            id(child): child
-            for item in level
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, (dict, list, tuple))
-        }
-        level = list(inner.values())
-    return bool(level)
 
 
 def _problem(item: Any) -> Problem:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from streamproc.errors import InvalidGraph
+from streamproc.model.aliases import Alias
 from streamproc.model.budgets import budget_value, find_budget, usd_micro
 from streamproc.model.graph_declaration import declaration
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times at all
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
-DEPTH_MAX: Final = 100  # levels of nesting; the JSON libraries give up at 250 to 1 000, each at its own
 FIELD_REMEDY: Final = "send what is expected, or leave the field out"
 
 
@@ -108,7 +108,7 @@ def _declared(value: Any) -> Any:
 
 
 def _without_nulls(data: Any) -> Any:
-    if isinstance(data, Mapping) and any(value is None for value in data.values()):
+    if isinstance(data, Mapping):
         return {name: value for name, value in data.items() if value is not None}
     return data
 
@@ -130,14 +130,37 @@ Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_
 
 
 class Model(BaseModel):
-    """A null is a missing field."""
+    """An object of a raw event. A null is a missing field; aliases are renamed; unknown fields are kept as extra."""
 
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
+    known_fields: ClassVar[frozenset[str]] = frozenset()
+    """Canonical names of the fields, also as Python writes them (``from_``)."""
+    aliases: ClassVar[tuple[Alias, ...]] = ()
+    """Other names that `renamed` accepts."""
+    parts: ClassVar[Mapping[str, type[Model]]] = {}
+    """Models of the fields whose own unknown fields are counted, too."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        fields = cls.model_fields.items()
+        cls.known_fields = frozenset(spelling for name, field in fields for spelling in (name, field.alias or name))
+
+    @classmethod
+    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Return the fields under their canonical names. Called only where `data` has a name that is not one."""
+        return data
+
     @model_validator(mode="before")
     @classmethod
-    def _nulls_are_missing(cls, data: Any) -> Any:
-        return _without_nulls(data)
+    def _canonical(cls, data: Any) -> Any:
+        if type(data) is not dict and not isinstance(data, Mapping):  # the first test is for speed
+            return data
+        for value in data.values():  # a loop, as `None in values` compares, and `any` costs twice as much
+            if value is None:
+                data = _without_nulls(data)
+                break
+        return data if cls.known_fields.issuperset(data) else cls.renamed(data)
 
 
 class RawEvent(Model):
@@ -160,6 +183,12 @@ class RawEvent(Model):
     labels: Labels | None = Field(None, description="carried to the control event, never interpreted")
 
     @property
+    def unknown_fields(self) -> tuple[str, ...]:
+        """Names of the unknown fields, which were ignored; those of a part are dotted, such as ``usage.tokns``."""
+        extra = self.__pydantic_extra__
+        return tuple(map(str, extra)) if extra else ()
+
+    @property
     def unknown(self) -> int:
-        """How many fields nobody knows."""
-        return len(self.model_extra or ())
+        """How many field names are not known."""
+        return len(self.unknown_fields)

@@ -1,8 +1,8 @@
-"""The engine over files, with no broker."""
+"""Run the engine over files, without a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
@@ -11,23 +11,22 @@ from streamproc.fingerprint import fingerprint
 from streamproc.policy import Policy
 from streamproc.replay.source import Source
 
-Progress = Callable[[int], None]
-"""Told the number of lines read so far, now and then."""
-
 
 class Scan:
-    """A scan of files under a policy. Runs are independent, but for the budgets that they
-    share; a run that goes on in a later file is the same run."""
+    """A scan of files under one policy.
+
+    Runs are independent, except for the budgets that they share. A run that continues in a later file is the same run.
+    """
 
     def __init__(self, sources: Iterable[Source], policy: Policy) -> None:
         self.sources = list(sources)
         self.runs: dict[str, RunState] = {}
         self.turns = 0
-        self._books = LocalAccounts(policy.engine(), self.runs.get)
+        self._accounts = LocalAccounts(policy.engine(), self.runs.get)
 
     def __iter__(self) -> Iterator[Decision]:
-        """Decisions in log order. Raises what `Source` raises."""
-        step, runs = self._books.step, self.runs
+        """Yield decisions in log order. Raises what `Source` raises."""
+        step, runs = self._accounts.step, self.runs
         for source in self.sources:
             for line in source:
                 raw = line.raw

@@ -1,4 +1,4 @@
-"""Raw events from JSONL: files, `.gz` files, standard input."""
+"""Read raw events from JSONL: files, `.gz` files, standard input."""
 
 from __future__ import annotations
 
@@ -16,33 +16,43 @@ import xxhash
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.model.raw_events import RawEvent, parse_line
+from streamproc.model.unknown_fields import UnknownFields
 
 STDIN = "-"
 
 
 class Line(NamedTuple):
-    """One event of a file, and the number of its line (from 1)."""
+    """One event of a file and its line number (from 1)."""
 
     number: int
     raw: RawEvent
 
 
 class Source:
-    """The events of one file, in its order. After reading, `bad` counts the lines that were skipped.
+    """The events of one file, in file order. After reading, `bad` counts the skipped lines.
 
-    An event without an id gets one that follows from its run and its place in the run, so that scanning a file and
-    publishing it tell of the same events, and publishing it twice is recognised. Where a run goes on in another
-    file, both sources must be given the same `ordinals`, the count of events of each run.
+    An event without an id gets one derived from its run and its position in the run, so a scan of a file and the
+    published file have the same event ids, and a file that is published twice is recognised. If a run continues in
+    another file, pass the same `ordinals` (the count of events of each run) to both sources. Sources may also share
+    `unknown_fields`; a strict one refuses lines with unknown fields.
     """
 
-    def __init__(self, path: str | Path, *, lenient: bool = False, ordinals: Counter[str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        lenient: bool = False,
+        ordinals: Counter[str] | None = None,
+        unknown_fields: UnknownFields | None = None,
+    ) -> None:
         self.path = str(path)
         self.lenient = lenient
-        self.lines = self.bad = self.unknown_fields = 0
+        self.lines = self.bad = 0
+        self.unknown_fields = UnknownFields() if unknown_fields is None else unknown_fields
         self._ordinals: Counter[str] = Counter() if ordinals is None else ordinals
 
     def __iter__(self) -> Iterator[Line]:
-        """Raises `InvalidEvent` with file and line at the first bad line, unless lenient; `OSError` for the file."""
+        """Raise `InvalidEvent` with file and line at the first bad line, unless lenient; `OSError` for the file."""
         with _opened(self.path) as stream:
             for number, line in enumerate(stream, start=1):
                 self.lines = number
@@ -50,15 +60,15 @@ class Source:
                     continue
                 try:
                     raw = parse_line(line)
+                    self.unknown_fields.add(raw)
                 except InvalidEvent as error:
                     if not self.lenient:
                         raise self._placed(error, number) from None
                     self.bad += 1
                     continue
-                yield Line(number, self._named(raw))
+                yield Line(number, self._with_id(raw))
 
-    def _named(self, raw: RawEvent) -> RawEvent:
-        self.unknown_fields += raw.unknown
+    def _with_id(self, raw: RawEvent) -> RawEvent:
         ordinal = self._ordinals[raw.run_id]
         self._ordinals[raw.run_id] += 1
         if raw.event_id:
@@ -71,7 +81,7 @@ class Source:
 
 
 def line_event_id(run_id: str, ordinal: int) -> str:
-    """The id of the event at this place (from 0) of a run in a file."""
+    """Return the id of the event at this position (from 0) of a run in a file."""
     return xxhash.xxh3_128_hexdigest(f"{run_id}\0{ordinal}".encode("utf-8", "surrogatepass"))
 
 
@@ -81,12 +91,12 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     with Path(path).open("rb") as stream:
-        if stream.peek(2)[:2] != b"\x1f\x8b":  # a pipe, such as /dev/fd/63, cannot go back
+        if stream.peek(2)[:2] != b"\x1f\x8b":  # a pipe, such as /dev/fd/63, cannot seek
             yield stream
             return
-        with gzip.open(stream, "rb") as unpacked:
+        with gzip.open(stream, "rb") as decompressed:
             try:
-                yield unpacked  # type: ignore[misc]
+                yield decompressed  # type: ignore[misc]
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 problem = Problem("file", f"damaged gzip: {error}", "copy the file again", path)
                 raise InvalidEvent([problem]) from None

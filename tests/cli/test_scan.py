@@ -150,14 +150,62 @@ def test_lenient_skips_bad_lines_and_counts_them(run, tmp_path: Path) -> None:
     assert result.stderr == f"{path}: skipped 3 of 6 lines that cannot be used\n"
 
 
-def test_fields_that_nobody_knows_are_ignored_and_counted(run, tmp_path: Path) -> None:
-    path = tmp_path / "turns.jsonl"
-    path.write_text(jsonl([{"run_id": "r", "node": "coder", "ouput": "misspelt"}]))
+MISSPELT = [{"run_id": "r", "node": "coder", "tool_calls": [{"name": "write", "argumets": n}]} for n in range(3)]
 
-    result = run("scan", path)
+
+def test_unknown_fields_are_ignored_and_listed_after_the_summary(run) -> None:
+    result = run("scan", "-", input=jsonl([*MISSPELT, {"run_id": "r", "node": "coder", "mood": "grim"}]))
 
     assert result.exit_code == 0
-    assert "ignored 1 fields that nobody knows" in result.stderr
+    assert "unknown field" not in result.stdout
+    assert result.stderr.splitlines() == [
+        "3 turns had the unknown field tool_calls.argumets; did you mean arguments?",
+        "1 turn had the unknown field mood",
+    ]
+
+
+def test_unknown_fields_of_all_files_are_listed_together(run, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.jsonl", "b.jsonl")]
+    for path in paths:
+        path.write_text(jsonl(MISSPELT))
+
+    result = run("scan", *paths)
+
+    assert result.stderr == "6 turns had the unknown field tool_calls.argumets; did you mean arguments?\n"
+
+
+def test_notes_on_unknown_fields_stay_out_of_the_jsonl(run) -> None:
+    events = [{**event, "ouput": "misspelt"} for event in stuck(turns=3)]
+
+    result = run("scan", "-", "--format", "jsonl", input=jsonl(events))
+
+    assert [read_control(line).severity for line in result.stdout.splitlines()] == ["warn", "halt"]
+    assert result.stderr == "3 turns had the unknown field ouput; did you mean output?\n"
+    assert result.exit_code == 1
+
+
+def test_strict_ends_the_scan_at_the_first_unknown_field(run, tmp_path: Path) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(jsonl([*honest(turns=1), *MISSPELT]))
+
+    result = run("scan", path, "--strict")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        f"error: {path}:2: tool_calls.argumets: unknown field (did you mean arguments? Rename it, or leave it out)\n"
+    )
+
+
+def test_strict_and_lenient_skip_events_with_unknown_fields(run, tmp_path: Path) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(jsonl([*honest(turns=2), *MISSPELT]))
+
+    result = run("scan", path, "--strict", "--lenient")
+
+    assert result.exit_code == 0
+    assert "1 runs, 2 turns" in result.stdout
+    assert result.stderr == f"{path}: skipped 3 of 5 lines that cannot be used\n"
 
 
 def test_an_event_of_ten_megabytes_is_read(run) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from streamproc.client import TurnPublisher
 from streamproc.errors import InvalidEvent, Undelivered, UnsafeCycle
+from streamproc.model.raw_events import parse_raw
 from streamproc.settings import load_settings
 from tests.waiting import until
 
@@ -166,6 +167,35 @@ async def test_unknown_fields_are_counted(nowhere: str) -> None:
         await turns.send({"run_id": "r1", "node": "coder", "ouput": "misspelt", "toolcalls": []})
 
         assert turns.unknown_fields == 2
+        assert turns.unknown_field_counts == {"ouput": 1, "toolcalls": 1}
+
+
+async def test_each_unknown_name_is_logged_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with publisher(nowhere) as turns:
+        for _ in range(3):
+            await turns.turn(run_id="r1", node="coder", tool_calls=[{"name": "write", "argumets": {}}])
+
+        assert turns.unknown_fields == 3
+    assert len(warnings(caplog, "tool_calls.argumets; did you mean arguments?")) == 1
+
+
+async def test_an_event_that_the_caller_has_parsed_is_counted_and_not_logged(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with publisher(nowhere) as turns:
+        await turns.send(parse_raw({"run_id": "r1", "node": "coder", "ouput": "misspelt"}))
+
+        assert turns.unknown_fields == 1
+    assert not warnings(caplog, "ouput")
+
+
+async def test_a_strict_publisher_refuses_unknown_fields(nowhere: str) -> None:
+    async with publisher(nowhere, strict=True) as turns:
+        with pytest.raises(InvalidEvent, match=r"ouput: unknown field \(did you mean output\?"):
+            await turns.send({"run_id": "r1", "node": "coder", "ouput": "misspelt"})
+        await turns.send({"run_id": "r1", "node": "coder", "content": "an alias"})
+
+        assert (turns.invalid, turns.waiting) == (1, 1)
 
 
 async def test_from_underscore_is_an_alias_of_from(nowhere: str) -> None:

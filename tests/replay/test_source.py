@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc.errors import InvalidEvent
+from streamproc.model.unknown_fields import UnknownFields
 from streamproc.replay.source import STDIN, Source, line_event_id
 
 if TYPE_CHECKING:
@@ -112,9 +113,25 @@ def test_bad_lines_are_skipped_and_counted_where_that_was_asked_for(tmp_path: Pa
         (1, line_event_id("a", 0)),
         (7, line_event_id("a", 1)),
     ]
-    assert (source.bad, source.unknown_fields) == (5, 2)
+    assert (source.bad, source.unknown_fields.total) == (5, 2)
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(Source(tmp_path / "nonesuch.jsonl"))
+
+
+def test_a_strict_source_refuses_an_unknown_field_with_file_and_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "runs.jsonl", turn("a"), turn("a", ouput="misspelt"), turn("a"))
+    with pytest.raises(InvalidEvent, match=r"runs\.jsonl:2: ouput: unknown field \(did you mean output\?"):
+        list(Source(path, unknown_fields=UnknownFields(strict=True)))
+    lenient = Source(path, lenient=True, unknown_fields=UnknownFields(strict=True))
+    assert [line.number for line in lenient] == [1, 3]
+    assert lenient.bad == 1
+
+
+def test_sources_may_share_their_count_of_unknown_fields(tmp_path: Path) -> None:
+    unknown = UnknownFields()
+    for name in "ab":
+        list(Source(write(tmp_path / name, turn("r", mood=1)), unknown_fields=unknown))
+    assert unknown.counts == {"mood": 2}

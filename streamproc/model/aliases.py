@@ -1,0 +1,254 @@
+"""Names that other tools use for the fields of a turn, so that their records can be sent as they are.
+
+The canonical name always wins. An alias whose value equals the canonical field's is dropped, as nothing is lost. An
+alias that cannot be used, because the field has another value or because its own value does not fit, stays in the
+event as an unknown field: it is counted and shown (`streamproc.model.unknown_fields`), and never refused outside
+strict mode. Where two aliases of one field are given, the first in the table wins by the same rule.
+
+Each alias names its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from streamproc.model.budgets import INTEGER_MAX, usd_micro
+from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
+
+UNFIT: Final = object()
+"""What a reader returns for a value that cannot stand for the field."""
+
+
+class Alias(NamedTuple):
+    """Another name of a field: how its value is read, and which tools use the name."""
+
+    name: str
+    field: str
+    read: Callable[[Any], Any]
+    source: str
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else UNFIT
+
+
+def _flag(value: Any) -> Any:
+    return value if isinstance(value, bool) else UNFIT
+
+
+def _tokens(value: Any) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return int(value) if number and 0 <= value <= INTEGER_MAX and value == int(value) else UNFIT
+
+
+def _usd(value: Any) -> Any:
+    try:
+        usd_micro(value)
+    except ValueError:
+        return UNFIT
+    return value
+
+
+def _arguments(value: Any) -> Any:
+    """Read a text that holds a JSON object, as OpenAI sends arguments. Return any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        parsed = orjson.loads(value)
+    except ValueError:
+        return value
+    return value if depth_exceeds(parsed, DEPTH_MAX - 2) else parsed
+
+
+def _object(value: Any) -> Any:
+    return value if isinstance(value, Mapping) else UNFIT
+
+
+def _list(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else UNFIT
+
+
+TURN_ALIASES: Final = (
+    Alias("content", "output", _text, "OpenAI, Anthropic, LangChain messages: a text, or a list of parts"),
+    Alias("toolCalls", "tool_calls", _list, "Vercel AI SDK"),
+    Alias("usage_metadata", "usage", _object, "LangChain, Gemini SDK"),
+    Alias("usageMetadata", "usage", _object, "Gemini REST"),
+)
+
+TOOL_CALL_ALIASES: Final = (
+    Alias("function.name", "name", _text, "OpenAI Chat Completions"),
+    Alias("tool_name", "name", _text, "OpenInference, Pydantic AI"),
+    Alias("toolName", "name", _text, "Vercel AI SDK"),
+    Alias("tool", "name", _text, "LangChain AgentAction"),
+    Alias("function", "name", _text, "Inspect"),
+    Alias("arguments", "args", _arguments, "OpenAI Responses, MCP, Inspect"),
+    Alias("function.arguments", "args", _arguments, "OpenAI Chat Completions"),
+    Alias("input", "args", _as_it_is, "Anthropic, Vercel AI SDK 5"),
+    Alias("parameters", "args", _as_it_is, "Cohere, Llama"),
+    Alias("output", "result", _as_it_is, "OpenAI Responses, Vercel AI SDK 5"),
+    Alias("function.output", "result", _as_it_is, "OpenAI Assistants"),
+    Alias("content", "result", _as_it_is, "OpenAI tool messages, Anthropic tool_result, MCP"),
+    Alias("is_error", "error", _flag, "Anthropic"),
+    Alias("isError", "error", _flag, "MCP"),
+    Alias("call_id", "id", _text, "OpenAI Responses"),
+    Alias("tool_call_id", "id", _text, "OpenAI tool messages, LangChain"),
+    Alias("tool_use_id", "id", _text, "Anthropic"),
+    Alias("toolCallId", "id", _text, "Vercel AI SDK"),
+)
+
+ERROR_ALIASES: Final = (
+    Alias("type", "class", _text, "OpenAI, Anthropic"),
+    Alias("error_type", "class", _text, "OpenTelemetry error.type"),
+    Alias("error_class", "class", _text, "Ruby and Java loggers"),
+)
+
+USAGE_ALIASES: Final = (
+    Alias("prompt_tokens", "input_tokens", _tokens, "OpenAI Chat Completions, LiteLLM, LangSmith"),
+    Alias("completion_tokens", "output_tokens", _tokens, "OpenAI Chat Completions, LiteLLM, LangSmith"),
+    Alias("inputTokens", "input_tokens", _tokens, "Bedrock, Vercel AI SDK 5"),
+    Alias("outputTokens", "output_tokens", _tokens, "Bedrock, Vercel AI SDK 5"),
+    Alias("totalTokens", "total_tokens", _tokens, "Bedrock, Vercel AI SDK"),
+    Alias("promptTokens", "input_tokens", _tokens, "Vercel AI SDK 4"),
+    Alias("completionTokens", "output_tokens", _tokens, "Vercel AI SDK 4"),
+    Alias("prompt_token_count", "input_tokens", _tokens, "Gemini SDK"),
+    Alias("candidates_token_count", "output_tokens", _tokens, "Gemini SDK"),
+    Alias("total_token_count", "total_tokens", _tokens, "Gemini SDK"),
+    Alias("promptTokenCount", "input_tokens", _tokens, "Gemini REST"),
+    Alias("candidatesTokenCount", "output_tokens", _tokens, "Gemini REST"),
+    Alias("totalTokenCount", "total_tokens", _tokens, "Gemini REST"),
+    Alias("input", "input_tokens", _tokens, "Langfuse"),
+    Alias("output", "output_tokens", _tokens, "Langfuse"),
+    Alias("total", "total_tokens", _tokens, "Langfuse"),
+    Alias("cache_read_input_tokens", "cached_tokens", _tokens, "Anthropic"),
+    Alias("cacheReadInputTokens", "cached_tokens", _tokens, "Bedrock"),
+    Alias("prompt_tokens_details.cached_tokens", "cached_tokens", _tokens, "OpenAI Chat Completions"),
+    Alias("input_tokens_details.cached_tokens", "cached_tokens", _tokens, "OpenAI Responses"),
+    Alias("input_token_details.cache_read", "cached_tokens", _tokens, "LangChain"),
+    Alias("cached_input_tokens", "cached_tokens", _tokens, "Codex"),
+    Alias("cachedInputTokens", "cached_tokens", _tokens, "Vercel AI SDK 5"),
+    Alias("cached_content_token_count", "cached_tokens", _tokens, "Gemini SDK"),
+    Alias("cachedContentTokenCount", "cached_tokens", _tokens, "Gemini REST"),
+    Alias("total_cost_usd", "cost_usd", _usd, "Claude Code"),
+    Alias("total_cost", "cost_usd", _usd, "LangSmith, LangChain's OpenAI callback: USD by their documentation"),
+)
+
+CALL_KINDS: Final = frozenset({"function", "function_call", "tool_call", "tool-call", "tool_use"})
+"""Values of a tool call's ``type`` that say only that it is a tool call."""
+
+TEXT_PARTS: Final = frozenset({"text", "output_text"})
+
+BREAKDOWNS: Final = (
+    "prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details",
+    "input_token_details", "output_token_details",
+)  # fmt: skip
+"""Objects that split up token counts which the usage states as well. Only their cached tokens are read."""
+
+NOT_MEASURED: Final = frozenset({"service_tier", "server_tool_use", "cache_creation"})
+"""Fields of Anthropic's usage that no rule measures."""
+
+CACHE_PARTS: Final = (
+    ("input_tokens", ("cache_read_input_tokens", "cache_creation_input_tokens")),
+    ("inputTokens", ("cacheReadInputTokens", "cacheWriteInputTokens")),
+)
+"""Anthropic and Bedrock count input tokens without those read from or written to the cache."""
+
+
+def rename(data: Mapping[Any, Any], aliases: tuple[Alias, ...]) -> dict[Any, Any]:
+    """Return the fields under their canonical names. What cannot be used keeps its name."""
+    found = dict(data)
+    for alias in aliases:
+        if alias.name not in found:
+            continue
+        value = alias.read(found[alias.name])
+        if value is UNFIT:
+            continue
+        # `class_` is how Python writes `class`; pydantic takes both.
+        given = next((name for name in (alias.field, f"{alias.field}_") if name in found), None)
+        if given is None:
+            found[alias.field] = value
+        elif not _same(found[given], value):
+            continue
+        del found[alias.name]
+    return found
+
+
+def rename_turn(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a turn's fields under their canonical names; the text parts of ``content`` are joined.
+
+    Parts of other types, such as ``tool_use``, become unknown fields, such as ``content.tool_use``.
+    """
+    found = dict(data)
+    content = found.get("content")
+    parts = list(content) if isinstance(content, (list, tuple)) else []
+    kinds = [_part_kind(part) for part in parts]
+    if parts and None not in kinds:
+        del found["content"]
+        texts = [part if isinstance(part, str) else part["text"] for part, kind in zip(parts, kinds, strict=True)
+                 if kind in TEXT_PARTS]  # fmt: skip
+        if texts:
+            found["content"] = "\n".join(texts)
+        found.update({f"content.{kind}": True for kind in kinds if kind not in TEXT_PARTS})
+    return rename(found, TURN_ALIASES)
+
+
+def _part_kind(part: Any) -> str | None:
+    """Return the type of a content part; None where it is not one."""
+    if isinstance(part, str):
+        return "text"
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if not isinstance(kind, str) or (kind in TEXT_PARTS and not isinstance(part.get("text"), str)):
+        return None
+    return kind
+
+
+def rename_tool_call(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a tool call's fields under their canonical names, also those in OpenAI's nested ``function``."""
+    found = dict(data)
+    kind = found.get("type")
+    if isinstance(kind, str) and kind in CALL_KINDS:
+        del found["type"]
+    function = found.get("function")
+    if isinstance(function, Mapping):
+        del found["function"]
+        found |= {f"function.{name}": value for name, value in function.items() if value is not None}
+    if found.get("error"):
+        for flag in ("is_error", "isError"):
+            if found.get(flag) is True:
+                del found[flag]  # `error` says so already
+    return rename(found, TOOL_CALL_ALIASES)
+
+
+def rename_error(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return an error's fields under their canonical names."""
+    return rename(data, ERROR_ALIASES)
+
+
+def rename_usage(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a usage's fields under their canonical names; ``input_tokens`` then includes the cached ones."""
+    found = {name: value for name, value in data.items() if name not in NOT_MEASURED}
+    for name in BREAKDOWNS:
+        if isinstance(found.get(name), Mapping):
+            inner = found.pop(name)
+            found |= {
+                f"{name}.{part}": inner[part] for part in ("cached_tokens", "cache_read") if inner.get(part) is not None
+            }
+    for total, parts in CACHE_PARTS:
+        counts = [_tokens(found[name]) for name in (total, *parts) if name in found]
+        if total in found and UNFIT not in counts:
+            found[total] = sum(counts)
+            found.pop(parts[1], None)
+    return rename(found, USAGE_ALIASES)
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # Python objects in one process: not JSON
+        return one is other
