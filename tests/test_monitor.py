@@ -1,4 +1,4 @@
-"""The engine in one process."""
+"""`Monitor`: the engine in one process."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def fed(monitor: Monitor, run_id: str, times: int) -> list[tuple[str, str]]:
     return [(control.code, control.severity) for control in found]
 
 
-def test_the_example_of_its_page_holds() -> None:
+def test_the_docstring_example_holds() -> None:
     assert doctest.testmod(module).attempted > 0
     assert doctest.testmod(module).failed == 0
 
 
-def test_it_can_be_had_from_the_package() -> None:
+def test_monitor_is_exported_by_the_package() -> None:
     assert streamproc.Monitor is Monitor
     assert {name: getattr(streamproc, name) for name in streamproc.__all__}
     with pytest.raises(AttributeError, match="no attribute 'Nonesuch'"):
@@ -42,12 +42,12 @@ def test_it_can_be_had_from_the_package() -> None:
 def test_a_turn_may_be_a_mapping_or_keywords() -> None:
     one, other = Monitor(), Monitor()
     for _ in range(3):
-        told = one.feed({"run_id": "r", "node": "n", "from": "p", "output": AGAIN})
-        assert told == other.feed(run_id="r", node="n", from_="p", output=AGAIN)
-    assert told[0].halts
+        controls = one.feed({"run_id": "r", "node": "n", "from": "p", "output": AGAIN})
+        assert controls == other.feed(run_id="r", node="n", from_="p", output=AGAIN)
+    assert controls[0].halts
 
 
-def test_other_inputs_are_taken_too() -> None:
+def test_other_raw_events_are_accepted() -> None:
     monitor = Monitor()
     monitor.feed(type="run.started", run_id="r", budgets={"maxSteps": 1})
     [warning] = monitor.feed(run_id="r", node="n")
@@ -75,7 +75,7 @@ def test_a_bad_turn_changes_nothing() -> None:
     assert fed(monitor, "a", 1) == [("LOOP001", "halt")]
 
 
-def test_a_policy_may_be_named_loaded_or_a_file(tmp_path: Path) -> None:
+def test_a_policy_may_be_a_name_a_policy_or_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("presets: [tickets]\n")
     for policy in ("tickets", load_policy("tickets"), path, str(path)):
@@ -84,7 +84,7 @@ def test_a_policy_may_be_named_loaded_or_a_file(tmp_path: Path) -> None:
         Monitor("nonesuch")
 
 
-def test_past_its_cap_the_run_that_was_silent_longest_goes() -> None:
+def test_beyond_its_cap_the_monitor_evicts_the_run_that_was_idle_longest() -> None:
     monitor = Monitor(runs_max=2)
     fed(monitor, "a", 3)
     fed(monitor, "b", 1)
@@ -128,11 +128,11 @@ def test_a_strict_monitor_refuses_unknown_fields_and_changes_nothing() -> None:
 # Status.
 
 
-def test_nothing_is_known_of_a_run_that_was_never_fed() -> None:
+def test_a_run_that_was_never_fed_has_no_status() -> None:
     assert Monitor().status("nonesuch") is None
 
 
-def test_the_status_of_a_run_tells_how_it_stands() -> None:
+def test_a_status_has_scope_badge_trend_and_spend() -> None:
     monitor = Monitor()
     monitor.feed(type="run.started", run_id="r", workflow="w", tenant="t", user="u", budgets={"maxCycleIterations": 8})
     for n, failing in enumerate((["a", "b", "c"], ["a", "b"], ["a"])):
@@ -166,7 +166,7 @@ def test_a_finished_run_is_finished() -> None:
     assert status.status == "finished"
 
 
-def test_a_run_id_that_is_used_again_begins_again() -> None:
+def test_a_reused_run_id_starts_a_new_run() -> None:
     monitor = Monitor()
     fed(monitor, "r", 3)
     monitor.feed(type="run.finished", run_id="r")
@@ -188,7 +188,7 @@ def test_a_decision_and_its_json_are_the_same_control_event() -> None:
         assert (control.labels, control.task_id, control.user) == ({"team": "red"}, "7", "u")
 
 
-def test_readers_ignore_what_they_do_not_know() -> None:
+def test_readers_ignore_unknown_fields() -> None:
     record = encode_decision(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
     newer = record[:-1] + b',"mood":"grim","evidence":{"kind":"repeated_output","smell":1}}'
     assert read_control(newer).code == "LOOP001"

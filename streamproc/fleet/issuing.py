@@ -16,7 +16,7 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import open_topic
 from streamproc.kafka.topics import broker_unavailable
-from streamproc.model.fleet_command import WHO_MAX, WHY_MAX, FleetCommand, Status, encode_order, read_command
+from streamproc.model.fleet_command import BY_MAX, WHY_MAX, FleetCommand, Status, encode_command, read_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +37,13 @@ def new_command(
     known = fleet.latest(scope)
     at_ms = int(time.time() * 1000) if now_ms is None else now_ms
     return read_command(
-        encode_order(
+        encode_command(
             FleetCommand(
                 w=1,
                 id=command_id or str(uuid.uuid4()),
                 status=status,
                 scope=scope,
-                by=by[:WHO_MAX],
+                by=by[:BY_MAX],
                 why=why[:WHY_MAX],
                 at=at_ms if known is None else max(at_ms, known.at + 1),
             )
@@ -103,7 +103,7 @@ async def send(settings: Settings, command: FleetCommand, issuer: str = "") -> F
     )
     try:
         await access.start(producer, settings)
-        await producer.send_and_wait(settings.topic("commands"), encode_order(signed), signed.scope.encode())
+        await producer.send_and_wait(settings.topic("commands"), encode_command(signed), signed.scope.encode())
     except (KafkaError, OSError) as problem:
         raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from None
     finally:

@@ -1,8 +1,7 @@
-"""What a user hands us of tasks and tickets, as types. Names that other trackers use for the same fields are taken.
+"""Raw events about tasks and tickets, under the field names that trackers use.
 
 Names are compared without case, spaces, hyphens and underscores, so ``dependsOn``, ``depends-on`` and ``dependencies``
-are one field. What stands under the name of a guard (``dod``, ``init``, ``design`` …) beside the fields is evidence,
-as if it stood in ``evidence``.
+are one field. A field named after a guard (``dod``, ``init``, ``design`` …) is evidence, as if it were in ``evidence``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streamproc.model.raw_fields import Mistake, Name, Object, RawEvent, ScopeName, Whole, sendable
 
-TASKS_SENT_MAX: Final = 256  # ids of one batch; `count` tells of the rest
+TASKS_SENT_MAX: Final = 256  # ids of one batch; `count` includes the others
 
 _YES: Final = frozenset({"yes", "y", "true", "1", "on"})
 _NO: Final = frozenset({"no", "n", "false", "0", "off", "none"})
@@ -27,7 +26,7 @@ _REJECTED: Final = frozenset(
 
 
 def plain(name: object) -> str:
-    """A name as it is compared."""
+    """Return a name in the form in which names are compared."""
     return str(name).replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
@@ -43,7 +42,7 @@ GUARDS: Final = {
     }.items()
     for spelling in spellings
 }  # fmt: skip
-"""Spellings of evidence that the shipped boards ask for. Others go by their own name."""
+"""Spellings of the evidence that the shipped boards require. Other evidence keeps its own name."""
 
 _APPROVALS: Final = frozenset({"approvals", "approval", "approvedby", "userapproval", "override", "overrideapprovedby"})
 
@@ -55,7 +54,7 @@ def _yes_or_no(value: Any) -> Any:
 
 
 def read_verdict(word: str) -> str:
-    """A verdict, whatever word was used for it; other words in capitals."""
+    """Return APPROVED or REJECTED for a known word, and any other word in capitals."""
     known = plain(word)
     return "APPROVED" if known in _APPROVED else "REJECTED" if known in _REJECTED else word.upper()
 
@@ -74,7 +73,7 @@ def _task_id(value: Any) -> Any:
 
 
 def _ids(value: Any) -> Any:
-    """Task ids as texts, whether they came as texts, numbers or objects; one alone is a list of one."""
+    """Return task ids, given as texts, numbers or objects, as texts. A single id becomes a list of one."""
     if isinstance(value, (str, int, Mapping)) and not isinstance(value, bool):
         value = [value]
     if not isinstance(value, (list, tuple)):
@@ -87,7 +86,7 @@ def _text(value: Any) -> Any:
 
 
 def _reports(value: Any) -> Any:
-    """Evidence as reports by name, also where it came as a list of names or of reports."""
+    """Return evidence as reports by name, also if it is a list of names or of reports."""
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, (list, tuple)):
@@ -103,20 +102,16 @@ def _reports(value: Any) -> Any:
     return found
 
 
-def _class(value: Any) -> str:
-    """The class of the first error."""
+def _error_class(value: Any) -> str:
+    """Return the class of the first error; empty if it has none."""
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     named = {plain(name): part for name, part in first.items()} if isinstance(first, Mapping) else {}
     return next((str(named[key]) for key in ("class", "errorclass", "type", "kind") if named.get(key)), "")
 
 
-def _moves(value: Any) -> Any:
-    """A list of moves; of a number only none says anything."""
+def _move_list(value: Any) -> Any:
+    """Return the list of moves. Of a count, only zero is informative: an empty list."""
     return value if isinstance(value, (list, tuple)) else [None] if value else []
-
-
-def _few(value: list[str]) -> list[str]:
-    return value[:TASKS_SENT_MAX]
 
 
 def _state(value: str) -> str:
@@ -136,12 +131,14 @@ Verdict = Annotated[str, BeforeValidator(_verdict, json_schema_input_type=bool |
 
 
 class RawBoardEvent(RawEvent):
-    """What an event of the board may carry besides its own fields."""
+    """Fields that every board event may carry."""
 
     spellings: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    task_id: Loose = Field("", description="an event of no task is counted, and nothing else")
-    evidence: Reports | None = Field(None, description="of the guards: {guard: report}; a report's texts stay at home")
-    approvals: Any = Field(None, description="who approved an exception: a name, {by, reason}, or a list of them")
+    task_id: Loose = Field("", description="an event without a task is only counted")
+    evidence: Reports | None = Field(
+        None, description="evidence of the guards: {guard: report}; the texts of a report are not sent"
+    )
+    approvals: Any = Field(None, description="who approved an exception: a name, {by, reason}, or a list of those")
 
     @model_validator(mode="before")
     @classmethod
@@ -164,19 +161,19 @@ def _respelt(data: Mapping[Any, Any], spellings: Mapping[str, tuple[str, ...]]) 
         if value is None:
             continue
         if key in known:
-            if name == known[key] or known[key] not in found:  # the field's own name wins
+            if name == known[key] or known[key] not in found:  # the canonical name wins
                 found[known[key]] = value
         elif key in _APPROVALS:
             found.setdefault("approvals", {plain(name): value} if key == "override" else value)
         elif key in GUARDS:
             evidence[str(name)] = value
-        elif key in ("error", "errors") and (kind := _class(value)):
+        elif key in ("error", "errors") and (kind := _error_class(value)):
             found.setdefault("failure_class", kind)
         else:
             found[name] = value
-    told = _reports(found.get("evidence"))
-    if evidence and (told is None or isinstance(told, Mapping)):
-        found["evidence"] = evidence | dict(told or {})
+    reports = _reports(found.get("evidence"))
+    if evidence and (reports is None or isinstance(reports, Mapping)):
+        found["evidence"] = evidence | dict(reports or {})
     return found
 
 
@@ -188,7 +185,7 @@ _SHARED_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class RawTaskCreated(RawBoardEvent):
-    """A task (ticket) is on the board now."""
+    """A task (ticket) was added to the board."""
 
     spellings: ClassVar = {
         "depends_on": ("dependencies", "depends", "dependency", "deps", "blockedby", "needs"),
@@ -201,17 +198,17 @@ class RawTaskCreated(RawBoardEvent):
     }
 
     type: Literal["task.created"] = "task.created"
-    depends_on: Ids = Field([], description="ids of the tasks that must be done before")
+    depends_on: Ids = Field([], description="ids of the tasks that must be done first")
     phase: Loose = Field("", description="such as SPEC or BUILD")
     module: Loose = Field("", description="the module that the task changes")
     ui_touching: YesNo | None = Field(None, description="whether the task changes what users see")
     kind: Loose = Field("", description="such as frontend, backend, design")
     priority: Loose = Field("", description="such as P0")
-    state: State = Field("", description="absent: the first state of the board")
+    state: State = Field("", description="if absent, the first state of the board")
 
 
 class RawTaskDelegated(RawBoardEvent):
-    """An agent is given tasks, all at once."""
+    """An agent was given a batch of tasks."""
 
     spellings: ClassVar = {
         "tasks": ("taskids", "batch", "tickets", "ticketids", "items"),
@@ -222,10 +219,10 @@ class RawTaskDelegated(RawBoardEvent):
     }
 
     type: Literal["task.delegated"] = "task.delegated"
-    tasks: Ids = Field([], description="ids of the tasks in the batch; a number is how many")
-    count: Whole | None = Field(None, description="how many, where it is not the length of `tasks`")
+    tasks: Ids = Field([], description="ids of the tasks in the batch; a number is their count")
+    count: Whole | None = Field(None, description="how many tasks, if that differs from the length of `tasks`")
     phase: Loose = Field("", description="such as SPEC or BUILD")
-    max_token_budget: Whole | None = Field(None, description="tokens that may be spent on them")
+    max_token_budget: Whole | None = Field(None, description="tokens that the batch may spend")
 
     @model_validator(mode="before")
     @classmethod
@@ -237,7 +234,7 @@ class RawTaskDelegated(RawBoardEvent):
 
 
 class RawTaskTransition(RawBoardEvent):
-    """A task changes its state, or somebody says so."""
+    """A task changed its state, as reported by an agent or tracker."""
 
     spellings: ClassVar = {
         "from_": ("from", "fromstate", "fromstatus", "previous", "old"),
@@ -249,16 +246,16 @@ class RawTaskTransition(RawBoardEvent):
     }
 
     type: Literal["task.transition"] = "task.transition"
-    from_: State = Field("", alias="from", description="absent: where the board has the task")
+    from_: State = Field("", alias="from", description="if absent, the state that the board has for the task")
     to: State = ""
-    failure_class: Loose = Field("", description="where the task failed: what kind of failure it was")
+    failure_class: Loose = Field("", description="the kind of failure, if the task failed")
     module: Loose = ""
     ui_touching: YesNo | None = None
-    reason: Any = Field("", description="a text, or anything; a redacted excerpt crosses the wire")
+    reason: Any = Field("", description="text or any JSON; a redacted excerpt is sent")
 
 
 class RawTaskVerdict(RawBoardEvent):
-    """A validator has judged a task."""
+    """A validator approved or rejected a task."""
 
     spellings: ClassVar = {
         "validator": ("reviewer", "by", "judge", "validatedby"),
@@ -270,19 +267,19 @@ class RawTaskVerdict(RawBoardEvent):
     type: Literal["task.verdict"] = "task.verdict"
     verdict: Verdict = Field("", description="APPROVED or REJECTED")
     validator: Name = ""
-    reason: Any = Field("", description="the report: a text, or anything; a redacted excerpt crosses the wire")
+    reason: Any = Field("", description="the report: text or any JSON; a redacted excerpt is sent")
     failure_class: Loose = ""
 
 
 def _completed(value: Any) -> Any:
-    """How many tasks were completed: a number, or the length of a list of them."""
+    """Return the number of completed tasks, given as a number or as a list."""
     if isinstance(value, bool):
-        raise Mistake("expected how many tasks were completed, or a list of them")
+        raise Mistake("expected the number of completed tasks, or a list of them")
     return len(value) if isinstance(value, (list, tuple, Mapping)) else value
 
 
 class RawCycleCompleted(RawBoardEvent):
-    """A cycle of the board is over, from BUILD to VALIDATE."""
+    """A cycle of the board, from BUILD to VALIDATE, is complete."""
 
     spellings: ClassVar = {
         "completed": (
@@ -300,23 +297,23 @@ class RawCycleCompleted(RawBoardEvent):
     }
 
     type: Literal["cycle.completed"] = "cycle.completed"
-    cycle: Loose = Field("", description="its name or number, for people")
+    cycle: Loose = Field("", description="name or number of the cycle, for display")
     completed: Annotated[Whole, BeforeValidator(_completed, json_schema_input_type=int | list[Any])] | None = Field(
-        None, description="how many tasks were completed in it; absent: as many as the board saw"
+        None, description="how many tasks were completed in it; if absent, as many as the board counted"
     )
-    transitions: Annotated[list[Any], BeforeValidator(_moves)] = Field(
-        [], description="[{task_id, from, to}]: what moved in it, where that was not told as it happened"
+    transitions: Annotated[list[Any], BeforeValidator(_move_list)] = Field(
+        [], description="[{task_id, from, to}]: moves in the cycle that were not sent as events"
     )
     phase: Loose = ""
 
     @property
     def counted(self) -> int | None:
-        """How many were completed: none, where it is said that nothing moved."""
-        still = "transitions" in self.model_fields_set and not self.transitions
-        return 0 if self.completed is None and still else self.completed
+        """How many tasks were completed; 0 if `transitions` was sent empty."""
+        no_moves = "transitions" in self.model_fields_set and not self.transitions
+        return 0 if self.completed is None and no_moves else self.completed
 
     def moves(self) -> Iterable[tuple[str, str]]:
-        """(task, state) of the transitions that can be read."""
+        """Yield (task, state) of each transition that has both."""
         for item in self.transitions:
             if isinstance(item, Mapping):
                 named = {plain(name): value for name, value in item.items()}

@@ -1,4 +1,4 @@
-"""The names of all budgets, with their units: one table for ``run.started`` and for policies.
+"""The names and units of all budgets: one table for ``run.started`` and for policies.
 
 Names are compared without case and underscores, so ``maxTurnsPerNode`` and ``max_turns_per_node`` are one. Money is
 given in USD, as decimal text or a number, and kept in integer micro-USD.
@@ -17,8 +17,10 @@ INTEGER_MAX: Final = 2**53
 
 
 class Budget(NamedTuple):
-    """One budget: its public name, its unit, other names it is known by, what it limits, its hard ceiling, and
-    whether a run may declare it (else it is the policy's alone)."""
+    """One budget: its public name, unit, aliases, what it limits, its hard ceiling, and whether a run may declare it.
+
+    Only the policy may set a budget that is not `declarable`.
+    """
 
     name: str
     unit: str
@@ -28,29 +30,29 @@ class Budget(NamedTuple):
     declarable: bool = True
 
 
-def account_budget(who: str, unit: str, window: str) -> str:
-    """The name of a budget of a user or a tenant, such as ``maxUserTokensPerHour``."""
-    return f"max{who.title()}{'CostUsd' if unit == 'micro_usd' else 'Tokens'}Per{window.title()}"
+def account_budget(owner: str, unit: str, window: str) -> str:
+    """Return the name of a user's or a tenant's budget, such as ``maxUserTokensPerHour``."""
+    return f"max{owner.title()}{'CostUsd' if unit == 'micro_usd' else 'Tokens'}Per{window.title()}"
 
 
 BUDGETS: Final = (
     Budget("maxTurnsPerNode", "turns", (), "turns of one node in a run"),
     Budget("maxRuntimeMsPerNode", "ms", (), "measured runtime of one node in a run"),
     Budget("maxCycleIterations", "iterations", (), "iterations of one cycle"),
-    Budget("maxCycleRuntimeMs", "ms", (), "log time since a run came to a cycle"),
-    Budget("maxCycleCost", "micro_usd", ("maxCycleCostUsd",), "spend since a run came to a cycle, in USD"),
+    Budget("maxCycleRuntimeMs", "ms", (), "log time since a run entered a cycle"),
+    Budget("maxCycleCost", "micro_usd", ("maxCycleCostUsd",), "spend since a run entered a cycle, in USD"),
     Budget("maxSteps", "turns", ("steps", "recursionLimit"), "graph steps (turns) of a run"),
     Budget("maxCostUsd", "micro_usd", ("maxCost", "costUsd"), "cost of a run, in USD"),
     Budget("maxRounds", "rounds", (), "rounds of a deliberation", 15),
     Budget("turnTimeoutMs", "ms", (), "one turn"),
     Budget("maxTokens", "tokens", (), "tokens of one turn"),
-    Budget("maxTaskTokens", "tokens", (), "tokens of a task that was delegated without a budget of its own"),
-    Budget("maxSessionTokens", "tokens", (), "tokens of a session, over all of its runs"),
-    Budget("maxSessionCostUsd", "micro_usd", ("maxSessionCost",), "cost of a session, over all of its runs, in USD"),
+    Budget("maxTaskTokens", "tokens", (), "tokens of a task that was delegated without its own budget"),
+    Budget("maxSessionTokens", "tokens", (), "tokens of a session, over all its runs"),
+    Budget("maxSessionCostUsd", "micro_usd", ("maxSessionCost",), "cost of a session, over all its runs, in USD"),
     Budget("maxRuntimeMs", "ms", ("timeoutMs",), "wall clock of a run"),
     *(
-        Budget(account_budget(who, unit, window), unit, (), f"{what} of a {who}'s runs within {span}", None, False)
-        for who in ("user", "tenant")
+        Budget(account_budget(owner, unit, window), unit, (), f"{what} of a {owner}'s runs within {span}", None, False)
+        for owner in ("user", "tenant")
         for unit, what in (("tokens", "tokens"), ("micro_usd", "cost, in USD,"))
         for window, span in (("hour", "60 minutes"), ("day", "24 hours"), ("month", "30 days"))
     ),
@@ -65,15 +67,15 @@ _BY_NAME: Final = {_plain(known): budget for budget in BUDGETS for known in (bud
 
 
 def find_budget(name: str) -> Budget:
-    """The budget of this name. Raises `KeyError` with the names there are."""
+    """Return the budget with this name or alias. Raises `KeyError` that lists the known names."""
     try:
         return _BY_NAME[_plain(name)]
     except KeyError:
-        raise KeyError(f"no such budget; there are: {', '.join(budget.name for budget in BUDGETS)}") from None
+        raise KeyError(f"no such budget; use one of: {', '.join(budget.name for budget in BUDGETS)}") from None
 
 
 def usd_micro(value: Any) -> int:
-    """USD, as decimal text or a number, in integer micro-USD. Raises `ValueError` for anything else."""
+    """Convert USD, as decimal text or a number, to integer micro-USD. Raises `ValueError` for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
         raise ValueError(f"expected USD as decimal text or a number, got {shown(value)}")
     try:
@@ -86,7 +88,7 @@ def usd_micro(value: Any) -> int:
 
 
 def budget_value(budget: Budget, value: Any) -> int:
-    """A budget's value as an integer in its unit. Raises `ValueError`."""
+    """Convert a budget's value to an integer in its unit. Raises `ValueError`."""
     if budget.unit == "micro_usd":
         return usd_micro(value)
     fraction = isinstance(value, float) and not value.is_integer()
@@ -98,7 +100,7 @@ def budget_value(budget: Budget, value: Any) -> int:
 
 
 def declared(budgets: Mapping[str, int]) -> dict[str, int]:
-    """Of what a run declared, the budgets that there are, none above its ceiling."""
+    """Return the known budgets among those that a run declared, each capped at its ceiling."""
     return {
         name: min(value, known.ceiling or INTEGER_MAX)
         for name, value in budgets.items()

@@ -1,4 +1,4 @@
-"""What comes out, as types: control events for whoever reads the control topic, and the latest status of a run."""
+"""Control events, as readers of the control topic receive them, and the latest status of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Action = Literal[
 
 
 class _Model(BaseModel):
-    """Readers ignore what they do not know, so that a newer worker does not break an older orchestrator."""
+    """Ignores unknown fields, so a newer worker does not break an older orchestrator."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -36,7 +36,7 @@ class ControlRejection(_Model):
 
 
 class ControlSnapshot(_Model):
-    """What was last known of a run: so much is there to be saved, and gone on with."""
+    """The last known state of a run that timed out, for saving or resuming its work."""
 
     turns: int = 0
     round: int | None = Field(None, description="the highest round that was reported")
@@ -44,70 +44,69 @@ class ControlSnapshot(_Model):
     failing_trend: list[int] | None = None
     total_tokens: int = 0
     cost_usd_micro: int = 0
-    last_node: str | None = Field(None, description="whose turn was the last one; the beginning of its name")
-    heard_at: str | None = Field(None, description="log time of the run's last sign of life")
+    last_node: str | None = Field(None, description="node of the last turn; the name may be cut off")
+    heard_at: str | None = Field(None, description="log time of the run's last event")
 
 
 class ControlEvidence(_Model):
-    """What a detector saw. Turns are indices from 0; hashes are 16 hex digits; the last ones come last."""
+    """The evidence of a detector. Turns are indices from 0; hashes have 16 hex digits; lists end with the latest."""
 
     kind: str = Field(description="the detector's name, such as repeated_call")
-    count: int | None = Field(None, description="how often the thing was seen in this loop")
+    count: int | None = Field(None, description="how often it occurred in this loop")
     period: int | None = Field(None, description="length of the period, in steps")
     iteration: int | None = Field(None, description="iterations of the cycle so far")
     turns: list[int] | None = Field(None, description="turn indices of the occurrences counted")
-    match: Literal["exact", "normalised"] | None = Field(None, description="how alike the occurrences are")
+    match: Literal["exact", "normalised"] | None = Field(None, description="how the occurrences match")
     tool: str | None = None
     args_hash: str | None = None
     result_hash: str | None = None
     hashes: list[str] | None = Field(None, description="content hashes of the loop")
-    edge: list[str] | None = Field(None, description="the hand-over: from node, to node")
+    edge: list[str] | None = Field(None, description="the handover: from node, to node")
     cycles: list[list[str]] | None = Field(
-        None, description="cycles of the declared graph that nothing can leave, each by its first nodes; count has all"
+        None,
+        description="cycles of the declared graph without an exit, each by its first nodes; count has their number",
     )
     failing: int | None = Field(None, description="failing tests at the trigger")
     failing_tests: list[str] | None = Field(None, description="the first failing test ids")
     failing_trend: list[int] | None = Field(None, description="failing counts of the last results")
     best: float | None = Field(None, description="the best value so far")
     first_error: str | None = Field(None, description="redacted excerpt of the first error")
-    used: int | None = Field(None, description="spent of a budget, in `unit`")
+    used: int | None = Field(None, description="spent from a budget, in `unit`")
     limit: int | None = Field(None, description="the budget, in `unit`")
     unit: str | None = Field(None, description="turns, iterations, ms, micro_usd, tokens")
-    rung: str | None = Field(None, description="how far up a budget's ladder, such as restrict")
+    rung: str | None = Field(None, description="the level of a budget's escalation, such as restrict")
     account: str | None = Field(None, description="whose budget: session:ID, user:ID or tenant:ID")
     window: str | None = Field(None, description="total, or the last hour, day or month")
-    per_minute: int | None = Field(None, description="how fast it is spent now, in `unit`")
-    unpriced: int | None = Field(None, description="turns in `used` whose price is not known")
-    by: str | None = Field(None, description="who ordered it")
-    reason: str | None = Field(None, description="why it was ordered, or why a deliberation stops")
-    grant: dict[str, int] | None = Field(None, description="what was added to budgets, in their units")
+    per_minute: int | None = Field(None, description="current rate of spending, in `unit`")
+    unpriced: int | None = Field(None, description="turns without a known price; `used` lacks their cost")
+    by: str | None = Field(None, description="who issued the command")
+    reason: str | None = Field(None, description="the reason of a command, or why a deliberation stops")
+    grant: dict[str, int] | None = Field(None, description="amounts added to budgets, in their units")
     output_hashes: list[str] | None = Field(None, description="the last outputs of the run")
     artifact_hashes: list[str] | None = Field(None, description="the last artifacts of the run")
     failing_signatures: list[str] | None = Field(None, description="the last failing-test sets of the run")
     from_state: str | None = Field(None, description="the task's state before")
-    to_state: str | None = Field(None, description="the state that it went to, or should have gone to")
-    last_valid: str | None = Field(None, description="the state that the task has on the board now")
-    guard: str | None = Field(None, description="what the way to that state asks for")
-    missing: list[str] | None = Field(None, description="what of it is missing or fails")
-    attempts: int | None = Field(None, description="how often it was tried")
-    agent: str | None = Field(None, description="whose task it is, or who tried")
+    to_state: str | None = Field(None, description="the state that the task entered, or should have entered")
+    last_valid: str | None = Field(None, description="the task's current state on the board")
+    guard: str | None = Field(None, description="the guard that the transition requires")
+    missing: list[str] | None = Field(None, description="items of the guard that are missing or fail")
+    attempts: int | None = Field(None, description="number of attempts")
+    agent: str | None = Field(None, description="the agent that owns the task or made the attempt")
     module: str | None = None
     phase: str | None = None
-    tasks: list[str] | None = Field(None, description="the tasks of a batch, or those that failed")
+    tasks: list[str] | None = Field(None, description="the tasks of a batch, or the failed tasks")
     root: str | None = Field(None, description="the task at which a chain is blocked")
-    chain: list[str] | None = Field(None, description="the blocked tasks, from the root on")
-    priority: str | None = Field(None, description="to which the root is raised")
+    chain: list[str] | None = Field(None, description="the blocked tasks, starting at the root")
+    priority: str | None = Field(None, description="the new priority of the root")
     failure_class: str | None = None
     validator: str | None = None
-    rejections: list[ControlRejection] | None = Field(
-        None, description="the verdicts against a task, the last one last"
-    )
-    options: list[str] | None = Field(None, description="between what a person may choose")
-    snapshot: ControlSnapshot | None = Field(None, description="what was last known of a run that timed out")
+    rejections: list[ControlRejection] | None = Field(None, description="the verdicts against a task, oldest first")
+    options: list[str] | None = Field(None, description="the choices of a person")
+    snapshot: ControlSnapshot | None = Field(None, description="the last known state of a run that timed out")
 
 
 class ControlTrigger(_Model):
-    """The event that caused a decision, and where it stands in the log."""
+    """The event that caused a decision, and its position in the log."""
 
     event_id: str = ""
     turn: int | None = Field(None, description="turn index in the run, from 0")
@@ -117,7 +116,7 @@ class ControlTrigger(_Model):
 
 
 class ControlPolicy(_Model):
-    """Which policy decided: its name, version and content hash."""
+    """The policy that decided: its name, version and content hash."""
 
     name: str
     version: str
@@ -125,7 +124,7 @@ class ControlPolicy(_Model):
 
 
 class ControlEvent(_Model):
-    """A decision about a run. The same log and policy give the same `id`, so duplicates are recognisable."""
+    """A decision about a run. The same log and policy give the same `id`, so you can recognise duplicates."""
 
     id: str
     type: ControlType
@@ -141,8 +140,8 @@ class ControlEvent(_Model):
     task_id: str | None = None
     halt_reason: HaltReason | None = None
     terminal_status: TerminalStatus | None = None
-    action: Action | None = Field(None, description="what policy decides")
-    suggested_actions: list[str] = Field([], description="what else could be done, best first")
+    action: Action | None = Field(None, description="the action that the policy sets")
+    suggested_actions: list[str] = Field([], description="alternative actions, best first")
     evidence: ControlEvidence | None = None
     trigger: ControlTrigger | None = None
     onset: int | None = Field(None, description="turn index at which the loop began")
@@ -157,11 +156,11 @@ class ControlEvent(_Model):
 
 
 class RunStatus(_Model):
-    """The whole latest status of a run, as the compacted ``runs`` topic keeps it."""
+    """The complete latest status of a run, as the compacted ``runs`` topic keeps it."""
 
     run_id: str
     status: Literal["running", "halted", "finished"]
-    severity: Severity = Field("info", description="the highest so far; never falls while the run is halted")
+    severity: Severity = Field("info", description="the highest so far; does not fall while the run is halted")
     workflow: str | None = None
     tenant: str | None = None
     user: str | None = None
@@ -175,11 +174,11 @@ class RunStatus(_Model):
 
 
 def read_control(raw: bytes | str) -> ControlEvent:
-    """A control event from its JSON. Raises `pydantic.ValidationError`."""
+    """Read a control event from JSON. Raises `pydantic.ValidationError`."""
     return ControlEvent.model_validate_json(raw)
 
 
 def public(decision: msgspec.Struct) -> ControlEvent:
-    """A decision of the core as a control event."""
+    """Convert a decision of the core to a control event."""
     fields: dict[str, Any] = msgspec.to_builtins(decision)
     return ControlEvent.model_validate(fields)

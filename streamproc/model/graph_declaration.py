@@ -1,10 +1,12 @@
-"""Graphs of other libraries in our own form. Nothing is imported for it: each is known by what it has.
+"""Convert graphs of other libraries to the form of a graph declaration, without importing those libraries.
 
-- a mapping: our own form already (`streamproc.core.graph.read_graph`)
-- a NetworkX directed graph; the node attribute ``terminal`` and the edge attribute ``anchor`` are read
-- a LangGraph graph, compiled or not. Its builder is read and not the drawing of `get_graph`, which adds an edge to
-  the end where there is none (to a ring of nodes that nothing leaves, of all things), and stops after 250 steps.
-- anything else with a `get_graph`, or with nodes and edges that have `source` and `target`, as LangChain's graphs
+A graph is recognised by its attributes:
+
+- a mapping is a declaration already (`streamproc.core.graph.read_graph`);
+- a NetworkX directed graph; its node attribute ``terminal`` and edge attribute ``anchor`` are read;
+- a LangGraph graph, compiled or not. Its builder is read, not the drawing of `get_graph`: the drawing adds an edge to
+  the end to a ring of nodes without an exit, and it stops after 250 steps;
+- any other object with a `get_graph`, or with nodes and edges that have `source` and `target`, such as LangChain's.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ EXPECTED: Final = "expected an object of nodes and edges, a networkx.DiGraph, or
 
 
 def declaration(graph: Any) -> Mapping[str, Any]:
-    """The graph as ``{"nodes": …, "edges": …}``. Raises `InvalidGraph` for what is no graph."""
+    """Return the graph as ``{"nodes": …, "edges": …}``. Raises `InvalidGraph` for anything that is not a graph."""
     if isinstance(graph, Mapping):
         return graph
     built = getattr(graph, "builder", graph)
@@ -35,7 +37,7 @@ def declaration(graph: Any) -> Mapping[str, Any]:
 
 def _networkx(graph: Any) -> Mapping[str, Any]:
     if not graph.is_directed():
-        raise InvalidGraph("graph: its edges have no direction; make it a networkx.DiGraph")
+        raise InvalidGraph("graph: its edges have no direction; use a networkx.DiGraph")
     names = _names(graph.nodes)
     nodes = [{"id": names[node], "terminal": bool(data.get("terminal"))} for node, data in graph.nodes(data=True)]
     edges = [
@@ -46,19 +48,21 @@ def _networkx(graph: Any) -> Mapping[str, Any]:
 
 
 def _langgraph(built: Any) -> Mapping[str, Any]:
-    """Edges, joins, branches and declared `Command` targets. A branch that does not say where it leads may lead
-    anywhere; a node that leads nowhere ends the run."""
+    """Read edges, joins, branches and declared `Command` targets.
+
+    A branch without declared targets may lead to every node and to the end. A node without outgoing edges ends the run.
+    """
     names = list(built.nodes)
     edges = [(source, target) for source, target in built.edges]
-    edges += [(source, target) for sources, target in built.waiting_edges for source in sources]
+    edges += [(source, target) for joined, target in built.waiting_edges for source in joined]
     for source, branches in built.branches.items():
         for branch in branches.values():
             targets = [*names, LANGGRAPH_END] if branch.ends is None else branch.ends.values()
             edges += [(source, target) for target in targets]
     for source, node in built.nodes.items():
         edges += [(source, target) for target in getattr(node, "ends", None) or ()]
-    leading = {source for source, _ in edges}
-    edges += [(name, LANGGRAPH_END) for name in names if name not in leading]
+    sources = {source for source, _ in edges}
+    edges += [(name, LANGGRAPH_END) for name in names if name not in sources]
     return {"nodes": names, "edges": [list(edge) for edge in dict.fromkeys(edges)]}
 
 
@@ -72,9 +76,9 @@ def _drawn(graph: Any) -> Mapping[str, Any]:
 
 
 def _names(nodes: Iterable[Any]) -> dict[Any, str]:
-    """Text for every node. Raises `InvalidGraph` where two nodes would get the same, as 1 and "1"."""
+    """Return a text for every node. Raises `InvalidGraph` if two nodes have the same text, such as 1 and "1"."""
     names = {node: node if isinstance(node, str) else str(node) for node in nodes}
     if len(set(names.values())) < len(names):
         twice = Counter(names.values()).most_common(1)[0][0]
-        raise InvalidGraph(f"graph.nodes: two nodes are both called {twice!r} as text; give them names")
+        raise InvalidGraph(f"graph.nodes: two nodes are both called {twice!r} as text; give them different names")
     return names

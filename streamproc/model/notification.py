@@ -1,4 +1,4 @@
-"""What a person is told: six fields, how urgent it is, and how it reads as text and as JSON."""
+"""Notifications to people: their fields, their urgency, and their rendering as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NotificationType = Literal[
 ]  # fmt: skip
 UrgencyName = Literal["LOW", "MEDIUM", "HIGH", "CRITICAL"]
 
-LISTED_MAX: Final = 20  # notifications in a summary; the rest is counted in it
+LISTED_MAX: Final = 20  # notifications listed in a summary; the others are only counted
 SCOPE: Final = ("run_id", "workflow", "tenant", "user", "at")
-LINE_MAX: Final = 300  # characters of one of them
+LINE_MAX: Final = 300  # characters of one line of a summary
 
 
 class Urgency(IntEnum):
-    """How soon somebody should look."""
+    """How soon a person should look."""
 
     LOW = 1
     MEDIUM = 2
@@ -33,39 +33,39 @@ class _Model(BaseModel):
 
 
 class Notification(_Model):
-    """The fields of every notification. Empty text where nothing is known."""
+    """The fields of every notification. A field without a value is empty text."""
 
     type: NotificationType
-    agent: str = Field(description="the node whose turn was the trigger")
+    agent: str = Field(description="the node whose turn triggered it")
     task_id: str
-    evidence: str = Field(description="what was seen, and where")
+    evidence: str = Field(description="what was detected, and where")
     recommendation: str = Field(description="what to do, best first")
     urgency: UrgencyName
 
 
 class Notice(_Model):
-    """A notification, and what it is about. Also the JSON that webhooks get."""
+    """A notification with its trigger and scope. Webhooks receive it as JSON."""
 
     notification: Notification
-    trigger: str = Field(description="which rule of the table asked for it")
+    trigger: str = Field(description="the notification rule that matched")
     run_id: str
     code: str
-    control_id: str = Field(description="id of the control event: the same id twice is one notification")
+    control_id: str = Field(description="id of the control event; two notifications with the same id are one")
     workflow: str = ""
     tenant: str = ""
     user: str = ""
     at: str = Field("", description="log time, RFC 3339")
-    repeats: int = Field(0, description="how many alike were held back since the last one")
-    lost_before: int = Field(0, description="notifications that could not be delivered here before this one")
+    repeats: int = Field(0, description="similar notifications suppressed since the last one")
+    lost_before: int = Field(0, description="earlier notifications that could not be delivered to this service")
 
     @property
     def urgency(self) -> Urgency:
-        """For comparisons."""
+        """The urgency as a comparable value."""
         return Urgency[self.notification.urgency]
 
 
 class Notices(_Model):
-    """Several notifications in one message for a webhook: the most urgent ones, and how many there are in all."""
+    """Several notifications in one webhook message: the most urgent ones, and the count of all."""
 
     notifications: list[Notice]
     count: int
@@ -73,7 +73,7 @@ class Notices(_Model):
 
 
 class Message(_Model):
-    """What a service is asked to send."""
+    """A message for a notification service to send."""
 
     title: str
     body: str
@@ -81,21 +81,21 @@ class Message(_Model):
 
 
 def message_of(notice: Notice, *, as_json: bool = False, lost: int = 0) -> Message:
-    """One notification as a message. `lost` were given up since the last message that went through."""
-    said = notice.notification
-    title = f"{said.urgency} {said.type}: {said.agent or said.task_id or notice.run_id}"
+    """Render one notification. `lost` is the number of undelivered ones since the last delivered message."""
+    notification = notice.notification
+    title = f"{notification.urgency} {notification.type}: {notification.agent or notification.task_id or notice.run_id}"
     if as_json:
         body = notice.model_copy(update={"lost_before": lost}).model_dump_json()
         return Message(title=title, body=body, urgency=notice.urgency)
-    lines = [f"{name}: {getattr(said, name) or '-'}" for name in Notification.model_fields]
+    lines = [f"{name}: {getattr(notification, name) or '-'}" for name in Notification.model_fields]
     lines += [f"{name}: {getattr(notice, name)}" for name in SCOPE if getattr(notice, name)]
     if notice.repeats:
-        lines.append(f"held back since the last one: {notice.repeats} alike")
-    return Message(title=title, body="\n".join([*lines, *_told_of(lost)]), urgency=notice.urgency)
+        lines.append(f"suppressed since the last one: {notice.repeats} similar")
+    return Message(title=title, body="\n".join([*lines, *_lost_lines(lost)]), urgency=notice.urgency)
 
 
 def summary_of(notices: list[Notice], *, as_json: bool = False, lost: int = 0) -> Message:
-    """Several notifications as one message: the most urgent first, and how many there are of each type."""
+    """Render several notifications as one message: the most urgent first, with a count of each type."""
     ordered = sorted(notices, key=lambda notice: -notice.urgency)
     counts = Counter(notice.notification.type for notice in ordered)
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -105,14 +105,15 @@ def summary_of(notices: list[Notice], *, as_json: bool = False, lost: int = 0) -
         return Message(title=title, body=body, urgency=ordered[0].urgency)
     lines = [_line(notice) for notice in ordered[:LISTED_MAX]]
     more = [f"and {len(ordered) - LISTED_MAX} more"] if len(ordered) > LISTED_MAX else []
-    return Message(title=title, body="\n".join([*lines, *more, *_told_of(lost)]), urgency=ordered[0].urgency)
+    return Message(title=title, body="\n".join([*lines, *more, *_lost_lines(lost)]), urgency=ordered[0].urgency)
 
 
-def _told_of(lost: int) -> list[str]:
-    return [f"{lost} earlier notification(s) could not be delivered here"] if lost else []
+def _lost_lines(lost: int) -> list[str]:
+    return [f"{lost} earlier notification(s) could not be delivered to this service"] if lost else []
 
 
 def _line(notice: Notice) -> str:
-    said = notice.notification
-    text = f"{said.urgency} {said.type} {said.agent or '-'} {notice.run_id}: {said.evidence}"
+    notification = notice.notification
+    head = f"{notification.urgency} {notification.type} {notification.agent or '-'} {notice.run_id}"
+    text = f"{head}: {notification.evidence}"
     return text if len(text) <= LINE_MAX else f"{text[: LINE_MAX - 1]}…"

@@ -1,4 +1,4 @@
-"""What people tell a run, as types: stop, go on, and that a halt is taken care of."""
+"""Raw events by which people act on one run: stop it, resume it, acknowledge its halt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from streamproc.model.raw_fields import Budgets, RawEvent, ScopeName, Text
 
-# Short names of what is granted; every budget's own name is taken, too.
+# Short names for what a resume grants. Every budget name is accepted as well.
 GRANTED: Final = {
     "turns": "maxSteps",
     "iterations": "maxCycleIterations",
@@ -29,31 +29,29 @@ Grant = Annotated[Budgets, BeforeValidator(_named, json_schema_input_type=dict[s
 
 
 class RawOperatorEvent(RawEvent):
-    """What a person orders, and why."""
+    """A command of a person to one run, with the reason."""
 
     by: Text = ""
     reason: Text = ""
-    issuer: ScopeName = Field("", description="the name of the key that signed it; a publisher with a key fills it in")
+    issuer: ScopeName = Field("", description="name of the signing key; a publisher with a key fills it in")
     signature: ScopeName = Field("", description="HMAC-SHA256 in hex; a publisher with a key fills it in")
 
 
 class RawOperatorStop(RawOperatorEvent):
-    """A person orders this run to stop."""
+    """A person stops this run."""
 
     type: Literal["operator.stop"] = "operator.stop"
 
 
 class RawOperatorResume(RawOperatorEvent):
-    """A person lets a halted run go on."""
+    """A person resumes a halted run."""
 
     type: Literal["operator.resume"] = "operator.resume"
-    grant: Grant = Field(
-        {}, description="how much is added to budgets, by their names, or turns, iterations, tokens, rounds, cost"
-    )
+    grant: Grant = Field({}, description="amounts to add, by budget name or as turns, iterations, tokens, rounds, cost")
 
 
 class RawHaltAcknowledged(RawEvent):
-    """Somebody has taken note of a run's halt, and takes care of it."""
+    """A person acknowledges a run's halt and takes care of it."""
 
     type: Literal["halt.acknowledged"] = "halt.acknowledged"
     by: Text = ""

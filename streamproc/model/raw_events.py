@@ -1,7 +1,8 @@
-"""What a user hands us, as types: raw turns and the other run-scoped inputs, checked at the edge.
+"""Raw turns and the other raw events that users send, validated where they enter.
 
-Only ``run_id`` and ``node`` are required of a turn; a missing field is "no evidence", never "no progress". Unknown
-fields are ignored and counted (`RawEvent.unknown`).
+A turn requires only ``run_id`` and ``node``. A missing field is "no evidence", never "no progress". Names that other
+tools use are accepted (`streamproc.model.aliases`). Other unknown fields are ignored and listed
+(`RawEvent.unknown_fields`).
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ __all__ = [
 
 
 class ToolCall(Model):
-    """One tool call. All calls of one turn are one multiset: siblings in parallel are not repeats."""
+    """One tool call. The calls of one turn are a multiset: parallel siblings are not repeats."""
 
     name: Name
-    args: Any = None
-    result: Any = None
-    error: Any = None
-    id: str | None = None
+    args: Any = Field(None, description="the arguments; also accepted as arguments, input or parameters")
+    result: Any = Field(None, description="what the tool returned; also accepted as output or content")
+    error: Any = Field(None, description="why the call failed; true if the result says why")
+    id: str | None = Field(None, description="the call's id at the model's API; not interpreted")
     retryable: bool = Field(False, description="the error is an infrastructure failure, so a retry is right")
 
     aliases: ClassVar = aliases.TOOL_CALL_ALIASES
@@ -70,15 +71,15 @@ class ToolCall(Model):
 
 
 class TestReport(Model):
-    """A verifier's result: the ids of the failing tests, and how many passed and exist."""
+    """A verifier's result: ids of the failing tests, and how many tests passed and exist."""
 
-    failed: list[str] | None = Field(None, description="ids of the failing tests; an empty list: none fails")
+    failed: list[str] | None = Field(None, description="ids of the failing tests; empty if none fails")
     passed: Whole | None = None
     total: Whole | None = None
 
 
 class ErrorReport(Model):
-    """One thing that failed."""
+    """One error of a turn."""
 
     message: str
     class_: str = Field("", alias="class")
@@ -92,11 +93,11 @@ class ErrorReport(Model):
 
 
 class UsageReport(Model):
-    """Measured spend of one turn."""
+    """Measured spend of one turn. The usage names of model APIs are accepted, too."""
 
-    input_tokens: Whole = 0
+    input_tokens: Whole = Field(0, description="tokens sent to the model, including cached ones")
     output_tokens: Whole = 0
-    cached_tokens: Whole = 0
+    cached_tokens: Whole = Field(0, description="how many of the input tokens were read from a cache")
     total_tokens: Whole = 0
     cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
     duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
@@ -109,7 +110,7 @@ class UsageReport(Model):
 
 
 class RoutingDecision(Model):
-    """What a routing node chose."""
+    """The decision of a routing node."""
 
     next: Name
     reason: str = ""
@@ -123,24 +124,24 @@ def _error_list(value: Any) -> Any:
     return [{"message": item} if isinstance(item, str) else item for item in value]
 
 
-Failed = list[ErrorReport | str] | ErrorReport | str  # what `errors` may be; one alone is a list of one
+ErrorsInput = list[ErrorReport | str] | ErrorReport | str  # a single error counts as a list of one
 
 
 class RawTurn(RawEvent):
-    """What one node of a workflow did."""
+    """One turn: what one node of a workflow did."""
 
     type: Literal["turn"] = "turn"
     node: Key = Field(description="the graph node (agent, role) that took the turn")
-    from_: Name = Field("", alias="from", description="whose output this turn took as input")
-    output: str | None = Field(None, description="the final message of the turn")
+    from_: Name = Field("", alias="from", description="the node whose output this turn took as input")
+    output: str | None = Field(None, description="the final message of the turn; also accepted as content")
     structured_output: Any = None
-    artifact: str | Files | None = Field(None, description="patch or file content left behind")
-    docs: str | None = Field(None, description="Markdown left behind")
+    artifact: str | Files | None = Field(None, description="the patch or file content that the turn produced")
+    docs: str | None = Field(None, description="Markdown that the turn produced")
     tests: TestReport | None = None
-    progress: Metrics | None = Field(None, description="any metric that should improve")
-    errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=Failed)] | None = None
+    progress: Metrics | None = Field(None, description="metrics that should improve")
+    errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=ErrorsInput)] | None = None
     tool_calls: list[ToolCall] = Field([])
-    query: str | None = Field(None, description="what a research node was asked")
+    query: str | None = Field(None, description="the question of a research node")
     decision: RoutingDecision | None = None
     round: Whole | None = None
     convergence: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -178,7 +179,7 @@ class RawTurn(RawEvent):
 
 
 class RawRunStarted(RawEvent):
-    """A run begins: its graph, its budgets, its scope."""
+    """A run starts, with its graph, budgets and scope."""
 
     type: Literal["run.started"] = "run.started"
     graph: Graph | None = None
@@ -193,24 +194,24 @@ class RawRunFinished(RawEvent):
 
 
 class RawUserMessage(RawEvent):
-    """A person spoke."""
+    """A person sent a message."""
 
     type: Literal["user.message"] = "user.message"
 
 
 class RawTurnStarted(RawEvent):
-    """A node begins a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
+    """A node starts a turn. The turn's clock runs until a turn of this node (and `task_id`) ends."""
 
     type: Literal["turn.started"] = "turn.started"
 
 
 class RawDeadline(RawEvent):
-    """Log time has come so far, and something has not happened. Made by workers."""
+    """Log time has reached a deadline and an expected event is missing. Published by workers."""
 
     type: Literal["deadline"] = "deadline"
-    about: ScopeName = Field("", description="code of the detector that waits for something")
-    since_at: TimeMs | None = Field(None, description="since when it waits")
-    due_at: TimeMs | None = Field(None, description="when it should have happened")
+    about: ScopeName = Field("", description="code of the detector that set the deadline")
+    since_at: TimeMs | None = Field(None, description="start of the wait")
+    due_at: TimeMs | None = Field(None, description="when the event was due")
 
 
 _KINDS: Final[dict[str, type[RawEvent]]] = {
@@ -233,7 +234,7 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
 _REMEDIES: Final = {
     "missing": "add it",
     "string_type": "send text",
-    "string_too_short": "give it a name",
+    "string_too_short": "send a name",
     "string_too_long": "send a shorter name, such as a hash of this one",
     "list_type": "send a list",
     "dict_type": "send an object",
@@ -246,7 +247,7 @@ _REMEDIES: Final = {
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    """Where in an event an error stands, without pydantic's own words for the branches of a union."""
+    """Return the path of an error in an event, without pydantic's names for the branches of a union."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if not _is_branch(part)]
     return "".join(parts).lstrip(".") or "event"
 
@@ -256,10 +257,10 @@ def _is_branch(part: int | str) -> bool:
 
 
 def parse_raw(data: Any) -> RawEvent:
-    """Check a raw input. Raises `InvalidEvent` that names every field at fault."""
+    """Validate a raw event. Raises `InvalidEvent` with a problem for every bad field."""
     if not isinstance(data, Mapping):
         what = f"expected a JSON object, got {type(data).__name__}"
-        raise InvalidEvent([Problem("event", what, "send one object a line")])
+        raise InvalidEvent([Problem("event", what, "send one JSON object per event")])
     kind = data.get("type")
     model = _KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
     if model is None:
@@ -275,7 +276,7 @@ def parse_raw(data: Any) -> RawEvent:
 
 
 def parse_line(line: bytes | str) -> RawEvent:
-    """Check one line of JSON. Raises `InvalidEvent`."""
+    """Validate one line of JSON. Raises `InvalidEvent`."""
     try:
         data = orjson.loads(line)
     except orjson.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""What all raw events are made of: the types of their fields, and the fields that every one of them may carry."""
+"""Field types of raw events, and the fields that every raw event may carry."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from streamproc.model.aliases import Alias
 from streamproc.model.budgets import budget_value, find_budget, usd_micro
 from streamproc.model.graph_declaration import declaration
 
-EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times at all
+EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
-FIELD_REMEDY: Final = "send what is expected, or leave the field out"
+FIELD_REMEDY: Final = "correct the value, or leave the field out"
 
 
 class Mistake(ValueError):
-    """What is wrong with a value (or with one `part` of it), and what to do."""
+    """A bad value, or a bad `part` of one: what is wrong, and the remedy."""
 
     def __init__(self, what: str, remedy: str = FIELD_REMEDY, part: str = "") -> None:
         super().__init__(what)
@@ -50,7 +50,7 @@ TIME_REMEDY: Final = "send RFC 3339, such as 2026-01-31T12:00:00Z, or epoch mill
 
 
 def read_time_ms(value: Any) -> int:
-    """Epoch milliseconds of a time as people write it. Raises `ValueError` with a remedy."""
+    """Convert RFC 3339 text or epoch milliseconds to epoch milliseconds. Raises `Mistake`, a `ValueError`."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -67,7 +67,7 @@ def read_time_ms(value: Any) -> int:
 def _budgets(value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise Mistake("expected an object of budget names and numbers")
-    found = {}
+    budgets = {}
     for name, amount in value.items():
         if amount is None:
             continue
@@ -80,16 +80,18 @@ def _budgets(value: Any) -> dict[str, int]:
         except ValueError as error:
             raise Mistake(str(error), part=str(name)) from None
         if not budget.declarable:
-            raise Mistake(f"no run may declare {budget.name}", "set it in the policy", str(name))
-        found[budget.name] = number  # above a ceiling, too: the engine says so, and holds it
-    return found
+            raise Mistake(f"a run cannot declare {budget.name}", "set it in the policy", str(name))
+        budgets[budget.name] = number  # also above its ceiling: the engine reports that and applies the ceiling
+    return budgets
 
 
 def whole_ms(value: Any) -> Any:
+    """Drop the fraction of a finite number of milliseconds."""
     return int(value) if isinstance(value, float) and isfinite(value) else value
 
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the value if it is JSON. Raises `Mistake`."""
     try:
         orjson.dumps(value)
     except TypeError as error:
@@ -98,7 +100,7 @@ def sendable(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared(value: Any) -> Any:
-    """A graph of another library in our form."""
+    """Convert a graph of another library to a declaration."""
     if value is None or isinstance(value, (Mapping, str, int, float, list, tuple)):
         return value
     try:
@@ -164,14 +166,14 @@ class Model(BaseModel):
 
 
 class RawEvent(Model):
-    """Fields that every run-scoped input may carry. Scope is normally sent once, on ``run.started``."""
+    """Fields that every raw event may carry. Send the scope once, on ``run.started``."""
 
     type: str
     run_id: Key = Field(description="one execution of a workflow; the Kafka key")
     node: Name = ""
-    event_id: Name = Field("", description="the same id twice is one event")
+    event_id: Name = Field("", description="two events with the same id are one event")
     at: TimeMs | None = Field(None, description="when it happened: RFC 3339, or epoch milliseconds")
-    seq: Whole | None = Field(None, description="the publisher's own ordinal, for evidence only")
+    seq: Whole | None = Field(None, description="the publisher's own ordinal; not interpreted")
     workflow: ScopeName = ""
     tenant: ScopeName = ""
     user: ScopeName = ""
@@ -180,7 +182,7 @@ class RawEvent(Model):
     task_id: ScopeName = ""
     session_id: ScopeName = ""
     parent_run_id: Name = ""
-    labels: Labels | None = Field(None, description="carried to the control event, never interpreted")
+    labels: Labels | None = Field(None, description="copied to the control event, never interpreted")
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:

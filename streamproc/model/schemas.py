@@ -1,7 +1,7 @@
-"""JSON Schemas of everything that goes in and comes out, made from the models, and the samples that must stay readable.
+"""JSON Schemas of all inputs and outputs, generated from the models, and samples that must stay readable.
 
-`schemas/NAME.schema.json` is written; `schemas/samples/NAME.*.json` is only ever added to: what was once a good
-record must decode for ever.
+`export` writes `schemas/NAME.schema.json`. Samples in `schemas/samples/NAME.*.json` are only ever added: a record that
+was valid once must always decode.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Kind(NamedTuple):
-    """One kind of record: its name, its schema's version, how to make the schema, and how its readers decode it."""
+    """One kind of record: its name, its schema version, how to generate the schema, and how readers decode it."""
 
     name: str
     version: int
@@ -47,7 +47,7 @@ def _fingerprinted() -> dict[str, Any]:
     return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
 
 
-def _order() -> dict[str, Any]:
+def _fleet_command() -> dict[str, Any]:
     description = "A record of the commands topic; its key is the scope."
     return msgspec.json.schema(FleetCommand) | {"title": "FleetOrder", "description": description}
 
@@ -69,21 +69,21 @@ KINDS: Final = (
     _raw("cycle.completed", raw_events.RawCycleCompleted),
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
-    Kind("fleet-order", 1, _order, read_command),
+    Kind("fleet-order", 1, _fleet_command, read_command),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
     Kind("notification", 1, _model(Notice), Notice.model_validate_json),
 )
 
 
 def schema_text(kind: Kind) -> str:
-    """The schema file's content."""
+    """Return the content of the schema file."""
     head = {"$schema": DIALECT, "$id": f"urn:streamproc:{kind.name}:{kind.version}"}
     body = orjson.dumps(head | kind.make(), option=orjson.OPT_INDENT_2)
     return body.decode() + "\n"
 
 
 def export(directory: Path) -> list[Path]:
-    """Write every schema; the files that changed. Raises `OSError`."""
+    """Write every schema and return the files that changed. Raises `OSError`."""
     directory.mkdir(parents=True, exist_ok=True)
     changed = []
     for kind in KINDS:
@@ -95,7 +95,7 @@ def export(directory: Path) -> list[Path]:
 
 
 def check(directory: Path) -> Iterator[str]:
-    """What differs from the models, and which samples no longer decode."""
+    """Yield each difference from the models and each sample that no longer decodes."""
     for kind in KINDS:
         path = _path(directory, kind)
         if not path.exists():
@@ -113,7 +113,7 @@ def check(directory: Path) -> Iterator[str]:
 
 
 def samples_of(kind: Kind, directory: Path) -> list[Path]:
-    """The samples of a kind: `turn.full.json` is one of `turn`, `turn.started.minimal.json` is not."""
+    """Return the samples of a kind. `turn.full.json` is a sample of `turn`, `turn.started.minimal.json` is not."""
     files = (directory / "samples").glob(f"{kind.name}.*.json")
     return sorted(file for file in files if file.stem.rpartition(".")[0] == kind.name)
 

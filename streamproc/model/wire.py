@@ -1,13 +1,13 @@
-"""What crosses the wire on the turns topic, and what the core reads: fingerprinted events.
+"""Fingerprinted events: the records of the turns topic, and the input of the core.
 
-A user hands us raw turns (`streamproc.model.raw_events`); the publisher turns their content into the numbers below. One
-type serves the wire and the core, so that the worker decodes a record exactly once and converts nothing.
+Users send raw turns (`streamproc.model.raw_events`); the publisher replaces their content by the numbers below. One
+type serves both the wire and the core, so the worker decodes each record once and converts nothing.
 
-Hashes are JSON integers here and not hex text: `int(text, 16)` costs about 110 ns, and a turn has four to eight
-of them. Everything meant for people (control events) shows them in hex. A reader in a language whose JSON numbers
-are floats must ask its parser for 64-bit integers.
+Hashes are JSON integers, not hex text: `int(text, 16)` costs about 110 ns, and a turn has four to eight hashes.
+Control events, which people read, show them in hex. In a language whose JSON numbers are floats, configure the parser
+to read 64-bit integers.
 
-Positions of array-like types are part of the format: fields are only ever added at their end, with a default.
+The positions in array-like types are part of the format: add fields only at the end, with a default.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ FAILED_RUN: Final = 4
 
 
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A text as numbers: `exact` and `norm` are xxh3-64, `sim` a 64-bit SimHash (0: too short), `size` characters,
-    `about` hashes the numbers and names in it (0: none, or not asked for)."""
+    """The fingerprint of a text.
+
+    `exact` and `norm` are xxh3-64 of the text as it is and normalised; `sim` is a 64-bit SimHash (0: text too short);
+    `size` counts characters; `about` hashes the numbers and names in the text (0: none, or not computed).
+    """
 
     exact: Hash
     norm: Hash
@@ -42,9 +45,12 @@ class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A tool call: `key` hashes name and canonical arguments, `exact` and `norm` its answer; `outcome` is
-    NO_ANSWER, ANSWERED, FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result
-    beside it: a command that ran, and exited with 1)."""
+    """A tool call.
+
+    `key` hashes the name and the canonical arguments, `exact` and `norm` the answer. `outcome` is NO_ANSWER, ANSWERED,
+    FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result: a command that ran and
+    exited with 1).
+    """
 
     name: str
     key: Hash
@@ -55,8 +61,11 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A verifier's result: hash of the sorted failing ids (0: none, or not told), how many fail, pass, exist; the first
-    three ids."""
+    """A verifier's result.
+
+    A hash of the sorted failing ids (0: none, or ids not sent), how many tests fail, pass and exist, and the first
+    three failing ids.
+    """
 
     failing_set: Hash
     failing: Count
@@ -66,8 +75,11 @@ class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What failed: hash of the error signature, its normalised twin, how many, a redacted excerpt of the first,
-    its class, and whether every one of them is retryable infrastructure trouble."""
+    """The errors of a turn.
+
+    The hash of the error signature, exact and normalised, the number of errors, a redacted excerpt and the class of the
+    first, and whether all of them are retryable infrastructure failures.
+    """
 
     signature: Hash
     norm: Hash
@@ -78,7 +90,7 @@ class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Measured spend of a turn: tokens, integer micro-USD (None: no price known), milliseconds."""
+    """Measured spend of a turn: tokens, integer micro-USD (None: cost not known), milliseconds."""
 
     input_tokens: Count = 0
     output_tokens: Count = 0
@@ -89,7 +101,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Fields that every run-scoped event may carry. Scope is normally sent once, on ``run.started``."""
+    """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``."""
 
     type: ClassVar[str] = ""
 
@@ -111,7 +123,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
 
 
 class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
-    """What one node of a workflow did."""
+    """One turn: what one node of a workflow did."""
 
     type: ClassVar[str] = "turn"
 
@@ -137,7 +149,7 @@ class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
 
 
 class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
-    """A run begins: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope."""
+    """A run starts: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope."""
 
     type: ClassVar[str] = "run.started"
 
@@ -154,13 +166,13 @@ class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
 
 
 class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
-    """A person spoke: streaks that assume that nobody did start again."""
+    """A person sent a message: streaks that assume an unattended run restart from zero."""
 
     type: ClassVar[str] = "user.message"
 
 
 class OperatorEvent(Event, kw_only=True, omit_defaults=True):
-    """What a person orders: who, why, and (`streamproc.fleet.signing`) the signature of a key."""
+    """A command of a person to one run: by whom, why, and the signature (`streamproc.fleet.signing`)."""
 
     by: str = ""
     reason: str = ""
@@ -169,13 +181,13 @@ class OperatorEvent(Event, kw_only=True, omit_defaults=True):
 
 
 class OperatorStop(OperatorEvent, tag="operator.stop", kw_only=True, omit_defaults=True):
-    """A person orders this run to stop."""
+    """A person stops this run."""
 
     type: ClassVar[str] = "operator.stop"
 
 
 class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_defaults=True):
-    """A person lets a halted run go on. `grant` adds to its budgets (integers, as in `RunStarted.budgets`)."""
+    """A person resumes a halted run. `grant` adds to its budgets (integers, as in `RunStarted.budgets`)."""
 
     type: ClassVar[str] = "operator.resume"
 
@@ -183,7 +195,7 @@ class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_de
 
 
 class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaults=True):
-    """Somebody has taken note of a run's halt, and takes care of it."""
+    """A person acknowledges a run's halt and takes care of it."""
 
     type: ClassVar[str] = "halt.acknowledged"
 
@@ -192,8 +204,10 @@ class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaul
 
 
 class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=True):
-    """An account that this run spends from has come to a mark: a worker says so, in the run's own log. `account` is
-    ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``."""
+    """An account that this run spends from has reached a mark of its budget. Published by workers to the run's log.
+
+    `account` is ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``.
+    """
 
     type: ClassVar[str] = "budget.reached"
 
@@ -209,14 +223,16 @@ class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=Tru
 
 
 class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
-    """A node begins a turn: the turn's clock runs until a turn of this node (and task) ends."""
+    """A node starts a turn: the turn's clock runs until a turn of this node (and task) ends."""
 
     type: ClassVar[str] = "turn.started"
 
 
 class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
-    """Log time has come to `due_ms`, and what should have happened since `since_ms` (epoch ms) has not; `about` is the
-    detector that waits for it. Made by workers. It is no sign of life of the run."""
+    """Log time has reached `due_ms`, and an event expected since `since_ms` (epoch ms) is missing.
+
+    `about` is the detector that set the deadline. Published by workers; it does not count as activity of the run.
+    """
 
     type: ClassVar[str] = "deadline"
 
@@ -226,8 +242,7 @@ class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
 
 
 class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Evidence of a guard, without its texts: whether it is passed, which of its items fail, which are there, and the
-    verdict that it gives, if it gives one."""
+    """Evidence of a guard, without texts: whether it passed, its failing items, all its items, its verdict if any."""
 
     passed: bool
     failing: tuple[str, ...] = ()
@@ -236,14 +251,14 @@ class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class BoardEvent(Event, kw_only=True, omit_defaults=True):
-    """What every event of the board may carry: proofs by the names of their guards, and who approved an exception."""
+    """Fields that every board event may carry: proofs by the names of their guards, and who approved an exception."""
 
     evidence: dict[str, Proof] | None = None
     approved_by: Scope = ""
 
 
 class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=True):
-    """A task is on the board now; `state` is empty where the board's first state is meant."""
+    """A task was added to the board. An empty `state` means the board's first state."""
 
     type: ClassVar[str] = "task.created"
 
@@ -257,7 +272,7 @@ class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=Tr
 
 
 class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_defaults=True):
-    """An agent is given `count` tasks at once; `tasks` are the ids of the first 256."""
+    """An agent was given `count` tasks at once; `tasks` has the first 256 ids."""
 
     type: ClassVar[str] = "task.delegated"
 
@@ -268,7 +283,7 @@ class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_default
 
 
 class TaskTransition(BoardEvent, tag="task.transition", kw_only=True, omit_defaults=True):
-    """A task changes its state, or somebody says so."""
+    """A task changed its state, as reported by an agent or tracker."""
 
     type: ClassVar[str] = "task.transition"
 
@@ -281,7 +296,7 @@ class TaskTransition(BoardEvent, tag="task.transition", kw_only=True, omit_defau
 
 
 class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=True):
-    """A validator has judged a task: APPROVED or REJECTED; `reason` is a redacted excerpt of the report."""
+    """A validator's verdict on a task: APPROVED or REJECTED; `reason` is a redacted excerpt of the report."""
 
     type: ClassVar[str] = "task.verdict"
 
@@ -292,7 +307,7 @@ class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=Tr
 
 
 class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defaults=True):
-    """A cycle of the board is over. `completed` is None where nobody counted; `moved` are (task, state)."""
+    """A cycle of the board is complete. `completed` is None if it was not sent; `moved` has (task, state) pairs."""
 
     type: ClassVar[str] = "cycle.completed"
 
@@ -321,7 +336,7 @@ def decode(raw: bytes) -> Event:
     """Read a fingerprinted event. Raises `msgspec.DecodeError` (or its `ValidationError`) for anything else."""
     try:
         return _decoder.decode(raw)
-    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec does not wrap these
         raise msgspec.DecodeError(str(error)) from None
 
 

@@ -262,6 +262,22 @@ def test_a_bad_line_ends_publishing_with_file_and_line(run, unwatched: Settings,
     assert "skipped 1 of 5 lines" in lenient.stderr
 
 
+def test_publishing_lists_unknown_fields_and_strict_refuses_them(run, unwatched: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(
+        jsonl([{"run_id": "r", "node": "n", "tool_calls": [{"name": "t", "argumets": n}]} for n in range(3)])
+    )
+
+    result = run("publish", path, *options(unwatched))
+    strict = run("publish", path, "--strict", *options(unwatched))
+
+    assert result.exit_code == 0
+    assert result.stderr == "3 turns had the unknown field tool_calls.argumets; did you mean arguments?\n"
+    assert strict.exit_code == 2
+    assert f"{path}:1: tool_calls.argumets: unknown field (did you mean arguments?" in strict.stderr
+    assert len(asyncio.run(read(unwatched, "turns"))) == 3
+
+
 def test_an_event_that_kafka_would_not_take_is_named_with_its_largest_field(
     run, unwatched: Settings, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from tests.cli.conftest import ROOT, honest, jsonl, stuck
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 
 
-def test_a_stuck_run_is_exit_code_1_and_is_told_with_turn_reason_and_what_to_do(run, turns_file: Path) -> None:
+def test_a_stuck_run_is_exit_code_1_and_is_reported_with_turn_reason_and_actions(run, turns_file: Path) -> None:
     result = run("scan", turns_file)
 
     assert result.exit_code == 1
@@ -46,7 +46,7 @@ def test_honest_runs_are_exit_code_0(run) -> None:
     assert result.stdout == "1 runs, 4 turns: 0 halted, 0 only warned of, 1 quiet.\n"
 
 
-def test_a_run_that_is_only_warned_of_is_exit_code_0(run) -> None:
+def test_a_run_with_only_warnings_is_exit_code_0(run) -> None:
     result = run("scan", "-", input=jsonl(stuck(turns=2)))
 
     assert result.exit_code == 0
@@ -62,7 +62,7 @@ def test_jsonl_is_control_events_in_log_order_and_nothing_else(run, turns_file: 
     assert result.exit_code == 1
 
 
-def test_scan_and_monitor_tell_the_same_ids(run, turns_file: Path) -> None:
+def test_scan_and_monitor_give_the_same_ids(run, turns_file: Path) -> None:
     monitor = Monitor()
     fed = [c.id for line in turns_file.read_text().splitlines() for c in monitor.feed(json.loads(line))]
 
@@ -71,7 +71,7 @@ def test_scan_and_monitor_tell_the_same_ids(run, turns_file: Path) -> None:
     assert [read_control(line).id for line in result.stdout.splitlines()] == fed
 
 
-def test_several_files_are_one_log_and_gzip_is_read_as_it_is(run, tmp_path: Path) -> None:
+def test_several_files_are_one_log_and_gzip_is_decompressed(run, tmp_path: Path) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"
     first.write_text(jsonl(stuck(turns=2)))
     second.write_bytes(gzip.compress(jsonl(stuck(turns=1)).encode()))
@@ -81,7 +81,7 @@ def test_several_files_are_one_log_and_gzip_is_read_as_it_is(run, tmp_path: Path
     assert "at turn 2 of 3" in result.stdout
 
 
-def test_a_pipe_can_be_read_by_name(turns_file: Path) -> None:
+def test_a_named_pipe_is_read(turns_file: Path) -> None:
     script = f'exec "{sys.executable}" -m streamproc scan <(cat "{turns_file}") --format jsonl'
     found = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -89,8 +89,8 @@ def test_a_pipe_can_be_read_by_name(turns_file: Path) -> None:
     assert len(found.stdout.splitlines()) == 2
 
 
-def test_events_appear_as_they_come_from_a_pipe() -> None:
-    """A live agent can be scanned: the halt is told before the agent ends."""
+def test_control_events_are_printed_while_the_pipe_is_open() -> None:
+    """You can scan a live agent: the halt is printed before the agent ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", "streamproc", "scan", "-", "--format", "jsonl"],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -101,10 +101,10 @@ def test_events_appear_as_they_come_from_a_pipe() -> None:
         process.stdin.write(jsonl(stuck(turns=3)))
         process.stdin.flush()
 
-        told = [read_control(process.stdout.readline()).severity for _ in range(2)]
+        severities = [read_control(process.stdout.readline()).severity for _ in range(2)]
 
         process.stdin.close()
-    assert told == ["warn", "halt"]
+    assert severities == ["warn", "halt"]
     assert process.returncode == 1
 
 
@@ -214,7 +214,7 @@ def test_an_event_of_ten_megabytes_is_read(run) -> None:
     assert run("scan", "-", input=jsonl(events)).exit_code == 0
 
 
-def test_ten_thousand_nodes_in_one_run_are_no_loop(run) -> None:
+def test_ten_thousand_nodes_in_one_run_are_not_a_loop(run) -> None:
     events = ({"run_id": "r", "node": f"n{number}", "output": f"result {number}"} for number in range(10_000))
 
     result = run("scan", "-", input=jsonl(events))
@@ -229,7 +229,7 @@ def test_the_same_event_twice_is_one_event(run) -> None:
     assert run("scan", "-", input=jsonl(events)).exit_code == 0
 
 
-def test_turns_after_the_end_of_a_run_are_not_looked_at(run) -> None:
+def test_turns_after_the_end_of_a_run_are_ignored(run) -> None:
     finished = {"type": "run.finished", "run_id": "stuck", "status": "succeeded"}
 
     assert run("scan", "-", input=jsonl([*stuck(turns=2), finished, *stuck(turns=4)])).exit_code == 0
@@ -254,7 +254,7 @@ def test_a_damaged_gzip_is_named(run, tmp_path: Path) -> None:
     assert f"{path}: file: damaged gzip" in result.stderr
 
 
-def test_an_unknown_policy_is_named_with_what_there_is(run, turns_file: Path) -> None:
+def test_an_unknown_policy_is_named_with_the_known_ones(run, turns_file: Path) -> None:
     result = run("scan", turns_file, "--policy", "nope")
 
     assert result.exit_code == 2
@@ -262,7 +262,7 @@ def test_an_unknown_policy_is_named_with_what_there_is(run, turns_file: Path) ->
     assert "standard" in result.stderr
 
 
-def test_a_policy_changes_what_is_halted(run, turns_file: Path, tmp_path: Path) -> None:
+def test_a_policy_decides_which_runs_halt(run, turns_file: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("name: patient\ndetectors:\n  LOOP001: {halt: 9}\n")
 
@@ -270,14 +270,14 @@ def test_a_policy_changes_what_is_halted(run, turns_file: Path, tmp_path: Path) 
     assert run("scan", turns_file).exit_code == 1
 
 
-def test_names_of_strangers_cannot_steer_the_terminal(run) -> None:
+def test_a_run_id_cannot_send_control_sequences_to_the_terminal(run) -> None:
     result = run("scan", "-", input=jsonl(stuck(run_id="evil\x1b[2Jrun")))
 
     assert "\x1b" not in result.stdout
     assert "evil\N{REPLACEMENT CHARACTER}[2Jrun" in result.stdout
 
 
-def test_of_the_sample_runs_the_stuck_are_halted_and_the_solved_are_not(run) -> None:
+def test_stuck_sample_runs_are_halted_and_solved_ones_are_not(run) -> None:
     result = run("scan", SAMPLES, "--format", "jsonl")
 
     halted = {c.run_id for c in map(read_control, result.stdout.splitlines()) if c.halts}

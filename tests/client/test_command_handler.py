@@ -13,7 +13,7 @@ from streamproc.errors import Halted, InvalidSettings
 from streamproc.fleet.issuing import issue_command
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka import topics
-from streamproc.model.fleet_command import encode_order
+from streamproc.model.fleet_command import encode_command
 from streamproc.model.wire import OperatorResume, OperatorStop
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, guarded, halt_event, resume_event, turns_on
@@ -173,7 +173,7 @@ async def test_unsigned_commands_are_refused_where_signatures_are_required(setti
 
         await issue_command(signing, "CLEAR", "fleet", "ada", "fixed")
         await until(lambda: halts.fleet.status == "CLEAR")
-        await worker.write("commands", "fleet", encode_order(stop))  # a recorded command, replayed
+        await worker.write("commands", "fleet", encode_command(stop))  # a recorded command, replayed
         async with HaltListener(settings=signing) as later:
             assert later.fleet.status == "CLEAR"
 

@@ -35,7 +35,7 @@ STATED = [
     ("architecture", f"holds {run_state.SEEN_MAX} tags"),
     ("architecture", f"states of {spaced(limits.RUNS_MAX)} runs"),
     ("publishing", f"within the last {run_state.IDS_MAX} events of a run"),
-    ("publishing", f"remembers its last {run_state.IDS_MAX} event ids"),
+    ("publishing", f"keeps its last {run_state.IDS_MAX} event ids"),
     ("publishing", f"`buffer_max` ({spaced(of(TurnPublisher, 'buffer_max'))}) events"),
     ("publishing", f"`buffer_bytes_max` ({of(TurnPublisher, 'buffer_bytes_max') / MIB:g} MiB)"),
     ("publishing", f"`block_ms_max` ({of(TurnPublisher, 'block_ms_max'):g} ms)"),

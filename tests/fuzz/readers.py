@@ -20,7 +20,7 @@ from streamproc.fingerprint import fingerprint, read_event
 from streamproc.fleet.state import Fleet
 from streamproc.model import wire
 from streamproc.model.controls import read_control
-from streamproc.model.fleet_command import FleetCommand, encode_order, read_command
+from streamproc.model.fleet_command import FleetCommand, encode_command, read_command
 from streamproc.model.raw_events import parse_line
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import read_layer, read_preset
@@ -109,7 +109,7 @@ def _accounts() -> list[bytes]:
 def _orders() -> list[bytes]:
     scopes = ("fleet", "user:eve", "tenant:acme", "run:r")
     return [
-        encode_order(
+        encode_command(
             FleetCommand(w=1, id="i", status=status, scope=scope, by="ada", why="because", at=START_MS, issuer="ops")
         )
         for scope in scopes
@@ -166,7 +166,7 @@ def _book(value: bytes) -> None:
 def _take(order: FleetCommand) -> None:
     fleet = Fleet()
     fleet.apply(order)
-    assert read_command(encode_order(order)) == order
+    assert read_command(encode_command(order)) == order
     assert str(order)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,8 +28,6 @@ from tests.feeding import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
-
 
 TURN = {"run_id": "r", "node": "n"}
 
@@ -347,3 +346,9 @@ def test_renaming_leaves_the_callers_mapping_as_it_is() -> None:
 def test_a_turn_that_was_read_by_aliases_reads_the_same_again() -> None:
     raw = parse_line(json.dumps(TURN | {"content": "x", "tool_calls": [{"tool": "t", "arguments": "{}"}]}))
     assert parse_raw(raw.model_dump(by_alias=True)) == raw
+
+
+def test_every_alias_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "publishing.md").read_text(encoding="utf-8")
+    tables = (TURN_ALIASES, TOOL_CALL_ALIASES, ERROR_ALIASES, USAGE_ALIASES)
+    assert not {alias.name for table in tables for alias in table if f"`{alias.name}`" not in text}

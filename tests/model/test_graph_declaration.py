@@ -1,4 +1,4 @@
-"""Graphs of other libraries, read as they are: real NetworkX, real LangGraph."""
+"""Graphs of NetworkX and LangGraph are converted to declarations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamproc.model.graph_declaration import declaration
 
 
 class State(TypedDict):
-    """What the nodes share; nothing here runs."""
+    """The state of the graphs; no graph runs here."""
 
     turns: int
 
@@ -32,7 +32,7 @@ def drafted(*nodes: str) -> Any:
 
 
 def ring() -> Any:
-    """The seed of this check: A → B → C → A, and no exit."""
+    """A → B → C → A, without an exit."""
     graph = drafted("a", "b", "c")
     for pair in (("a", "b"), ("b", "c"), ("c", "a")):
         graph.add_edge(*pair)
@@ -52,20 +52,20 @@ def deliberation() -> Any:
 # LangGraph.
 
 
-def test_a_compiled_langgraph_ring_that_nothing_leaves_is_refused() -> None:
+def test_a_compiled_langgraph_ring_without_an_exit_is_refused() -> None:
     with pytest.raises(UnsafeCycle) as refusal:
         check_graph(ring().compile())
     assert refusal.value.cycles == (("a", "b", "c"),)
 
 
-def test_a_drawing_of_that_ring_shows_an_exit_that_is_not_there() -> None:
-    """Why the builder is read, and not `get_graph`. Should this fail one day, the drawing has become honest."""
+def test_the_drawing_of_that_ring_shows_an_exit_that_does_not_exist() -> None:
+    """This is why the builder is read, not `get_graph`. If it fails, LangGraph's drawing has been corrected."""
     drawn = ring().compile().get_graph()
     assert ("a", END) in {(edge.source, edge.target) for edge in drawn.edges}
     assert check_graph(drawn)
 
 
-def test_a_conditional_edge_is_a_way_out() -> None:
+def test_a_conditional_edge_is_an_exit() -> None:
     [cycle] = check_graph(deliberation().compile())
     assert cycle.nodes == ("check_convergence", "facilitator", "persona")
 
@@ -76,7 +76,7 @@ def test_a_graph_may_be_checked_before_it_is_compiled() -> None:
         check_graph(ring())
 
 
-def test_conditional_edges_among_nodes_that_nothing_leaves_are_no_way_out() -> None:
+def test_conditional_edges_within_a_ring_are_not_an_exit() -> None:
     graph = drafted("a", "b", "c")
     graph.add_edge("a", "b")
     graph.add_conditional_edges("b", lambda state: "a", {"back": "a", "on": "c"})
@@ -86,14 +86,14 @@ def test_conditional_edges_among_nodes_that_nothing_leaves_are_no_way_out() -> N
     assert refusal.value.cycles == (("a", "b", "c"),)
 
 
-def test_a_branch_that_does_not_say_where_it_leads_may_lead_to_the_end() -> None:
+def test_a_branch_without_declared_targets_may_lead_to_the_end() -> None:
     graph = drafted("a", "b")
     graph.add_edge("a", "b")
     graph.add_conditional_edges("b", lambda state: "a")
     assert [cycle.nodes for cycle in check_graph(graph.compile())] == [("a", "b")]
 
 
-def test_a_node_that_leads_nowhere_ends_the_run() -> None:
+def test_a_node_without_outgoing_edges_ends_the_run() -> None:
     graph = drafted("a", "b", "report")
     graph.add_edge("a", "b")
     graph.add_conditional_edges("b", lambda state: "a", ["a", "report"])
@@ -119,7 +119,7 @@ def test_declared_targets_of_commands_and_joins_are_edges() -> None:
 # NetworkX.
 
 
-def test_a_networkx_graph_is_read_with_its_ends_and_anchors() -> None:
+def test_a_networkx_graph_keeps_its_terminal_nodes_and_anchors() -> None:
     graph: nx.DiGraph[Any] = nx.DiGraph([("a", "b")])
     graph.add_edge("b", "a", anchor=True)
     with pytest.raises(UnsafeCycle):
@@ -144,7 +144,7 @@ def test_edges_without_a_direction_are_refused() -> None:
 
 
 @pytest.mark.parametrize("graph", [None, 7, "a → b", [["a", "b"]], object()])
-def test_what_is_no_graph_is_told(graph: object) -> None:
+def test_an_object_that_is_not_a_graph_is_refused(graph: object) -> None:
     with pytest.raises(InvalidGraph, match="expected an object of nodes and edges"):
         check_graph(graph)
 

@@ -1,4 +1,4 @@
-"""The edge: what is accepted, what is refused, and how a refusal helps."""
+"""Raw events: what is accepted, what is refused, and what an error says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from streamproc.model.raw_events import (
 TURN = {"run_id": "r", "node": "n"}
 START = {"type": "run.started", "run_id": "r"}
 INFINITY, NAN = float("inf"), float("nan")
-HALF = "\ud800"  # half of a surrogate pair: Python text that no encoding can write
+HALF = "\ud800"  # half of a surrogate pair: Python text that UTF-8 cannot encode
 
 
 def nested(levels: int) -> list[Any]:
@@ -179,19 +179,19 @@ def test_a_bad_value_is_refused_with_field_and_remedy(raw: Any, field: str, what
     assert all(len(problem.what) < 400 for problem in found.values())
 
 
-def test_every_mistake_of_an_event_is_told_at_once() -> None:
+def test_all_problems_of_an_event_are_reported_together() -> None:
     raw = {"run_id": "", "at": "soon", "usage": {"cost_usd": -1}, "tool_calls": [{}, {"name": 5}]}
     assert {problem.field for problem in problems(raw)} == {
         "run_id", "node", "at", "tool_calls[0].name", "tool_calls[1].name", "usage.cost_usd",
     }  # fmt: skip
 
 
-def test_a_refusal_reads_as_a_sentence() -> None:
+def test_an_error_reads_as_a_sentence() -> None:
     with pytest.raises(InvalidEvent, match=r"at: outside the years 2000 to 2100, got 5 \(send milliseconds since 1970"):
         parse_raw(TURN | {"at": 5})
 
 
-def test_a_huge_bad_value_is_shown_in_short() -> None:
+def test_a_huge_bad_value_is_shortened() -> None:
     [problem] = problems(TURN | {"output": ["x" * 10_000_000]})
     assert len(problem.what) < 200
     assert "(list, 10000004 characters)" in problem.what
@@ -223,7 +223,7 @@ def test_a_null_is_a_missing_field(nulls: dict[str, Any]) -> None:
     assert parsed.unknown == 0
 
 
-def test_a_null_budget_is_none() -> None:
+def test_a_null_budget_is_absent() -> None:
     started = parse_raw(START | {"budgets": {"maxSteps": None, "maxTokens": 5}})
     assert isinstance(started, RawRunStarted)
     assert started.budgets == {"maxTokens": 5}
@@ -270,7 +270,7 @@ def test_each_type_has_its_model(raw: dict[str, Any], model: type) -> None:
         (EPOCH_MS_MIN, EPOCH_MS_MIN),
     ],
 )
-def test_a_time_is_read_in_every_form_of_the_contract(at: str | float, ms: int) -> None:
+def test_a_time_is_read_in_every_documented_form(at: str | float, ms: int) -> None:
     assert parse_raw(TURN | {"at": at}).at == ms
 
 
@@ -294,14 +294,14 @@ def test_errors_may_be_texts_or_objects(errors: Any) -> None:
     assert [report.message for report in turn.errors] == ["boom"]
 
 
-def test_budgets_go_by_any_of_their_names() -> None:
+def test_budgets_are_accepted_under_all_their_names() -> None:
     budgets = {"max_turns_per_node": 6, "recursionLimit": 55, "maxCostUsd": "1.50", "MAX-TOKENS": 9.0}
     started = parse_raw(START | {"budgets": budgets})
     assert isinstance(started, RawRunStarted)
     assert started.budgets == {"maxTurnsPerNode": 6, "maxSteps": 55, "maxCostUsd": 1_500_000, "maxTokens": 9}
 
 
-def test_a_budget_past_a_hard_ceiling_is_for_the_engine_to_tell() -> None:
+def test_a_budget_above_its_ceiling_is_kept_and_the_engine_caps_it() -> None:
     started = parse_raw(START | {"budgets": {"maxRounds": 50}})
     assert isinstance(started, RawRunStarted)
     assert started.budgets == {"maxRounds": 50}
@@ -316,7 +316,7 @@ def test_nesting_up_to_the_limit_is_accepted() -> None:
         assert turn.structured_output == value
 
 
-def test_from_may_be_written_as_python_allows() -> None:
+def test_from_may_be_written_as_from_underscore() -> None:
     turn = parse_raw(TURN | {"from_": "planner"})
     assert isinstance(turn, RawTurn)
     assert turn == parse_raw(TURN | {"from": "planner"})

@@ -1,4 +1,4 @@
-"""The format of the turns topic: what is written stays readable."""
+"""The wire format of the turns topic: every written record stays readable."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WRITTEN = (
 )
 
 
-def test_a_turn_is_written_in_this_way() -> None:
+def test_the_encoding_of_a_turn_is_pinned() -> None:
     assert encode(FULL) == WRITTEN
     assert decode(WRITTEN) == FULL
 
 
-def test_what_a_newer_publisher_adds_is_ignored() -> None:
+def test_fields_of_a_newer_publisher_are_ignored() -> None:
     newer = (
         WRITTEN.replace(b"[1,2,3,4,0]", b'[1,2,3,4,0,"more"]')
         .replace(b'[["run",8,9,10,1,11]]', b'[["run",8,9,10,1,11,3]]')
@@ -35,13 +35,13 @@ def test_what_a_newer_publisher_adds_is_ignored() -> None:
     assert decode(newer) == FULL
 
 
-def test_what_an_older_publisher_leaves_out_has_its_default() -> None:
+def test_fields_that_an_older_publisher_lacks_have_defaults() -> None:
     older = decode(b'{"w":1,"type":"turn","run_id":"r","node":"n","output":[1,2],"calls":[["t",3]],"usage":[]}')
     assert older == Turn(w=1, run_id="r", node="n", output=Content(1, 2), calls=(Call("t", 3),), usage=Usage())
 
 
 @pytest.mark.parametrize("kind", wire.EVENT_TYPES)
-def test_each_type_is_read_as_itself(kind: str) -> None:
+def test_each_type_decodes_to_its_own_class(kind: str) -> None:
     event = decode(b'{"w":1,"type":"%s","run_id":"r","node":"n"}' % kind.encode())
     assert event.type == kind
     assert decode(encode(event)) == event
@@ -61,10 +61,10 @@ def test_each_type_is_read_as_itself(kind: str) -> None:
      b'{"w":1,"type":"turn","run_id":"r","node":"n","workflow":"' + b"x" * 129 + b'"}'],
     ids=lambda record: record.decode()[:60],
 )  # fmt: skip
-def test_what_is_not_of_the_format_is_refused(record: bytes) -> None:
+def test_a_record_outside_the_format_is_refused(record: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode(record)
 
 
-def test_a_turn_that_says_little_takes_little() -> None:
+def test_a_minimal_turn_has_a_minimal_encoding() -> None:
     assert encode(Turn(w=1, run_id="r", node="n")) == b'{"type":"turn","w":1,"run_id":"r","node":"n"}'

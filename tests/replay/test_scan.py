@@ -1,4 +1,4 @@
-"""The engine over files: runs are independent, and it is the same engine."""
+"""Scans of files: runs are independent, and the results are those of `Monitor`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_runs_of_one_file_are_independent(tmp_path: Path) -> None:
     assert (scan.turns, set(scan.runs)) == (9, {"a", "b", "c"})
 
 
-def test_a_run_may_go_on_in_the_next_file(tmp_path: Path) -> None:
+def test_a_run_may_continue_in_the_next_file(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{n}.jsonl", AGAIN | {"run_id": "a"}) for n in range(3)]
     ordinals: Counter[str] = Counter()
     decisions = list(Scan([Source(path, ordinals=ordinals) for path in paths], STANDARD))
@@ -55,14 +55,14 @@ def test_a_decision_names_the_event_that_caused_it(tmp_path: Path) -> None:
     assert halt.at == "2026-01-01T00:00:02.000Z"
 
 
-def test_a_scan_says_the_same_every_time() -> None:
+def test_a_scan_gives_the_same_decisions_every_time() -> None:
     with trajectory_file() as path:
         first, second = ([encode_decision(one) for one in Scan([Source(path)], load_policy())] for _ in range(2))
     assert first
     assert first == second
 
 
-def test_a_scan_and_a_monitor_say_the_same() -> None:
+def test_a_scan_and_a_monitor_give_the_same_decisions() -> None:
     monitor = Monitor()
     with trajectory_file() as path:
         scanned = [json.loads(encode_decision(decision)) for decision in Scan([Source(path)], load_policy())]
@@ -88,8 +88,8 @@ for state in scan.runs.values():
 """
 
 
-def test_every_process_says_the_same(tmp_path: Path) -> None:
-    """Python orders its sets anew in each process; the order of nodes, edges and cycles must not follow it."""
+def test_every_process_gives_the_same_decisions(tmp_path: Path) -> None:
+    """Python's set order differs between processes; the order of nodes, edges and cycles must not depend on it."""
     names = [f"node {n}" for n in range(12)]
     ring = [[names[n], names[(n + 1) % 4 + n // 4 * 4]] for n in range(12)]
     graph = {"edges": [*ring, *([name, names[(n * 5) % 12]] for n, name in enumerate(names))]}
@@ -97,7 +97,7 @@ def test_every_process_says_the_same(tmp_path: Path) -> None:
     observed = [turn | {"run_id": "observed"} for turn in turns]
     declared = [{"type": "run.started", "graph": graph, "run_id": "declared"}]
     path = write(tmp_path / "runs.jsonl", *observed, *declared, *(turn | {"run_id": "declared"} for turn in turns))
-    said = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", SCANNED, str(path)],
             env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -106,8 +106,8 @@ def test_every_process_says_the_same(tmp_path: Path) -> None:
         ).stdout
         for seed in "12"
     }
-    assert len(said) == 1
-    assert b"loop.halted" in said.pop()
+    assert len(outputs) == 1
+    assert b"loop.halted" in outputs.pop()
 
 
 def test_a_bad_line_ends_a_scan_with_its_place(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Raw events from files: which lines are events, what they are called, and how a bad one is told."""
+"""Raw events from files: which lines are events, their ids, and errors of bad lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def turn(run: str, n: int = 0, **more: Any) -> dict[str, Any]:
     return {"run_id": run, "node": "agent", "output": f"step {n}", **more}
 
 
-def test_a_line_is_an_event_with_its_number(tmp_path: Path) -> None:
+def test_an_event_has_its_line_number(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.jsonl", turn("a"), "", "   ", turn("b"), {"type": "run.finished", "run_id": "a"})
     source = Source(path)
     lines = list(source)
@@ -47,7 +47,7 @@ def test_the_last_line_may_end_in_any_way(tmp_path: Path, ending: str) -> None:
     assert len(list(Source(path))) == 2
 
 
-def test_an_event_is_named_for_its_place_in_its_run(tmp_path: Path) -> None:
+def test_an_event_id_is_derived_from_the_position_in_the_run(tmp_path: Path) -> None:
     events = [turn("a"), turn("b"), turn("a", event_id="own"), turn("a")]
     ids = [line.raw.event_id for line in Source(write(tmp_path / "runs.jsonl", *events))]
     assert ids == [line_event_id("a", 0), line_event_id("b", 0), "own", line_event_id("a", 2)]
@@ -60,22 +60,24 @@ def test_reading_a_file_again_gives_the_same_ids(tmp_path: Path) -> None:
     assert [line.raw.event_id for line in Source(path)] == [line.raw.event_id for line in Source(again)]
 
 
-def test_a_run_that_goes_on_in_another_file_goes_on_in_its_ids(tmp_path: Path) -> None:
+def test_event_ids_continue_in_the_next_file_of_a_run(tmp_path: Path) -> None:
     first, second = (write(tmp_path / f"{n}.jsonl", turn("a"), turn("a")) for n in range(2))
     ordinals: Counter[str] = Counter()
     ids = [line.raw.event_id for path in (first, second) for line in Source(path, ordinals=ordinals)]
     assert ids == [line_event_id("a", n) for n in range(4)]
 
 
-def test_a_packed_file_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_gzip_file_is_decompressed_whatever_its_name(tmp_path: Path) -> None:
     plain = write(tmp_path / "runs.jsonl", turn("a"), turn("b"))
-    packed = tmp_path / "runs.packed"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert [line.raw for line in Source(packed)] == [line.raw for line in Source(plain)]
+    compressed = tmp_path / "runs.bin"
+    compressed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert [line.raw for line in Source(compressed)] == [line.raw for line in Source(plain)]
 
 
-@pytest.mark.parametrize("spoil", [lambda packed: packed[:-8], lambda packed: packed[:40] + b"\0" * 9 + packed[49:]])
-def test_a_damaged_packed_file_is_told(tmp_path: Path, spoil: Any) -> None:
+@pytest.mark.parametrize(
+    "spoil", [lambda compressed: compressed[:-8], lambda compressed: compressed[:40] + b"\0" * 9 + compressed[49:]]
+)
+def test_a_damaged_gzip_file_is_an_error(tmp_path: Path, spoil: Any) -> None:
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(spoil(gzip.compress(b"".join(json.dumps(turn("a", n)).encode() + b"\n" for n in range(500)))))
     with pytest.raises(InvalidEvent, match="gzip"):
@@ -87,7 +89,7 @@ def test_standard_input_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch) -> 
     assert [line.raw.run_id for line in Source(STDIN)] == ["a"]
 
 
-def test_the_first_bad_line_ends_it_with_file_and_line(tmp_path: Path) -> None:
+def test_the_first_bad_line_ends_reading_with_file_and_line(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.jsonl", turn("a"), "{oops", turn("b"))
     read = iter(Source(path))
     assert next(read).raw.run_id == "a"
@@ -105,7 +107,7 @@ def test_every_problem_of_a_bad_line_has_its_place(tmp_path: Path) -> None:
     }
 
 
-def test_bad_lines_are_skipped_and_counted_where_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_lenient_source_skips_and_counts_bad_lines(tmp_path: Path) -> None:
     bad = ["{oops", '{"run_id": "a"}', "null", "\ufffd", '{"type": "nonesuch", "run_id": "a"}']
     path = write(tmp_path / "runs.jsonl", turn("a"), *bad, turn("a", unheard_of=1, of=2))
     source = Source(path, lenient=True)
@@ -116,7 +118,7 @@ def test_bad_lines_are_skipped_and_counted_where_that_was_asked_for(tmp_path: Pa
     assert (source.bad, source.unknown_fields.total) == (5, 2)
 
 
-def test_a_file_that_is_not_there_is_an_error_of_the_file(tmp_path: Path) -> None:
+def test_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(Source(tmp_path / "nonesuch.jsonl"))
 

@@ -153,7 +153,7 @@ async def test_what_is_not_signed_is_refused_and_recorded_and_displaces_nothing(
     assert dead == {
         b"signature: it is not signed",
         b"signature: issuer 'eve' is not among those allowed",
-        b"order: the record has no value",
+        b"command: the record has no value",
     }
 
     async def given_again() -> bool:
