@@ -250,7 +250,7 @@ class TurnPublisher:
         try:
             raw = parse_raw(event) if isinstance(event, Mapping) else event
             for sentence in self._unknown.add(raw):
-                if raw is not event:  # else the caller has parsed the event and reports its unknown fields
+                if raw is not event:  # otherwise the caller has parsed the event and can report its unknown fields
                     log.warning("ignored %s", sentence)
             return encode(
                 raw,

@@ -1,11 +1,9 @@
-"""Names that other tools use for the fields of a turn, so that their records can be sent as they are.
+"""Names that other tools use for the fields of a turn, so you can send their records unchanged.
 
-The canonical name always wins. An alias whose value equals the canonical field's is dropped, as nothing is lost. An
-alias that cannot be used, because the field has another value or because its own value does not fit, stays in the
-event as an unknown field: it is counted and shown (`streamproc.model.unknown_fields`), and never refused outside
-strict mode. Where two aliases of one field are given, the first in the table wins by the same rule.
-
-Each alias names its source.
+The canonical name always wins. An alias with the same value as the canonical field is dropped, as nothing is lost. An
+alias that cannot be used stays in the event as an unknown field: the canonical field has another value, or the alias's
+own value does not fit. Such a field is counted and shown (`streamproc.model.unknown_fields`); only strict mode refuses
+it. If two aliases of one field are given, the first in the table wins by the same rule.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from streamproc.model.budgets import INTEGER_MAX, usd_micro
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 
 UNFIT: Final = object()
-"""What a reader returns for a value that cannot stand for the field."""
+"""Returned by `Alias.read` for a value that cannot be the field's."""
 
 
 class Alias(NamedTuple):
@@ -31,7 +29,7 @@ class Alias(NamedTuple):
     source: str
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -71,13 +69,20 @@ def _object(value: Any) -> Any:
     return value if isinstance(value, Mapping) else UNFIT
 
 
-def _list(value: Any) -> Any:
-    return value if isinstance(value, (list, tuple)) else UNFIT
+def _calls(value: Any) -> Any:
+    """Accept a list whose items all name a tool."""
+    if not isinstance(value, (list, tuple)):
+        return UNFIT
+    named = all(isinstance(item, Mapping) and not CALL_NAMES.isdisjoint(item) for item in value)
+    return value if named else UNFIT
+
+
+CALL_NAMES: Final = frozenset({"name", "toolName", "tool_name", "tool", "function"})
 
 
 TURN_ALIASES: Final = (
     Alias("content", "output", _text, "OpenAI, Anthropic, LangChain messages: a text, or a list of parts"),
-    Alias("toolCalls", "tool_calls", _list, "Vercel AI SDK"),
+    Alias("toolCalls", "tool_calls", _calls, "Vercel AI SDK"),
     Alias("usage_metadata", "usage", _object, "LangChain, Gemini SDK"),
     Alias("usageMetadata", "usage", _object, "Gemini REST"),
 )
@@ -90,11 +95,11 @@ TOOL_CALL_ALIASES: Final = (
     Alias("function", "name", _text, "Inspect"),
     Alias("arguments", "args", _arguments, "OpenAI Responses, MCP, Inspect"),
     Alias("function.arguments", "args", _arguments, "OpenAI Chat Completions"),
-    Alias("input", "args", _as_it_is, "Anthropic, Vercel AI SDK 5"),
-    Alias("parameters", "args", _as_it_is, "Cohere, Llama"),
-    Alias("output", "result", _as_it_is, "OpenAI Responses, Vercel AI SDK 5"),
-    Alias("function.output", "result", _as_it_is, "OpenAI Assistants"),
-    Alias("content", "result", _as_it_is, "OpenAI tool messages, Anthropic tool_result, MCP"),
+    Alias("input", "args", _unchanged, "Anthropic, Vercel AI SDK 5"),
+    Alias("parameters", "args", _unchanged, "Cohere, Llama"),
+    Alias("output", "result", _unchanged, "OpenAI Responses, Vercel AI SDK 5"),
+    Alias("function.output", "result", _unchanged, "OpenAI Assistants"),
+    Alias("content", "result", _unchanged, "OpenAI tool messages, Anthropic tool_result, MCP"),
     Alias("is_error", "error", _flag, "Anthropic"),
     Alias("isError", "error", _flag, "MCP"),
     Alias("call_id", "id", _text, "OpenAI Responses"),
@@ -148,7 +153,7 @@ BREAKDOWNS: Final = (
     "prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details",
     "input_token_details", "output_token_details",
 )  # fmt: skip
-"""Objects that split up token counts which the usage states as well. Only their cached tokens are read."""
+"""Objects that split up token counts of the same usage. Only their cached tokens are read."""
 
 NOT_MEASURED: Final = frozenset({"service_tier", "server_tool_use", "cache_creation"})
 """Fields of Anthropic's usage that no rule measures."""
@@ -157,11 +162,11 @@ CACHE_PARTS: Final = (
     ("input_tokens", ("cache_read_input_tokens", "cache_creation_input_tokens")),
     ("inputTokens", ("cacheReadInputTokens", "cacheWriteInputTokens")),
 )
-"""Anthropic and Bedrock count input tokens without those read from or written to the cache."""
+"""Anthropic and Bedrock do not include tokens read from or written to the cache in their input tokens."""
 
 
 def rename(data: Mapping[Any, Any], aliases: tuple[Alias, ...]) -> dict[Any, Any]:
-    """Return the fields under their canonical names. What cannot be used keeps its name."""
+    """Return the fields under their canonical names. An alias that cannot be used keeps its name."""
     found = dict(data)
     for alias in aliases:
         if alias.name not in found:
@@ -169,7 +174,7 @@ def rename(data: Mapping[Any, Any], aliases: tuple[Alias, ...]) -> dict[Any, Any
         value = alias.read(found[alias.name])
         if value is UNFIT:
             continue
-        # `class_` is how Python writes `class`; pydantic takes both.
+        # pydantic accepts `class_`, the Python name of `class`, as well
         given = next((name for name in (alias.field, f"{alias.field}_") if name in found), None)
         if given is None:
             found[alias.field] = value
@@ -199,7 +204,7 @@ def rename_turn(data: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _part_kind(part: Any) -> str | None:
-    """Return the type of a content part; None where it is not one."""
+    """Return the type of a content part; None if the value is not a content part."""
     if isinstance(part, str):
         return "text"
     kind = part.get("type") if isinstance(part, Mapping) else None
@@ -209,7 +214,7 @@ def _part_kind(part: Any) -> str | None:
 
 
 def rename_tool_call(data: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a tool call's fields under their canonical names, also those in OpenAI's nested ``function``."""
+    """Return a tool call's fields under their canonical names, including those in OpenAI's nested ``function``."""
     found = dict(data)
     kind = found.get("type")
     if isinstance(kind, str) and kind in CALL_KINDS:
@@ -221,7 +226,7 @@ def rename_tool_call(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if found.get("error"):
         for flag in ("is_error", "isError"):
             if found.get(flag) is True:
-                del found[flag]  # `error` says so already
+                del found[flag]  # `error` has this information
     return rename(found, TOOL_CALL_ALIASES)
 
 
@@ -241,7 +246,7 @@ def rename_usage(data: Mapping[Any, Any]) -> dict[Any, Any]:
             }
     for total, parts in CACHE_PARTS:
         counts = [_tokens(found[name]) for name in (total, *parts) if name in found]
-        if total in found and UNFIT not in counts:
+        if total in found and UNFIT not in counts and sum(counts) <= INTEGER_MAX:
             found[total] = sum(counts)
             found.pop(parts[1], None)
     return rename(found, USAGE_ALIASES)

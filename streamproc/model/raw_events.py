@@ -14,7 +14,16 @@ import orjson
 from pydantic import BeforeValidator, Field, ValidationError
 
 from streamproc.errors import InvalidEvent, Problem, shown
-from streamproc.model import aliases
+from streamproc.model.aliases import (
+    ERROR_ALIASES,
+    TOOL_CALL_ALIASES,
+    TURN_ALIASES,
+    USAGE_ALIASES,
+    rename_error,
+    rename_tool_call,
+    rename_turn,
+    rename_usage,
+)
 from streamproc.model.board_events import (
     RawCycleCompleted,
     RawTaskCreated,
@@ -63,11 +72,11 @@ class ToolCall(Model):
     id: str | None = Field(None, description="the call's id at the model's API; not interpreted")
     retryable: bool = Field(False, description="the error is an infrastructure failure, so a retry is right")
 
-    aliases: ClassVar = aliases.TOOL_CALL_ALIASES
+    aliases: ClassVar = TOOL_CALL_ALIASES
 
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return aliases.rename_tool_call(data)
+        return rename_tool_call(data)
 
 
 class TestReport(Model):
@@ -85,11 +94,11 @@ class ErrorReport(Model):
     class_: str = Field("", alias="class")
     retryable: bool = False
 
-    aliases: ClassVar = aliases.ERROR_ALIASES
+    aliases: ClassVar = ERROR_ALIASES
 
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return aliases.rename_error(data)
+        return rename_error(data)
 
 
 class UsageReport(Model):
@@ -102,11 +111,11 @@ class UsageReport(Model):
     cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
     duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
 
-    aliases: ClassVar = aliases.USAGE_ALIASES
+    aliases: ClassVar = USAGE_ALIASES
 
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return aliases.rename_usage(data)
+        return rename_usage(data)
 
 
 class RoutingDecision(Model):
@@ -150,7 +159,7 @@ class RawTurn(RawEvent):
     model: Name = ""
     provider: Name = ""
 
-    aliases: ClassVar = aliases.TURN_ALIASES
+    aliases: ClassVar = TURN_ALIASES
     parts: ClassVar = {
         "tool_calls": ToolCall, "errors": ErrorReport, "tests": TestReport, "usage": UsageReport,
         "decision": RoutingDecision,
@@ -158,7 +167,7 @@ class RawTurn(RawEvent):
 
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return aliases.rename_turn(data)
+        return rename_turn(data)
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:

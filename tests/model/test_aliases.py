@@ -202,6 +202,8 @@ def test_python_objects_are_compared_by_identity() -> None:
         {"content": [{"type": "text"}]},
         {"usage_metadata": "expensive"},
         {"toolCalls": "ls"},
+        {"toolCalls": ["ls"]},
+        {"toolCalls": [{"args": {}}]},
         {"usage": {"prompt_tokens": -1}},
         {"usage": {"prompt_tokens": 1.5}},
         {"usage": {"prompt_tokens": True}},

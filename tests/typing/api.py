@@ -5,6 +5,7 @@ Every `type: ignore` is a check too: mypy reports it as unused if the line becom
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, assert_type
 
 from streamproc import (
@@ -40,6 +41,7 @@ from streamproc.policy import Policy
 def in_one_process() -> None:
     monitor = Monitor(policy="policy.yaml")
     Monitor(load_policy("standard"), runs_max=5)
+    assert_type(Monitor(strict=True).unknown_field_counts, Mapping[str, int])
     controls = monitor.feed(run_id="r", node="coder", output="...", from_="planner", tests={"failed": ["t"]})
     assert_type(controls, list[ControlEvent])
     assert_type(monitor.feed({"run_id": "r", "node": "coder"}), list[ControlEvent])
@@ -120,7 +122,7 @@ def graphs(compiled: object) -> None:
         assert_type(refusal.cycles, tuple[tuple[str, ...], ...])
     except InvalidGraph as refusal_of_graph:
         assert_type(refusal_of_graph, InvalidGraph)
-    TurnPublisher("localhost:9092", on_unsafe="publish")
+    TurnPublisher("localhost:9092", on_unsafe="publish", strict=True)
     TurnPublisher("localhost:9092", on_unsafe="ignore")  # type: ignore[arg-type]
 
 
