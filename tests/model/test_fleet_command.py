@@ -152,5 +152,5 @@ def test_an_invalid_key_is_not_shown(key: str) -> None:
     assert "s3cret" not in str(invalid.value)
 
 
-def test_an_authority_does_not_show_its_secrets() -> None:
+def test_a_signer_does_not_show_its_secrets() -> None:
     assert "0123456789abcdef" not in repr(OPS) + str(vars(load_settings(command_key=KEY)))
