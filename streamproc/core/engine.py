@@ -1,7 +1,7 @@
 """`step(state, event, rules) → decisions`: the product, as one pure function.
 
-The carrier of events (worker, Monitor, scan, replay) owns the states and the positions; the engine owns nothing
-but what can be computed again: tags of names and the rules of each scope.
+The caller (worker, Monitor, scan, replay) owns the states and the positions in the log. The engine owns only caches
+that can be computed again: tags of names and the rules of each scope.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from streamproc.core.observer import Observer
 from streamproc.core.prices import priced
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import ID_BYTES, IDS_MAX, Cycle, RunState, begin_again
+from streamproc.core.run_state import ID_BYTES, IDS_MAX, Cycle, RunState, reset_run
 from streamproc.core.signals.cycles import declare
-from streamproc.core.signals.handovers import NAME_SHOWN, speak_to
+from streamproc.core.signals.handovers import NAME_SHOWN, reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
 from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
-from streamproc.core.size_budget import ANY_TURN, OTHER_EVENT, shrink_to_size
+from streamproc.core.size_budget import OTHER_EVENT_BYTES, TURN_BYTES, shrink_to_size
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph
@@ -53,21 +53,21 @@ from streamproc.model.wire import (
     UserMessage,
 )
 
-SCOPES_MAX: Final = 65_536  # scopes whose rules are kept ready; past it, all are computed again
+SCOPES_MAX: Final = 65_536  # scopes with cached rules; past it, the cache is cleared
 
 
 OnFault = Callable[[str, int, Exception], None]
-"""Told that the detector of this code raised, how often by now, and what."""
+"""Called when a detector raised: its code, how often it has raised so far, and the exception."""
 
 
 class RulesOf(Protocol):
-    """Where the engine gets the rules of a scope from: the policy."""
+    """The source of the rules of each scope: the policy."""
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules: ...
 
 
 class Engine:
-    """The detectors, under a policy. One engine serves any number of runs; it is not for several threads at once."""
+    """The detectors, under a policy. One engine serves any number of runs. It is not thread-safe."""
 
     def __init__(self, policy: RulesOf) -> None:
         self._policy = policy
@@ -77,17 +77,17 @@ class Engine:
         self._rules: dict[tuple[str, str, str], Rules] = {}
         self._view = View()
         self.charges: list[Charge] | None = None
-        """What the last steps owe to accounts of sessions, users and tenants. A carrier that books it sets a list here,
-        and takes away what it finds in it; without one nothing is noted."""
-        self.place = 0
-        """Where in the carrier's log the event stands that is stepped: charges carry it."""
+        """Charges of the last steps to accounts of sessions, users and tenants. A caller that books them sets a list
+        here and empties it; without a list, charges are not recorded."""
+        self.event_offset = 0
+        """Position of the current event in the caller's log; charges contain it."""
         self.faults: dict[str, int] = {}
-        """How often each detector has raised, by code. It told nothing then, and all others decided as ever: here and
-        wherever the same log is stepped, because a detector is a function of the log."""
+        """How often each detector has raised, by code. The other detectors decide as usual. Detectors are functions of
+        the log, so each replay of the same log raises the same faults."""
         self.on_fault: OnFault | None = None
 
     def rules_of(self, run: RunState) -> Rules:
-        """The rules for a run's scope."""
+        """Return the rules for a run's scope."""
         scope = (run.workflow, run.tenant, run.tier)
         rules = self._rules.get(scope)
         if rules is None:
@@ -97,16 +97,16 @@ class Engine:
         return rules
 
     def step(self, run: RunState, event: Event, at_ms: int | None) -> list[Decision]:
-        """Take in one event at log time `at_ms` (None: the run's last known time) and say what is to be told.
+        """Apply one event at log time `at_ms` (None: the run's last known time), and return the decisions to publish.
 
-        `run` is changed in place. Decisions come without topic, partition and offset: the carrier adds those.
+        `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those.
         """
         if event.event_id:
             try:
-                digest = xxh3_64_intdigest(event.event_id.encode())  # naming an error handler would cost 150 ns
+                digest = xxh3_64_intdigest(event.event_id.encode())  # an `errors` argument would cost 150 ns
             except UnicodeEncodeError:
                 digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass"))
-            ids = run.ids
+            ids = run.event_ids
             if digest in ids:
                 run.duplicates += 1
                 return []
@@ -114,9 +114,9 @@ class Engine:
             if len(ids) > IDS_MAX:
                 del ids[next(iter(ids))]
             else:
-                run.room -= ID_BYTES
-        self._view.heard_ms = heard_ms = run.at_ms
-        if at_ms is not None and heard_ms < at_ms <= AT_MS_MAX:
+                run.size_left -= ID_BYTES
+        self._view.last_event_ms = last_event_ms = run.at_ms
+        if at_ms is not None and last_event_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
             if not run.started_ms:
                 run.started_ms = at_ms
@@ -126,15 +126,15 @@ class Engine:
                 return []
             return self._turn(run, event)
         found = self._other(run, event)
-        run.room -= OTHER_EVENT
-        if run.room < 0:
+        run.size_left -= OTHER_EVENT_BYTES
+        if run.size_left < 0:
             shrink_to_size(run)
         return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
-        """The whole latest status of a run; `halt` is the decision that has just halted it, if one has.
+        """Return the complete status of a run; `halt` is the decision that has just halted it, if any.
 
-        A run that was halted before keeps the status that says why: do not overwrite it without `halt`.
+        Without `halt` the status of a halted run does not say why: do not overwrite an earlier one that does.
         """
         limit = run.budgets.get("maxCycleIterations") or self.rules_of(run).budgets.get("maxCycleIterations")
         return status_of(run, run_id, halt, limit)
@@ -143,16 +143,16 @@ class Engine:
 
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
-            _take_scope(run, turn)
+            _set_scope(run, turn)
         rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
         view.begin(run, turn, rules.budgets)
-        self._observer.turn(view, rules)
+        self._observer.observe_turn(view, rules)
         if turn.usage is not None and (turn.task_id or run.task):
             self._spend_on_task(view, turn, rules)
         run.turns = view.index + 1
-        if run.previous != view.node_tag:
-            run.previous, run.previous_name = view.node_tag, turn.node[:NAME_SHOWN]
+        if run.previous_node != view.node_tag:
+            run.previous_node, run.previous_node_name = view.node_tag, turn.node[:NAME_SHOWN]
         found = self._ask(view, turn, rules) if view.kinds else []
         if run.probation:
             pass_probation(run, iterated=view.iterated is not None)
@@ -161,8 +161,8 @@ class Engine:
             if usage is not None and rules.prices:
                 usage = priced(usage, turn.model, rules.prices)
             self._charge(run, turn.run_id, usage)
-        run.room -= ANY_TURN
-        if run.room < 0:
+        run.size_left -= TURN_BYTES
+        if run.size_left < 0:
             shrink_to_size(run)
         return found
 
@@ -177,7 +177,7 @@ class Engine:
             view.kinds |= kind.TASK_TOKENS
 
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
-        """Ask the detectors that have something to look at, in their order."""
+        """Ask the detectors whose kinds of evidence are present, in their order."""
         run, found = view.run, []
         for detector, limits in rules.detectors(view.kinds):
             try:
@@ -190,17 +190,17 @@ class Engine:
             several = finding if isinstance(finding, tuple) else (finding,)
             if run.probation:
                 several = tuple(strictly(one, limits) for one in several)
-            told = [one for one in several if admit(run, one, view.index)]
-            found += [self._decide(run, event, rules, one, view.cycle) for one in told]
-            for one in told:
+            admitted = [one for one in several if admit(run, one, view.index)]
+            found += [self._decide(run, event, rules, one, view.cycle) for one in admitted]
+            for one in admitted:
                 if one.task_status:
                     settle(run, one, rules.board, self._tag)
         return found
 
-    def _ask_about(self, run: RunState, event: Event, kinds: int, step: BoardChange | None = None) -> list[Decision]:
-        """Ask the detectors about an event that is no turn. They find it in `view.event`."""
+    def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:
+        """Ask the detectors about an event that is not a turn; they read it as `view.event`."""
         rules = self.rules_of(run)
-        self._view.begin_other(run, event, rules.budgets, kinds, step)
+        self._view.begin_other(run, event, rules.budgets, kinds, change)
         return self._ask(self._view, event, rules)
 
     # Other events.
@@ -216,20 +216,20 @@ class Engine:
             return self._turn_started(run, event)
         if type(event) is UserMessage:
             if not run.finished:
-                speak_to(run, run.turns)
-                note_progress(run, run.turns)  # streaks assume that nobody spoke: they start again
-                run.pending = []
+                reset_for_user_message(run, run.turns)
+                note_progress(run, run.turns)  # streaks assume that no user has intervened
+                run.pending_text = []
                 return self._ask_about(run, event, kind.CLOCK)
         elif type(event) in OPERATOR_KINDS:
-            return self._ordered(run, event)
+            return self._commanded(run, event)
         elif type(event) is HaltAcknowledged:
-            run.unheeded = -1
+            run.unacknowledged_halt = -1
         elif type(event) is BudgetReached:
-            return self._reached(run, event)
+            return self._account_reached(run, event)
         elif isinstance(event, BoardEvent):
             return self._board(run, event)
         else:
-            run.noted += 1
+            run.ignored_events += 1
         return []
 
     def _finished(self, run: RunState, event: RunFinished) -> list[Decision]:
@@ -245,16 +245,16 @@ class Engine:
         if run.finished:
             run.late += 1
             return []
-        _take_scope(run, event)
+        _set_scope(run, event)
         if type(event) is TaskDelegated:
             grant_tokens(run, event, self._tag)
-        step = apply_event(run, event, self.rules_of(run).board, self._tag)
-        return self._ask_about(run, event, kind.BOARD | kind.CLOCK, step)
+        change = apply_event(run, event, self.rules_of(run).board, self._tag)
+        return self._ask_about(run, event, kind.BOARD | kind.CLOCK, change)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
         if run.finished:
-            begin_again(run)  # a run id that is used again must not stay unguarded
-        _take_scope(run, event)
+            reset_run(run)  # a run id that is reused must not stay unguarded
+        _set_scope(run, event)
         if event.budgets:
             run.budgets = run.budgets | declared(event.budgets)
         view = self._view
@@ -263,33 +263,33 @@ class Engine:
             try:
                 view.unsafe = declare(run, event.graph, self._tag)
             except InvalidGraph as error:
-                view.unreadable = str(error)  # the run goes on without it
+                view.unreadable = str(error)  # the run continues without it
         if event.task_id:
             run.task = self._names[event.task_id]
         if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
-            run.session = short_name(event.run_id)  # it is the root of a session without a name of its own
+            run.session = short_name(event.run_id)  # the root run names its session
         if run.session or self.rules_of(run).accounts_needed:
             self._charge(run, event.run_id, None)
         return self._ask_about(run, event, kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
         if self.charges is not None:
-            self.charges.append(charge(run, run_id, self.rules_of(run).accounts, usage, self.place, left=left))
+            self.charges.append(charge(run, run_id, self.rules_of(run).accounts, usage, self.event_offset, left=left))
 
-    def _reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
+    def _account_reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
         if run.finished:
             run.late += 1
             return []
-        run.closed = run.closed or (event.account.startswith("session:") and event.rung in CLOSED)
-        heard_ms = self._view.heard_ms
+        run.session_closed = run.session_closed or (event.account.startswith("session:") and event.rung in CLOSED)
+        last_event_ms = self._view.last_event_ms
         found = self._ask_about(run, event, kind.ACCOUNT)
-        run.at_ms = heard_ms or run.at_ms  # that others have spent is no sign of life of this run
+        run.at_ms = last_event_ms or run.at_ms  # other runs' spend is no activity of this run
         return found
 
     # Time.
 
     def next_deadline(self, run: RunState) -> Due | None:
-        """What happens first, should this run stay silent from now on; None where nothing would be told."""
+        """Return the first deadline of a run that sends no further event; None if it has none."""
         if run.finished or run.halted >= 0:
             return None
         return next_due(run, self.rules_of(run), self._fault)
@@ -303,37 +303,37 @@ class Engine:
         if run.finished:
             run.late += 1
             return []
-        _take_scope(run, event)
+        _set_scope(run, event)
         found = self._ask_about(run, event, kind.CLOCK)
         start_turn(run, event, self._tag)
         return found
 
     def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:
-        """Decide on the silence so far. The run's own time is not moved: a deadline is no sign of life.
+        """Decide on the silence so far. The run's own time stays: a deadline is not activity of the run.
 
-        One that comes early, by the log's time, is forgotten, so that it may come again under the same id.
+        A deadline that comes before its log time is dropped with its id, so it can come again.
         """
-        now_ms, heard_ms = run.at_ms, self._view.heard_ms
+        now_ms, last_event_ms = run.at_ms, self._view.last_event_ms
         if event.due_ms > now_ms:
             if event.event_id:
-                run.ids.popitem()  # its own: the last one that came in
-            run.at_ms = heard_ms
+                run.event_ids.popitem()  # its own id, added last
+            run.at_ms = last_event_ms
             return []
-        over = run.finished or run.halted >= 0  # nobody waits for such a run
+        over = run.finished or run.halted >= 0  # such a run has no deadlines
         found = [] if over else self._ask_about(run, event, kind.CLOCK)
         run.checked_ms = max(run.checked_ms, now_ms)
-        run.at_ms = heard_ms or now_ms
+        run.at_ms = last_event_ms or now_ms
         return found
 
-    def _ordered(self, run: RunState, event: Event) -> list[Decision]:
+    def _commanded(self, run: RunState, event: Event) -> list[Decision]:
         if type(event) is OperatorResume and run.halted >= 0:
             limits = self.rules_of(run).budgets | run.budgets
-            resume(run, event.grant or {}, limits, self._view.heard_ms)
+            resume(run, event.grant or {}, limits, self._view.last_event_ms)
         elif run.finished or type(event) is OperatorResume:  # too late, or nothing to resume
             run.late += run.finished
-            run.noted += not run.finished
+            run.ignored_events += not run.finished
             return []
-        return self._ask_about(run, event, kind.ORDER)
+        return self._ask_about(run, event, kind.COMMAND)
 
     # Decisions.
 
@@ -343,10 +343,10 @@ class Engine:
         action, suggested = rules.actions(finding)
         evidence = finding.evidence
         if halts:
-            evidence.output_hashes = [hex16(value) for value in run.outputs] or None
-            evidence.artifact_hashes = [hex16(value) for value in run.artifacts] or None
-            evidence.failing_signatures = [hex16(value) for value in run.failing] or None
-            evidence.failing_trend = list(run.trend) or None
+            evidence.output_hashes = [hex16(value) for value in run.recent_outputs] or None
+            evidence.artifact_hashes = [hex16(value) for value in run.recent_artifacts] or None
+            evidence.failing_signatures = [hex16(value) for value in run.recent_failing_sets] or None
+            evidence.failing_trend = list(run.recent_failing_counts) or None
         budget = finding.reason == "budget_exceeded"
         return Decision(
             id=_identity(event.run_id, run, finding, index, rules.policy.hash),
@@ -375,17 +375,18 @@ class Engine:
 
 
 def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:
-    """The same log and policy give the same id: nothing of the carrier goes in. A run id that is used again
-    (`again` times so far), and a run that was resumed, must not get the ids of before: readers would take its halt
-    for a duplicate."""
-    life = f"{run.again}.{run.resumes}" if run.resumes else run.again
+    """Return a decision's id. The same log and policy give the same id, whichever process decides.
+
+    Reusing a run id and resuming a run change the ids, or readers would skip the next halt as a duplicate.
+    """
+    attempt = f"{run.id_reuses}.{run.resumes}" if run.resumes else run.id_reuses
     place = "" if finding.anywhere else index
-    text = f"{run_id}\0{life}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
+    text = f"{run_id}\0{attempt}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
-def _take_scope(run: RunState, event: Event) -> None:
-    """A run's scope is what was said first."""
+def _set_scope(run: RunState, event: Event) -> None:
+    """Set the parts of a run's scope that no earlier event has set."""
     known = run.workflow, run.tenant, run.user, run.tier, run.session
     run.workflow = run.workflow or event.workflow
     run.tenant = run.tenant or event.tenant
@@ -395,4 +396,4 @@ def _take_scope(run: RunState, event: Event) -> None:
         run.session = short_name(event.session_id or event.parent_run_id)
     run.child = run.child or bool(event.parent_run_id)
     if known != (run.workflow, run.tenant, run.user, run.tier, run.session):
-        run.room = 0
+        run.size_left = 0

@@ -1,4 +1,4 @@
-"""The accounts of one process: what `scan` and `Monitor` have in place of the worker's spend topic."""
+"""Accounts within one process: `scan` and `Monitor` use them instead of the worker's spend topic."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
     from streamproc.model.wire import Event
 
-ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the one that was silent for the longest time goes
+ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the least recently charged one is dropped
 
 
 class LocalAccounts:
-    """Steps runs, and their accounts right after the turn that charged them.
+    """Steps runs, and books charges on their accounts right after each event.
 
-    `run_of` gives the state of a run that an account speaks to, or None where it is not known any more.
+    `run_of` returns the state of a run that an account must notify, or None if it is no longer known.
     """
 
     def __init__(self, engine: Engine, run_of: Callable[[str], RunState | None]) -> None:
         self._engine = engine
         self._run_of = run_of
         self._accounts: dict[str, Account] = {}
-        self._booked = 0
+        self._steps = 0
         self._charges: list[Charge] = []
         engine.charges = self._charges
 
     def step(self, run: RunState, event: Event, at_ms: int | None) -> list[Decision]:
-        """What `Engine.step` says, and then what the accounts lead to, for this run and for others."""
-        self._booked += 1
-        self._engine.place = self._booked
+        """Return the decisions of `Engine.step`, then those that the accounts cause for this run and others."""
+        self._steps += 1
+        self._engine.event_offset = self._steps
         decisions = self._engine.step(run, event, at_ms)
         if self._charges:
-            decisions = decisions + self._settle()
+            decisions = decisions + self._book_charges()
         return decisions
 
-    def _settle(self) -> list[Decision]:
+    def _book_charges(self) -> list[Decision]:
         found: list[Decision] = []
         due = statements(self._charges, 0)
         self._charges.clear()

@@ -1,4 +1,4 @@
-"""Names as numbers: the 32-bit tags by which the state knows nodes, tools and metrics."""
+"""Names as numbers: the 32-bit tags that stand for nodes, tools, tasks and metrics in a state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import xxhash
 
 from streamproc.core.run_state import TAG
 
-NAME_SEED: Final = 1  # a node that says a node's name says a text: the two must not have the same hash
-NAMES_MAX: Final = 65_536  # names whose tags are kept ready; past it, all are computed again
+NAME_SEED: Final = 1  # keeps tags of names apart from hashes of texts that consist of a name
+NAMES_MAX: Final = 65_536  # names with cached tags; past it, the cache is cleared
 
 
 class Names(dict[str, int]):
-    """The 32-bit tag of each name, never 0, computed when it is first asked for."""
+    """The 32-bit tag of each name, never 0, computed on first use."""
 
     def __missing__(self, name: str) -> int:
         if len(self) >= NAMES_MAX:

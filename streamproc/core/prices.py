@@ -1,4 +1,4 @@
-"""What a turn costs, where its publisher says only how many tokens it took and policy knows the model's price."""
+"""The cost of a turn whose publisher reports tokens only, from the prices of models in the policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MILLION: Final = 1_000_000
 
 
 class Price(NamedTuple):
-    """Of a model, in micro-USD for a million tokens."""
+    """The price of a model, in micro-USD for a million tokens."""
 
     input: int
     output: int
@@ -21,10 +21,10 @@ class Price(NamedTuple):
 
 
 def priced(usage: Usage, model: str, prices: Mapping[str, Price]) -> Usage:
-    """The usage with its cost, where the model has a price; in doubt the dearer way.
+    """Return the usage with its cost if the model has a price; when in doubt, the higher cost.
 
-    Cached tokens count as a part of the input, unless they are more than that. Where only the total is known, all of
-    it costs what the dearest token does.
+    Cached tokens count as part of the input unless there are more of them. If only the total is known, every token
+    costs as much as the most expensive kind.
     """
     price = prices.get(model)
     if price is None or usage.cost_usd_micro is not None:

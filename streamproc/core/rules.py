@@ -1,4 +1,4 @@
-"""A policy as the engine uses it: resolved for one scope, validated, frozen, fast to ask."""
+"""A policy as the engine uses it: resolved for one scope, validated and immutable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streamproc.core.view import View
 
 
 class Detector(Protocol):
-    """A detector, as the engine sees it. `limits` are its parameters under the policy in force. One event may give
-    several findings only where it speaks of several things (the tasks of a batch)."""
+    """A detector, as the engine calls it. `limits` are its parameters under the policy in force. `check` returns
+    several findings only for an event about several subjects, such as the tasks of a batch."""
 
     code: str
     name: str
@@ -54,7 +54,7 @@ class Rules:
         self.prices = dict(prices)
         self._detectors = tuple(detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
-        """Those that may have something to say when nothing happens (`core.deadlines`)."""
+        """Detectors that wait for something and have deadlines (`core.deadlines`)."""
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
         self._on_stall = on_stall
         self._actions = dict(actions)
@@ -62,7 +62,7 @@ class Rules:
         self._live_standstills = live_standstills
 
     def detectors(self, kinds: int) -> tuple[tuple[Detector, Any], ...]:
-        """Those that have something to look at in a turn with these kinds of evidence."""
+        """Return the detectors to ask about these kinds of evidence."""
         chosen = self._by_kinds.get(kinds)
         if chosen is None:
             chosen = tuple(pair for pair in self._detectors if pair[0].kinds & kinds)
@@ -70,19 +70,19 @@ class Rules:
         return chosen
 
     def still_poll(self, memory: CallMemory, at_ms: int) -> bool:
-        """Whether a live call's unchanged answer is no evidence yet: it stood still as long before, or almost."""
+        """Whether the unchanged answer of a live call is still a poll: it has stayed unchanged about as long before."""
         longest = self._live_standstills * memory.longest_still
         if memory.still < max(self._live_repeats_min, longest):
             return True
         return at_ms - memory.still_since_ms < self._live_standstills * memory.longest_still_ms
 
     def actions(self, finding: Finding) -> tuple[str | None, list[str]]:
-        """What policy decides on a finding (None: nothing is to be done), and the alternatives, best first."""
+        """Return the action that policy takes on a finding (None: no action) and the alternatives, best first."""
         if finding.type == "run.resumed":
             return None, []
         if finding.level != Level.HALT:
-            own = self._actions.get(finding.code) if finding.action else None
-            return own or finding.action or "warn", []
+            configured = self._actions.get(finding.code) if finding.action else None
+            return configured or finding.action or "warn", []
         alternatives = _ALTERNATIVES[finding.reason]
         if finding.code in self._actions:
             action = self._actions[finding.code]
@@ -97,7 +97,7 @@ class Rules:
         return action, [action, *(other for other in alternatives if other != action)]
 
 
-_AFTER_SNITCH = ["ask_human", "done_partial"]  # a planner's way out: tell a person, ask one, or hand in what there is
+_AFTER_SNITCH = ["ask_human", "done_partial"]  # a planner's way out: report it, ask a person, or deliver what it has
 _ALTERNATIVES = {
     "stalled": ["switch_to_interactive", "spawn_reviewer", "ask_human", "retry_with_new_provider", "done_partial"],
     "oscillating": ["switch_to_interactive", "spawn_reviewer", "ask_human", "done_partial"],

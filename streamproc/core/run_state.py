@@ -1,8 +1,10 @@
 """The bounded memory of one run, and how it is stored.
 
-Every collection has a cap beside its reason; past a cap the oldest entry goes and `evicted` counts it. Hashes that
-are only compared inside rings and sets are kept as 32-bit *tags*: an accidental match needs one chance in 4·10⁹ for
-each comparison, and a halt needs several in a row. What a call answered is kept in full.
+Every collection has a cap, with the reason beside it. When a collection is full, its oldest entry is dropped and
+`evicted` counts it. Hashes that are only compared within windows and sets are stored as 32-bit *tags*: each comparison
+matches by accident once in 4·10⁹, and a halt needs several matches in a row. Answers of calls keep all 64 bits.
+
+States are stored by position (`array_like`): field names are free to change, their order and types are not.
 """
 
 from __future__ import annotations
@@ -16,40 +18,39 @@ from streamproc.core.board.state import Board
 TAG: Final = 0xFFFFFFFF
 HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
 
-SEEN_MAX: Final = 96  # things known to this run; must hold three rounds of the longest period (16) of two streams
-CALLS_MAX: Final = 12  # calls remembered with their answers; LOOP003 looks back over ten
-IDS_MAX: Final = 24  # event ids; a producer repeats what was in flight, and that is a handful
-NODES_MAX: Final = 8  # nodes with full memory; teams of agents are mostly smaller
+SEEN_MAX: Final = 96  # tags known to the run; must hold three rounds of the longest period (16) of two streams
+CALLS_MAX: Final = 12  # calls stored with their answers; LOOP003 looks back over ten
+IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
+NODES_MAX: Final = 8  # nodes with full memory; most teams of agents are smaller
 COUNTS_MAX: Final = 32  # nodes with turn and time counters
-EDGES_MAX: Final = 24  # hand-overs remembered to find cycles
+EDGES_MAX: Final = 24  # handovers stored to find cycles
 CYCLES_MAX: Final = 6  # cycles followed at the same time
-MEMBERS_MAX: Final = 8  # members of a cycle known by tag; a larger cycle takes any hand-over to its anchor
+MEMBERS_MAX: Final = 8  # members of a cycle known by tag; in a larger cycle, any handover to the anchor counts
 EPISODES_MAX: Final = 24  # loops already reported
-TASKS_MAX: Final = 8  # tasks with a token budget; a batch is at most five
+TASKS_MAX: Final = 8  # tasks with a token budget; a batch has at most five
 RECENT_MAX: Final = 5  # hashes shown as loop evidence
-PACE_MAX: Final = 7  # turns whose median is the present pace: three that are dear, by chance, do not move it
-OPEN_MAX: Final = 6  # turns that were started and not ended: a node has one at a time, and few nodes work at once
+PACE_MAX: Final = 7  # turns whose median is the current pace: three expensive turns by chance do not change it
+OPEN_MAX: Final = 6  # turns that started and have not ended: one a node at a time, and few nodes work at once
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STATE_VERSION: Final = 1
 
-# What they are charged with where they are added (`room.py`): bytes of the encoded state, in the largest numbers.
+# Bytes that an addition takes off `size_left` (see `size_budget`): encoded, with the largest numbers.
 ID_BYTES: Final = 10
 SEEN_BYTES: Final = 6
 CALL_BYTES: Final = 60
 OCCURRENCE_BYTES: Final = 10
-RING_BYTES: Final = 10  # one more element, or period, or an empty ring
+WINDOW_BYTES: Final = 10  # one more element or period, or an empty window
 
 
 class HashWindow(msgspec.Struct, array_like=True):
-    """The last 16 tags of a stream, their turns, and for each period p that still holds: how many tags in a row
-    equalled the one p before (`active[p][0]`) and the turn where the loop began (`active[p][1]`)."""
+    """The last 16 tags of one stream of hashes, and the periods with which they repeat."""
 
     tags: list[int] = []
-    turns: list[int] = []
-    active: dict[int, list[int]] = {}
+    turns: list[int] = []  # the turn of each tag
+    active: dict[int, list[int]] = {}  # by period: [tags in a row equal to the one a period before, turn of onset]
 
     def clear(self) -> None:
-        """Begin again."""
+        """Remove all tags and periods."""
         if self.tags:
             self.tags.clear()
             self.turns.clear()
@@ -57,114 +58,109 @@ class HashWindow(msgspec.Struct, array_like=True):
 
 
 class CallMemory(msgspec.Struct, array_like=True):
-    """What one call (tool and arguments) answered lately. `steps` counts call turns, `turns` all turns; `still` is
-    how often in a row the answer stayed while nothing new happened elsewhere."""
+    """The latest answers to one call (tool and arguments) of one node, for one task."""
 
-    exact: int
-    norm: int
-    exact_run: int = 1
-    steps: list[int] = []
-    turns: list[int] = []
-    live: bool = False
-    still: int = 1
-    still_since_ms: int = 0
-    longest_still: int = 0
-    longest_still_ms: int = 0
+    exact: int  # hash of the last answer, byte for byte
+    norm: int  # hash of the last answer without volatile parts such as time stamps; 0: no answer was reported
+    exact_run: int = 1  # how often in a row the answer was the same byte for byte
+    call_turns: list[int] = []  # when it gave this answer, counted in call turns ...
+    turns: list[int] = []  # ... and the turn index of each of these times
+    live: bool = False  # its answer once changed while nothing else did: a poll
+    still: int = 1  # how often in a row the answer was the same while nothing new was found elsewhere
+    still_since_ms: int = 0  # log time of the first of them
+    longest_still: int = 0  # the most times that an earlier answer stayed the same before it changed
+    longest_still_ms: int = 0  # and the longest time
 
 
 class Streak(msgspec.Struct, array_like=True):
-    """The same value again and again: how often, since which turn, and in which iteration it was last counted."""
+    """The same value several times in a row."""
 
-    value: int
-    count: int = 1
-    first: int = 0
-    stamp: int = -1
+    value: int  # tag or count that repeats
+    count: int = 1  # how many times
+    first: int = 0  # turn of the first time
+    stamp: int = -1  # iteration in which it was last counted: once an iteration
 
 
-class TestTrack(msgspec.Struct, array_like=True):
-    """A node's test results: the same failing set in a row, and the best so far."""
+class SuiteTrack(msgspec.Struct, array_like=True):
+    """The results of one test suite, as one node reports them."""
 
-    same: Streak
-    flat: Streak
-    best_failing: int
-    best_passed: int
-    total: int
-    unpassed: int = 0
+    same: Streak  # the same set of failing tests
+    flat: Streak  # iterations without fewer failures than ever
+    best_failing: int  # fewest failing tests so far
+    best_passed: int  # most passing tests so far; -1: not reported
+    total: int  # size of the suite, which identifies it; -1: not reported
+    unpassed: int = 0  # iterations in a row in which no test passed
 
 
 class Metric(msgspec.Struct, array_like=True):
-    """A named metric of a node, turned so that higher is better: the best and the least so far; iterations since the
-    best (`falls`: how many of them were each lower than ever), since which turn, when last counted."""
+    """A named metric of a node, with its sign changed if it should fall: higher is always better."""
 
-    best: float
-    least: float
-    count: int = 0
-    falls: int = 0
-    first: int = 0
-    stamp: int = -1
+    best: float  # best value so far
+    lowest: float  # worst value so far
+    count: int = 0  # iterations since the best value
+    falls: int = 0  # how many of them were each lower than any before
+    first: int = 0  # turn of the best value, or of the last work that started the count again
+    stamp: int = -1  # iteration in which it was last counted
 
 
 class Tool(msgspec.Struct, array_like=True):
-    """How one tool answered its last calls: failure signatures (0: none) and turns; how many calls with other
-    arguments had the same answer, with hardly another call in between (`step`: the last call turn), since which
-    turn."""
+    """The latest answers of one tool, whatever its arguments were."""
 
-    failures: list[int] = []
-    turns: list[int] = []
-    answer: int = 0
-    key: int = 0
-    same: int = 0
-    first: int = 0
-    step: int = 0
+    failures: list[int] = []  # error tag of each of the last calls; 0: it succeeded
+    turns: list[int] = []  # the turn of each of them
+    answer: int = 0  # tag of the last answer
+    key: int = 0  # tag of the last call's arguments
+    same: int = 0  # calls in close succession that had different arguments and the same answer
+    first: int = 0  # turn of the first of them
+    call_turn: int = 0  # when the tool was last called, counted in call turns
 
 
 class Monologue(msgspec.Struct, array_like=True):
-    """Turns of one node that are nothing but almost the same text, of this size; by how many characters it has
-    grown (-1: it once shrank); whether any of them was a short text that was only alike."""
+    """Consecutive turns of one node that consist of almost the same text and nothing else."""
 
-    node: int
-    value: int
-    sim: int
-    count: int
-    first: int
-    size: int = 0
-    grown: int = 0
-    loose: bool = False
+    node: int  # tag of the node
+    value: int  # tag of the last text
+    sim: int  # its SimHash; 0: too short for one
+    count: int  # turns so far
+    first: int  # turn of the first of them
+    size: int = 0  # characters of the last text
+    grown: int = 0  # characters by which the text has grown; -1: it has shrunk once
+    loose: bool = False  # whether a short text was only similar, not equal
 
 
 class NodeState(msgspec.Struct, array_like=True):
-    """What one node did lately."""
+    """The recent activity of one node."""
 
-    last: int = 0
-    called: int = -1
-    call_news: int = -1
-    output: Streak | None = None
-    structured: Streak | None = None
-    artifact: Streak | None = None
-    tests: TestTrack | None = None
-    errors: Streak | None = None
-    suite: TestTrack | None = None
-    query: Streak | None = None
-    query_sim: int = 0
-    said: int = 0
-    answered: bool = False
+    last_turn: int = 0  # its last turn
+    last_call: int = -1  # its last turn with calls
+    last_call_news: int = -1  # its last turn in which a call returned something new
+    output: Streak | None = None  # the same text
+    structured: Streak | None = None  # the same structured output
+    artifact: Streak | None = None  # the same artifact or page
+    tests: SuiteTrack | None = None  # the test suite that it reported last
+    errors: Streak | None = None  # the same reported errors
+    other_suite: SuiteTrack | None = None  # the suite before that, for nodes that run two in turn
+    query: Streak | None = None  # the same or nearly the same query
+    query_simhash: int = 0  # SimHash of the last query
+    text_simhash: int = 0  # SimHash of its last text
+    has_answered: bool = False  # whether it has produced any text or structured output
 
 
 class Cycle(msgspec.Struct, array_like=True):
-    """A cycle of the graph. An iteration is one delivery to `anchor`, over `over` where that edge was declared."""
+    """A cycle of the workflow graph. Each handover to `anchor` completes an iteration."""
 
-    id: int
-    anchor: int
-    over: int
-    members: list[int]
-    many: bool = False
-    iterations: int = 0
-    since_ms: int = 0
-    spent_before: int = 0
+    id: int  # `cycle_hash` of its nodes and edges
+    anchor: int  # tag of the node at which iterations are counted
+    over: int  # tag of the anchor edge's source if that edge was declared; 0: any member
+    members: list[int]  # tags of its nodes, `MEMBERS_MAX` at most
+    many: bool = False  # whether it has more nodes than that
+    iterations: int = 0  # completed so far
+    since_ms: int = 0  # log time from which its runtime counts
+    spent_before: int = 0  # micro-USD that the run had spent before it; -1: a declared cycle not yet entered
 
 
 class Ledger(msgspec.Struct, array_like=True):
-    """Spend so far, in integers: tokens, micro-USD, ms. `unpriced` counts turns that had usage but no price."""
+    """Spend so far, in integers: tokens, micro-USD, ms."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -172,119 +168,118 @@ class Ledger(msgspec.Struct, array_like=True):
     total_tokens: int = 0
     cost_usd_micro: int = 0
     duration_ms: int = 0
-    unpriced: int = 0
+    unpriced: int = 0  # turns that reported usage without a price
 
 
 class TaskTokens(msgspec.Struct, array_like=True):
-    """Tokens of one task: the budget, what is used, how many rungs were reached, and since which turn it counts."""
+    """The token budget of one task."""
 
-    limit: int
-    used: int = 0
-    rung: int = 0
-    since: int = 0
+    limit: int  # tokens
+    used: int = 0  # tokens
+    rung: int = 0  # how many levels of `task_tokens.RUNGS` it has reached
+    since: int = 0  # turn from which it counts
 
 
 class SpendRate(msgspec.Struct, array_like=True):
-    """What turns cost: `unit` is MONEY (micro-USD) or TOKENS; the last few, and number and sum of those before."""
+    """The cost of single turns: of the latest ones, and of all those before."""
 
-    unit: int
-    last: list[int] = []
-    turns: int = 0
-    total: int = 0
+    unit: int  # MONEY (micro-USD) or TOKENS
+    last: list[int] = []  # the cost of each of the last few turns
+    turns: int = 0  # number of turns before those
+    total: int = 0  # their cost
 
 
 class OpenTurn(msgspec.Struct, array_like=True):
-    """A turn that was started and has not ended: its node and task (0: none) as tags, the node's name for messages,
-    the log time of its start."""
+    """A turn that started and has not ended."""
 
-    node: int
-    task: int
-    name: str
-    started_ms: int
+    node: int  # tag; 0: not reported
+    task: int  # tag; 0: not reported
+    name: str  # the node's name, for messages
+    started_ms: int  # log time of its start
 
 
 class RunState(msgspec.Struct, array_like=True):
-    """All that is kept of a run between two events."""
+    """Everything that is kept of a run between two events. Turns are indices from 0; -1 means never."""
 
-    version: int = STATE_VERSION
-    partition: int = -1
-    offset: int = -1
-    turns: int = 0
-    steps: int = 0
-    started_ms: int = 0
-    at_ms: int = 0
-    finished: bool = False
-    halted: int = -1
-    echo: int = -1
-    halt_code: str = ""
-    severity: int = 0
-    workflow: str = ""
+    version: int = STATE_VERSION  # layout of this array; others are not read
+    partition: int = -1  # of the turns topic; -1: not on Kafka
+    offset: int = -1  # of the last event applied
+    turns: int = 0  # number of turns
+    call_turns: int = 0  # number of turns with calls, without those in which only the infrastructure failed
+    started_ms: int = 0  # log time of the first event
+    at_ms: int = 0  # log time of the last event
+    finished: bool = False  # whether `run.finished` arrived
+    halted: int = -1  # turn of the last halt
+    halted_loop_seen: int = -1  # last turn in which a loop that was halted was seen again
+    halt_code: str = ""  # detector of the first halt
+    severity: int = 0  # highest `Level` reported
+    workflow: str = ""  # scope, fixed by the first event that names it
     tenant: str = ""
     user: str = ""
     tier: str = ""
-    budgets: dict[str, int] = {}
-    ids: dict[int, int] = {}
-    seen: dict[int, int] = {}
-    news: int = -1
-    found: int = -1
-    progress: int = -1
-    moved: int = -1
-    measured: int = -1
-    previous: int = 0
-    previous_name: str = ""
-    pending: list[int] = []
-    calls: dict[int, CallMemory] = {}
-    rings: dict[int, HashWindow] = {}
-    counts: dict[int, list[int]] = {}
-    nodes: dict[int, NodeState] = {}
-    edges: dict[int, int] = {}
-    cycles: list[Cycle] = []
-    ledger: Ledger = msgspec.field(default_factory=Ledger)
-    episodes: dict[int, int] = {}
-    outputs: list[int] = []
-    artifacts: list[int] = []
-    failing: list[int] = []
-    trend: list[int] = []
-    metrics: dict[int, Metric] = {}
-    tools: dict[int, Tool] = {}
-    failures: int = 0
-    footing: int = 0
-    failing_since: int = -1
-    retries: int = 0
-    stale: int = 0
-    stale_since: int = -1
-    worked: int = -1
-    sims: list[list[int]] = []
-    monologue: Monologue | None = None
-    hops: dict[int, list[int]] = {}
-    chosen: int = 0
-    finder: list[int] = msgspec.field(default_factory=lambda: [0, -1, -1])
-    round: int = 0
-    duplicates: int = 0
-    late: int = 0
-    evicted: int = 0
-    room: int = 0
-    noted: int = 0
-    own: dict[str, list[int]] = {}
-    again: int = 0
-    board: Board | None = None
-    begun: list[OpenTurn] = []
-    checked_ms: int = 0
-    pace: SpendRate | None = None
-    unheeded: int = -1
-    resumes: int = 0
-    probation: list[int] = []
-    session: str = ""
-    task: int = 0
-    task_tokens: dict[int, TaskTokens] = {}
-    child: bool = False
-    charged: bool = False
-    closed: bool = False
+    budgets: dict[str, int] = {}  # limits that the run declared, with what was granted since
+    event_ids: dict[int, int] = {}  # hashes of recent event ids, oldest first (values unused): duplicates are skipped
+    seen: dict[int, int] = {}  # tags of what the run has had before, least recent first (values unused)
+    last_news: int = -1  # last turn with something new, or with a poll: repeats from before it do not count
+    last_discovery: int = -1  # last turn with something new, polls aside
+    last_progress: int = -1  # last turn in which a measured value was better than ever
+    last_answer_change: int = -1  # last turn in which a call returned something else than before
+    last_measurement: int = -1  # last turn with a metric value or changed answer that was new to the run
+    previous_node: int = 0  # tag of the last turn's node
+    previous_node_name: str = ""  # its name, shortened, for messages
+    pending_text: list[int] = []  # [node tag, text hash, turn] of a text that is a message or narration: not yet known
+    calls: dict[int, CallMemory] = {}  # by hash of call, node and task, least recent first
+    hash_windows: dict[int, HashWindow] = {}  # by stream (`periods`)
+    node_counts: dict[int, list[int]] = {}  # by node tag: [turns, runtime in ms]
+    nodes: dict[int, NodeState] = {}  # by tag
+    edges: dict[int, int] = {}  # handovers by edge (source tag << 32 | target tag), least recent first
+    cycles: list[Cycle] = []  # declared, or found from handovers
+    ledger: Ledger = msgspec.field(default_factory=Ledger)  # spend of the whole run
+    episodes: dict[int, int] = {}  # by tag of detector and loop: the highest `Level` reported, oldest first
+    recent_outputs: list[int] = []  # hashes of the last texts, shown with a halt
+    recent_artifacts: list[int] = []  # hashes of the last artifacts and pages, shown with a halt
+    recent_failing_sets: list[int] = []  # hashes of the last sets of failing tests, shown with a halt
+    recent_failing_counts: list[int] = []  # the last numbers of failing tests, shown as the failing trend
+    metrics: dict[int, Metric] = {}  # by tag of name and node, oldest first
+    tools: dict[int, Tool] = {}  # by name tag, least recent first
+    failed_turns: int = 0  # turns in a row whose calls all failed
+    excused_failures: int = 0  # how many of them there were when a command last failed with a new error: work goes on
+    failing_since: int = -1  # turn of the first of them
+    retries: int = 0  # turns in a row in which calls met retryable errors and none was answered
+    stale_bits: int = 0  # the last six call turns, a bit each, newest lowest: 1 if it brought nothing new
+    stale_since: int = -1  # turn of the first stale call turn after six that were not
+    last_success: int = -1  # last turn with progress, or in which a call that did not fail returned something new
+    recent_simhashes: list[list[int]] = []  # [SimHash, turn] of the last long texts
+    monologue: Monologue | None = None  # the monologue in progress
+    fruitless_handovers: dict[int, list[int]] = {}  # by edge: [count, last turn, 1 if it answers another, first turn]
+    chosen_edge: int = 0  # edge that the last turn, of a routing node, chose; 0: none
+    last_finder: list[int] = msgspec.field(default_factory=lambda: [0, -1, -1])  # see `handovers.note_finder`
+    round: int = 0  # highest round reported
+    duplicates: int = 0  # events skipped because their id was known
+    late: int = 0  # events after `run.finished`
+    evicted: int = 0  # entries dropped from full collections
+    size_left: int = 0  # bytes that may be added before the state is measured again (`size_budget`)
+    ignored_events: int = 0  # events that have no meaning here, such as a resume of a run that is not halted
+    unused: dict[str, list[int]] = {}  # nothing reads or writes it; it keeps the positions of the fields after it
+    id_reuses: int = 0  # how often the run id was used again after its run had finished
+    board: Board | None = None  # tasks, from the first event about one
+    open_turns: list[OpenTurn] = []  # started and not ended, oldest first
+    checked_ms: int = 0  # latest deadline that the detectors were asked about
+    pace: SpendRate | None = None  # cost of single turns
+    unacknowledged_halt: int = -1  # turn of a halt that nothing acknowledged yet; -2: reported (`escalation`)
+    resumes: int = 0  # how often an operator resumed the run
+    probation: list[int] = []  # [first turn after probation, iterations completed on it]; empty: not on probation
+    session: str = ""  # session that the run belongs to
+    task: int = 0  # tag of the task that the run was started for; 0: none
+    task_tokens: dict[int, TaskTokens] = {}  # by task tag, oldest first
+    child: bool = False  # whether another run started it
+    charged: bool = False  # whether its accounts know it
+    session_closed: bool = False  # whether its session takes no new work
 
 
-def begin_again(run: RunState) -> None:
-    """Forget the run that had this id before; what was applied of the log stays known, and its time."""
-    fresh = RunState(partition=run.partition, offset=run.offset, ids=run.ids, again=run.again + 1)
+def reset_run(run: RunState) -> None:
+    """Start again under a run id that is reused. The position in the log, known event ids and log time stay."""
+    fresh = RunState(partition=run.partition, offset=run.offset, event_ids=run.event_ids, id_reuses=run.id_reuses + 1)
     fresh.started_ms = fresh.at_ms = run.at_ms
     for name in RunState.__struct_fields__:
         setattr(run, name, getattr(fresh, name))
@@ -295,12 +290,12 @@ _decoder = msgspec.msgpack.Decoder(RunState)
 
 
 def dump(state: RunState) -> bytes:
-    """The state as MessagePack, at most 4 KiB."""
+    """Return the state as MessagePack, at most 4 KiB."""
     return _encoder.encode(state)
 
 
 def load(raw: bytes) -> RunState:
-    """A stored state. Raises `msgspec.DecodeError` for anything that `dump` did not write."""
+    """Read a stored state. Raises `msgspec.DecodeError` for anything that `dump` did not write."""
     try:
         return _decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through

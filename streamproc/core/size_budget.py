@@ -1,10 +1,10 @@
-"""The bound on the whole of a run's memory. Each collection has a cap of its own (`run.py`); here is the cap on
-their sum, which a run reaches only if nearly all of them are full at the same time.
+"""The bound on the size of a run's state. Each collection has its own cap (`run_state`); this is the cap on their sum,
+which a run reaches only if nearly all collections are full at the same time.
 
-Encoding a state to see its size costs as much as a turn, so it is done only when what came since the last look could
-have filled it: whoever adds to a state takes that off its `room` (what replaces something else is free), and below
-nothing it is time to look. What is rare and may be large sets the room to nothing. Nothing but the state and the event
-decide, so that it does not matter who stores it and when.
+Measuring a state means encoding it, which costs as much as a turn. So every addition subtracts its bytes from
+`RunState.size_left` (replacing an entry is free), and the state is measured only when that falls below 0. Rare and
+possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in every
+process, however often the state is stored.
 """
 
 from __future__ import annotations
@@ -14,66 +14,66 @@ from typing import Any, Final
 
 from streamproc.core.run_state import RunState, dump
 
-STATE_BYTES: Final = 3_900  # what a state may come to, and numbers that were short get longer; the promise is 4 096
-FULL_BYTES: Final = 3_400  # past it, what is missed least is forgotten ...
-KEPT_BYTES: Final = 3_000  # ... down to this, so that the next turn does not begin the same again
+STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and short numbers may get longer
+FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
+KEPT_BYTES: Final = 3_000  # ... down to this size, or the next turn would have to drop entries again
 
-# What an event can add besides, in bytes, in the largest numbers there are.
-ANY_TURN: Final = 16  # tags in place of shorter ones
-EACH_CALL: Final = 8  # hashes in place of shorter ones
-SAID: Final = 10  # a hash to show
-RESULTS: Final = 20  # two hashes to show
-OTHER_EVENT: Final = 1_100  # a task with the longest id, or all that a board may hold
+# Bytes that an event can add besides the entries counted where they are added, with the largest numbers.
+TURN_BYTES: Final = 16  # any turn: tags that replace shorter ones
+CALL_HASH_BYTES: Final = 8  # each call: hashes that replace shorter ones
+TEXT_BYTES: Final = 10  # a text: one hash kept as evidence
+RESULT_BYTES: Final = 20  # artifacts and test results: two hashes kept as evidence
+OTHER_EVENT_BYTES: Final = 1_100  # an event that is not a turn: a task with the longest id, or a full board
 
 
 def shrink_to_size(run: RunState) -> None:
-    """Forget the oldest, where a run takes up too much; `evicted` counts it."""
+    """Measure a state, and drop its least useful entries if it is too large; `evicted` counts each round."""
     size = _size(run)
     if size > FULL_BYTES:
-        for forget in _LEAST_MISSED_FIRST:
+        for drop in _LEAST_USEFUL_FIRST:
             run.evicted += 1
-            forget(run)
+            drop(run)
             size = _size(run)
             if size <= KEPT_BYTES:
                 break
-    run.room = STATE_BYTES - size
+    run.size_left = STATE_BYTES - size
 
 
 def _size(run: RunState) -> int:
-    """In bytes, without the place in the log, a large number here and a small one there: a scan knows of no place,
-    and must forget at the same turn."""
-    place = run.partition, run.offset
+    """Return the size in bytes, without the position in the log: a scan has no position, and must drop entries in the
+    same turns as a worker."""
+    position = run.partition, run.offset
     run.partition = run.offset = -1
     size = len(dump(run))
-    run.partition, run.offset = place
+    run.partition, run.offset = position
     return size
 
 
 def _old_occurrences(run: RunState) -> None:
-    """Of calls with an answer that is long known, the last two occurrences say that it is."""
+    """Keep the last two occurrences of older calls: they show that the answer is known."""
     for memory in list(run.calls.values())[:-2]:
-        del memory.steps[:-2], memory.turns[:-2]
+        del memory.call_turns[:-2], memory.turns[:-2]
 
 
 def _half_of(name: str) -> Callable[[RunState], None]:
-    def forget(run: RunState) -> None:
+    def drop(run: RunState) -> None:
         entries: dict[Any, Any] = getattr(run, name)
         for key in list(entries)[: len(entries) // 2]:
             del entries[key]
 
-    return forget
+    return drop
 
 
 def _silent_nodes(run: RunState) -> None:
-    oldest = sorted(run.nodes, key=lambda tag: run.nodes[tag].last)
+    oldest = sorted(run.nodes, key=lambda tag: run.nodes[tag].last_turn)
     for tag in oldest[: len(oldest) // 2]:
         del run.nodes[tag]
 
 
 def _rare_nodes(run: RunState) -> None:
-    rarest = sorted(run.counts, key=lambda tag: run.counts[tag][0])
+    rarest = sorted(run.node_counts, key=lambda tag: run.node_counts[tag][0])
     for tag in rarest[: len(rarest) // 2]:
-        del run.counts[tag]
+        del run.node_counts[tag]
 
 
 def _old_cycles(run: RunState) -> None:
@@ -86,11 +86,11 @@ def _old_metrics(run: RunState) -> None:
 
 
 def _old_texts(run: RunState) -> None:
-    del run.sims[: len(run.sims) // 2]
+    del run.recent_simhashes[: len(run.recent_simhashes) // 2]
 
 
-_LEAST_MISSED_FIRST: Final = (
-    _old_occurrences, _half_of("tools"), _half_of("hops"), _old_texts, _rare_nodes, _silent_nodes, _half_of("seen"),
-    _half_of("edges"), _half_of("calls"), _old_cycles, _silent_nodes, _half_of("seen"), _old_metrics,
+_LEAST_USEFUL_FIRST: Final = (
+    _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _old_texts, _rare_nodes, _silent_nodes,
+    _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _silent_nodes, _half_of("seen"), _old_metrics,
     _half_of("calls"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The whole latest status of a run, for the compacted `runs` topic and for dashboards."""
+"""The complete status of a run, for the compacted `runs` topic and for dashboards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> Status:
-    """The status of a run; `halt` is the decision that halted it, where this is the moment to tell."""
+    """Return the status of a run; `halt` is the decision that has just halted it, if any."""
     return Status(
         run_id=run_id,
         status="halted" if run.halted >= 0 else "finished" if run.finished else "running",
@@ -43,29 +43,29 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         halt=halt,
         turns=run.turns,
         badge=_badge(run, iterations_max),
-        failing_trend=list(run.trend),
+        failing_trend=list(run.recent_failing_counts),
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
         at=rfc3339(run.at_ms) if run.at_ms else None,
     )
 
 
-def snapshot_of(run: RunState, heard_ms: int, budgets: Mapping[str, int]) -> Snapshot:
-    """What was known of a run before time was up; `heard_ms` is when it was last heard of."""
+def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -> Snapshot:
+    """Return the last known status of a run; `last_event_ms` is the log time of its last event."""
     return Snapshot(
         turns=run.turns,
         round=run.round or None,
         badge=_badge(run, budgets.get("maxCycleIterations")),
-        failing_trend=list(run.trend) or None,
+        failing_trend=list(run.recent_failing_counts) or None,
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
-        last_node=run.previous_name or None,
-        heard_at=rfc3339(heard_ms) if heard_ms else None,
+        last_node=run.previous_node_name or None,
+        heard_at=rfc3339(last_event_ms) if last_event_ms else None,
     )
 
 
 def _badge(run: RunState, iterations_max: int | None) -> str | None:
-    """`Loop 3/8`, or `Loop 3` where no budget was declared; nothing outside cycles."""
+    """Return `Loop 3/8`, or `Loop 3` without a budget; None outside cycles."""
     iterations = max((cycle.iterations for cycle in run.cycles), default=0)
     if not iterations:
         return None

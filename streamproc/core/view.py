@@ -1,4 +1,4 @@
-"""What a detector is shown of one turn: the evidence, and the run's memory after it was taken in."""
+"""What a detector reads about one turn: the evidence, and the state of the run after the turn was applied."""
 
 from __future__ import annotations
 
@@ -9,107 +9,106 @@ from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
 from streamproc.core.run_state import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
 from streamproc.core.signals.metrics import Flat
-from streamproc.core.signals.periods import LEFT, Period
+from streamproc.core.signals.periods import ARTIFACTS, Period
 from streamproc.model.wire import Call, Event, Turn
 
-GAP_MS: Final = 30_000  # between two events of a run: a shorter one is nothing to ask detectors about
+GAP_MS: Final = 30_000  # detectors are not asked about shorter pauses between two events of a run
 
 
-UNHEEDED: Final = kind.ORDER  # of a turn after a halt that nobody has acknowledged
+class Handover(NamedTuple):
+    """A handover on an edge of the graph. `times` counts those in a row with nothing found in between."""
 
-
-class Hop(NamedTuple):
-    """A hand-over on an edge, and how many there were in a row with nothing found in between, since which turn."""
-
-    source: str
+    source: str  # node names
     target: str
     times: int
-    since: int
+    since: int  # turn of the first of them
 
 
 class View:
-    """One turn, or another event, in front of the detectors. The engine uses one object again and again.
+    """One turn or other event, as detectors read it. An engine has a single view and reuses it for every event.
 
-    `turn` and what belongs to it is there for turns only; `event` is always what is looked at."""
+    `event` is always set. Fields that describe a turn are valid for turns only, and evidence only while `kinds` has
+    its bit.
+    """
 
     __slots__ = (
-        "budgets", "counts", "cycle", "event", "flat", "heard_ms", "hop", "index", "iterated", "kinds",
-        "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before", "run", "said",
-        "step", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
+        "board_change", "budgets", "counts", "cycle", "event", "flat", "handover", "index", "iterated", "kinds",
+        "last_event_ms", "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before",
+        "run", "said", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
-    run: RunState
+    run: RunState  # state of the run, with this turn or event applied
     turn: Turn
-    event: Event
-    index: int
-    node: NodeState
+    event: Event  # the turn or other event
+    index: int  # of the turn, from 0
+    node: NodeState  # memory of the turn's node
     node_tag: int
-    counts: list[int]
-    cycle: Cycle | None
-    iterated: Cycle | None
-    periods: tuple[Period, ...]
-    repeated: Sequence[tuple[Call, CallMemory]]
-    said: tuple[Streak, ...]
-    near: int
-    tools: Sequence[Tool]
-    flat: Flat | None
-    query: Streak | None
-    step: BoardChange | None  # what an event did to the board; of a turn, that it failed at a task
+    counts: list[int]  # [turns, runtime in ms] of the turn's node
+    cycle: Cycle | None  # the cycle that the turn's node is in
+    iterated: Cycle | None  # the cycle of which the turn completed an iteration
+    periods: tuple[Period, ...]  # streams that repeat
+    repeated: Sequence[tuple[Call, CallMemory]]  # calls whose answers are known
+    said: tuple[Streak, ...]  # texts and structured outputs that the node repeated
+    near: int  # turn of a long text almost equal to this turn's; -1: none
+    tools: Sequence[Tool]  # memory of each tool that was called
+    flat: Flat | None  # the metric that has been flat for longest
+    query: Streak | None  # the query, asked again
+    board_change: BoardChange | None  # what the event changed on the board; of a turn, its failure at a task
     monologue: Monologue | None
-    task_tokens: TaskTokens
-    hop: Hop | None
-    budgets: dict[str, int]  # the limits in force: what the run declared, else what policy says
-    unsafe: Sequence[Sequence[str]]  # of run.started: the cycles of its graph that nothing can leave
-    unreadable: str  # of run.started: why its graph cannot be read
-    kinds: int
-    heard_ms: int  # log time of the run's last sign of life before this event; 0: there was none
-    took_ms: int  # how long this turn was open, where that is known
-    round_before: int  # the highest round before this turn's
+    task_tokens: TaskTokens  # of a task that reached a level of its budget
+    handover: Handover | None
+    budgets: dict[str, int]  # limits in force: those that the run declared over those of the policy
+    unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out
+    unreadable: str  # run.started: why its graph cannot be read
+    kinds: int  # bits of `kind`
+    last_event_ms: int  # log time of the event before this one; 0: there was none
+    took_ms: int  # log time from the start of this turn to its end; 0: not known
+    round_before: int  # the highest round reported before this turn
 
     def begin(self, run: RunState, turn: Turn, general: dict[str, int]) -> None:
-        """Start on a new turn; `general` are the budgets of the policy."""
+        """Prepare for a turn; `general` are the budgets of the policy."""
         self.run = run
         self.turn = self.event = turn
         self.index = run.turns
-        own = run.budgets
-        self.budgets = (general | own if general else own) if own else general
+        declared = run.budgets
+        self.budgets = (general | declared if general else declared) if declared else general
         self.cycle = self.iterated = None
-        self.kinds = 0 if run.unheeded < 0 else UNHEEDED
+        self.kinds = 0 if run.unacknowledged_halt < 0 else kind.COMMAND
         self.took_ms = 0
 
     def begin_other(
-        self, run: RunState, event: Event, general: dict[str, int], kinds: int, step: BoardChange | None = None
+        self, run: RunState, event: Event, general: dict[str, int], kinds: int, board_change: BoardChange | None = None
     ) -> None:
-        """Start on an event that is no turn; `kinds` says who is asked."""
+        """Prepare for an event that is not a turn; `kinds` selects the detectors."""
         self.run = run
         self.event = event
         self.index = run.turns
         self.budgets = general | run.budgets
         self.cycle = None
-        self.step = step
+        self.board_change = board_change
         self.kinds = kinds
 
-    def repeats(self, period: Period) -> None:
-        """Note a stream that repeats with a period."""
+    def add_period(self, period: Period) -> None:
+        """Add a stream that repeats with a period."""
         self.periods = (*self.periods, period) if self.kinds & kind.PERIOD else (period,)
         self.kinds |= kind.PERIOD
 
-    def hands_over(self, hop: Hop) -> None:
-        """Note a hand-over, and whether it brought nothing new."""
-        self.hop = hop
-        if hop.times > 1:
-            self.kinds |= kind.HOP
+    def set_handover(self, handover: Handover) -> None:
+        """Set the handover, and its kind if it is not the first in a row that brought nothing new."""
+        self.handover = handover
+        if handover.times > 1:
+            self.kinds |= kind.HANDOVER
 
-    def says_again(self, streak: Streak) -> None:
-        """Note what a node has said before."""
+    def add_repeated_text(self, streak: Streak) -> None:
+        """Add a text or structured output that the node repeated."""
         self.said = (*self.said, streak) if self.kinds & kind.SAID else (streak,)
         self.kinds |= kind.SAID
 
-    def forget_loops(self) -> None:
-        """This turn itself brought something new: no round ends with it. Only progress says so of artifacts."""
-        if self.run.progress == self.index:
+    def clear_loops(self) -> None:
+        """Remove evidence of loops: this turn brought something new. Only progress clears periods of artifacts."""
+        if self.run.last_progress == self.index:
             self.kinds &= ~kind.LOOPS
         elif self.kinds & kind.PERIOD:
-            self.periods = tuple(period for period in self.periods if period.stream == LEFT)
+            self.periods = tuple(period for period in self.periods if period.stream == ARTIFACTS)
             if not self.periods:
                 self.kinds &= ~kind.PERIOD

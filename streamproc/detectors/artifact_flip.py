@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
-from streamproc.core.signals.periods import LEFT
+from streamproc.core.signals.periods import ARTIFACTS
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, call, said
 
@@ -41,7 +41,7 @@ class ArtifactFlip:
     def check(self, view: View, limits: Limits) -> Finding | None:
         for period in view.periods:
             periods = (period.matches + period.length) // period.length
-            if period.stream == LEFT and period.length == 2 and 0 < limits.halt <= periods:
+            if period.stream == ARTIFACTS and period.length == 2 and 0 < limits.halt <= periods:
                 return Finding(
                     code=self.code,
                     level=Level.HALT,
@@ -53,7 +53,7 @@ class ArtifactFlip:
                         period=2,
                         count=periods,
                         turns=period.turns,
-                        hashes=[hex16(value) for value in view.run.artifacts[-2:]],
+                        hashes=[hex16(value) for value in view.run.recent_artifacts[-2:]],
                         match="normalised",
                     ),
                     reason=OSCILLATING,

@@ -68,7 +68,7 @@ def actor(event: Event) -> str | None:
 
 def task_finding(view: View, code: str, message: str, evidence: Evidence, **more: Any) -> Finding:
     """A finding about a task: it warns, and leaves the run alone. What was told is remembered by the board."""
-    step = view.step
+    step = view.board_change
     assert step is not None
     about: dict[str, Any] = {
         "level": Level.WARN,
@@ -83,10 +83,10 @@ def task_finding(view: View, code: str, message: str, evidence: Evidence, **more
 
 def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Finding:
     """A move that this rule refuses, with all that is known of it."""
-    step, event = view.step, view.event
+    step, event = view.board_change, view.event
     assert step is not None
     assert step.task is not None
-    law = step.law
+    law = step.config
     evidence = Evidence(
         kind=kind,
         from_state=law.name(step.source) or None,
@@ -103,10 +103,10 @@ def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Find
 
 def held(view: View, code: str, kind: str, wanted: str) -> Finding | None:
     """A task that this rule has put aside does not go on before somebody says why."""
-    step = view.step
+    step = view.board_change
     if step is None or step.refused != code or step.attempts != 1 or step.task is None:
         return None
-    state = step.law.name(step.task.state)
+    state = step.config.name(step.task.state)
     message = f"{step.task.id} stays {state}: it does not go on without {wanted}."
     return refusal(view, code, kind, message, action="ask_human")
 

@@ -41,14 +41,14 @@ class BlockedChain:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
-        step = view.step
+        step = view.board_change
         if step is None or limits.warn <= 0:
             return None
         if step.cycled:
             return self._still(view, step, limits)
         if not step.blocked or step.task is None:
             return None
-        chain, without = chain_through(step.board, step.law, step.tag(step.task.id))
+        chain, without = chain_through(step.board, step.config, step.tag(step.task.id))
         if not without < limits.warn <= len(chain):
             return None
         names = [step.board.tasks[key].id for key in chain]
@@ -57,7 +57,7 @@ class BlockedChain:
 
     def _still(self, view: View, step: BoardChange, limits: Limits) -> tuple[Finding, ...]:
         found: list[Finding] = []
-        for chain in chains(step.board, step.law):
+        for chain in chains(step.board, step.config):
             tasks = [step.board.tasks[key] for key in chain]
             if len(tasks) < limits.warn:
                 continue
@@ -69,14 +69,14 @@ class BlockedChain:
         return tuple(found)
 
     def _finding(self, view: View, names: list[str], message: str, kind: str, action: str, number: int) -> Finding:
-        assert view.step is not None
+        assert view.board_change is not None
         return task_finding(
             view,
             self.code,
             message,
             Evidence(kind=self.name, count=len(names), root=names[0], chain=names, priority="P0"),
             task=names[0],
-            loop=(view.step.board.events << 8) + number,
+            loop=(view.board_change.board.events << 8) + number,
             type=kind,
             action=action,
         )

@@ -39,7 +39,7 @@ class ConsecutiveFailures:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or not 0 < limits.warn == step.failed:
             return None
         tasks = step.board.tasks

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 
@@ -66,7 +66,7 @@ class CostBudget:
 
     def _unpriced(self, view: View, limit: int, limits: Limits) -> Finding | None:
         count = view.run.ledger.unpriced
-        if not 0 < limits.warn_unpriced <= count or already_told(view.run, self.code, 1, Level.WARN, view.index):
+        if not 0 < limits.warn_unpriced <= count or already_reported(view.run, self.code, 1, Level.WARN, view.index):
             return None
         model = f" ({view.turn.model[:80]})" if view.turn.model else ""
         return Finding(

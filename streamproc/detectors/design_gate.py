@@ -38,10 +38,10 @@ class DesignGate:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
             return None
-        law, task = step.law, step.task
+        law, task = step.config, step.task
         message = f"{task.id} changes what users see and may not go on to {law.name(step.target)} without its design"
         message = f"{message}: {', '.join(step.missing)} missing. It is {law.name(task.state)}."
         return refusal(view, self.code, self.name, message)

@@ -38,10 +38,10 @@ class DodNoncompliance:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.flag):
             return None
-        law, task = step.law, step.task
+        law, task = step.config, step.task
         message = f"{task.id} may not go on to {law.name(step.target)}: {', '.join(step.missing)} missing or failing"
         if step.attempts < limits.flag or step.attempts == 1:
             return refusal(view, self.code, self.name, f"{message}. It is {law.name(task.state)}.")

@@ -40,10 +40,10 @@ class EdgeLoop:
 
     code = "LOOP005"
     name = "edge_loop"
-    kinds = kind.HOP
+    kinds = kind.HANDOVER
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        hop = view.hop
+        hop = view.handover
         if hop is None:
             return None
         allowed = limits.verifier_halt if "verif" in hop.target.lower() else limits.halt
@@ -52,7 +52,7 @@ class EdgeLoop:
         return Finding(
             code=self.code,
             level=Level.HALT,
-            loop=view.run.chosen or view.node_tag ^ view.run.previous << 1,
+            loop=view.run.chosen_edge or view.node_tag ^ view.run.previous_node << 1,
             onset=hop.since,
             message=f"{hop.source} has handed over to {hop.target} {hop.times} times without progress.",
             evidence=Evidence(kind=self.name, count=hop.times, edge=[hop.source, hop.target], limit=allowed),

@@ -41,18 +41,18 @@ class ErrorStreak:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
-        reached = level(run.failures, limits.warn, limits.halt)
+        reached = level(run.failed_turns, limits.warn, limits.halt)
         if reached is None or not view.tools:
             return None
-        if reached == Level.HALT and run.failures - run.footing < limits.halt:
+        if reached == Level.HALT and run.failed_turns - run.excused_failures < limits.halt:
             reached = Level.WARN
         return Finding(
             code=self.code,
             level=reached,
             loop=run.failing_since,
             onset=run.failing_since,
-            message=f"The last {run.failures} calls have all failed.",
-            evidence=Evidence(kind=self.name, count=run.failures, tool=view.turn.calls[0].name),
+            message=f"The last {run.failed_turns} calls have all failed.",
+            evidence=Evidence(kind=self.name, count=run.failed_turns, tool=view.turn.calls[0].name),
             reason=REPEATED_ERROR,
             status="aborted_stuck",
         )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, level
 
@@ -49,7 +49,7 @@ class FlatMetric:
         if reached is not None and perhaps_falling:
             reached = Level.WARN
         loop = metric.first ^ view.node_tag
-        if reached is None or already_told(view.run, self.code, loop, reached, view.index):
+        if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
             return None
         hint = " If it is meant to fall, list it under lower_is_better." if perhaps_falling else ""
         value = (view.turn.progress or {})[name]

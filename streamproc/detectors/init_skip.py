@@ -38,10 +38,10 @@ class InitSkip:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
             return None
-        law, task = step.law, step.task
+        law, task = step.config, step.task
         of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
         missing = ", ".join(step.missing)
         message = f"{task.id} may not go on to {law.name(step.target)}: {missing}{of} missing or failing"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said, tested
 
@@ -53,7 +53,7 @@ class NoFewerFailures:
         else:
             return None
         loop = view.node_tag ^ track.best_failing
-        if already_told(view.run, self.code, loop, reached, view.index):
+        if already_reported(view.run, self.code, loop, reached, view.index):
             return None
         return Finding(
             code=self.code,
@@ -67,7 +67,7 @@ class NoFewerFailures:
                 iteration=view.cycle.iterations if view.cycle is not None else None,
                 failing=tests.failing,
                 failing_tests=list(tests.sample),
-                failing_trend=list(view.run.trend),
+                failing_trend=list(view.run.recent_failing_counts),
                 best=track.best_failing,
             ),
             reason=STALLED,

@@ -39,7 +39,7 @@ class OperatorResumed:
 
     code = "OPERATOR003"
     name = "operator_resume"
-    kinds = kind.ORDER
+    kinds = kind.COMMAND
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event

@@ -33,7 +33,7 @@ class OperatorStopped:
 
     code = "OPERATOR001"
     name = "operator_stop"
-    kinds = kind.ORDER
+    kinds = kind.COMMAND
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event

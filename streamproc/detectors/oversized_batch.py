@@ -38,10 +38,10 @@ class OversizedBatch:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step, event = view.step, view.event
+        step, event = view.board_change, view.event
         if step is None or not isinstance(event, TaskDelegated):
             return None
-        allowed = step.law.size(step.phase)
+        allowed = step.config.size(step.phase)
         if not 0 < allowed < step.batch:
             return None
         who = event.agent or "an agent"

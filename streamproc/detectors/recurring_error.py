@@ -43,7 +43,7 @@ class RecurringError:
     def check(self, view: View, limits: Limits) -> Finding | None:
         for tool in view.tools:
             turns = _failures(tool)
-            fresh = [turn for turn in turns if turn >= view.run.worked]
+            fresh = [turn for turn in turns if turn >= view.run.last_success]
             if 0 < limits.halt <= len(fresh):
                 return self._finding(view, tool, Level.HALT, fresh)
             if 0 < limits.warn <= len(turns):

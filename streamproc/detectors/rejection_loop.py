@@ -40,7 +40,7 @@ class RejectionLoop:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or step.rejected not in (limits.warn, limits.halt):
             return held(view, self.code, self.name, "a person's approval")
         found = level(step.rejected, limits.warn, limits.halt)
@@ -58,7 +58,7 @@ class RejectionLoop:
                 validator=rejections[-1].validator or None,
                 rejections=rejections,
                 options=OPTIONS,
-                last_valid=step.law.name(step.task.state) or None,
+                last_valid=step.config.name(step.task.state) or None,
             ),
             level=found,
             type="task.escalated",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import CallMemory, RunState
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, listed, said
@@ -59,7 +59,7 @@ class RepeatedCall:
             reached, count = _judge(view.run, made, memory, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, made, memory, count
-        if best is None or already_told(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
+        if best is None or already_reported(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
             return None
         return self._finding(view, *best)
 
@@ -93,10 +93,12 @@ def _judge(run: RunState, made: Call, memory: CallMemory, limits: Limits) -> tup
     """How far up the ladder this repeat is, and how many occurrences were counted."""
     if memory.live:
         return Level.HALT, memory.still
-    since, first_step = run.news, run.steps - limits.within
-    counted = sum(turn >= since and step > first_step for turn, step in zip(memory.turns, memory.steps, strict=True))
+    since, first_step = run.last_news, run.call_turns - limits.within
+    counted = sum(
+        turn >= since and step > first_step for turn, step in zip(memory.turns, memory.call_turns, strict=True)
+    )
     in_row = 1
-    while in_row < counted and memory.steps[-in_row - 1] == memory.steps[-in_row] - 1:
+    while in_row < counted and memory.call_turns[-in_row - 1] == memory.call_turns[-in_row] - 1:
         in_row += 1
     if made.outcome == NO_ANSWER:
         return level(in_row, limits.unanswered_warn, limits.unanswered_halt), in_row

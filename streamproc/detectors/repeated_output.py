@@ -51,7 +51,10 @@ class RepeatedOutput:
             onset=streak.first,
             message=f"{view.turn.node} has said the same {streak.count} times in a row, and nothing new happened.",
             evidence=Evidence(
-                kind=self.name, count=streak.count, match="normalised", hashes=[hex16(h) for h in view.run.outputs[-3:]]
+                kind=self.name,
+                count=streak.count,
+                match="normalised",
+                hashes=[hex16(h) for h in view.run.recent_outputs[-3:]],
             ),
             reason=STALLED,
             status="aborted_stuck",

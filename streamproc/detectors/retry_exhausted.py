@@ -43,7 +43,7 @@ class RetryExhausted:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None:
             return None
         found = level(step.failures, limits.warn, limits.halt)
@@ -63,7 +63,7 @@ class RetryExhausted:
                 count=step.failures,
                 failure_class=failure,
                 agent=actor(event),
-                last_valid=step.law.name(step.task.state) or None,
+                last_valid=step.config.name(step.task.state) or None,
                 missing=["root_cause"],
             ),
             level=found,

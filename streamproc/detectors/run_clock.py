@@ -52,7 +52,7 @@ class RunClock:
             return None
         found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0)
         found.type = "run.timed_out"
-        found.evidence.snapshot = snapshot_of(run, view.heard_ms, view.budgets)
+        found.evidence.snapshot = snapshot_of(run, view.last_event_ms, view.budgets)
         return found
 
     def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:

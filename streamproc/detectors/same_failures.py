@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, hex16
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
@@ -47,7 +47,7 @@ class SameFailures:
         streak = track.same
         reached = level(streak.count, limits.warn, limits.halt)
         loop = view.node_tag ^ streak.value
-        if reached is None or already_told(view.run, self.code, loop, reached, view.index):
+        if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
             return None
         what = "test fails" if tests.failing == 1 else f"{tests.failing} tests fail"
         return Finding(

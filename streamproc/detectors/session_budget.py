@@ -52,8 +52,8 @@ class SessionBudget:
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
         if not isinstance(event, BudgetReached):
-            delegated = view.run.closed and event.type == "task.delegated"
-            return self._rejected(event.event_id or str(view.run.noted), event.task_id) if delegated else None
+            delegated = view.run.session_closed and event.type == "task.delegated"
+            return self._rejected(event.event_id or str(view.run.ignored_events), event.task_id) if delegated else None
         if not event.account.startswith("session:"):
             return None
         halts = event.rung in (EXCEEDED, REJECTED)

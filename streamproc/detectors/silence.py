@@ -53,7 +53,7 @@ class Silence:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run, event = view.run, view.event
-        silent_ms = run.at_ms - view.heard_ms if view.heard_ms else 0
+        silent_ms = run.at_ms - view.last_event_ms if view.last_event_ms else 0
         if run.halted >= 0:
             return None
         if type(event) is Deadline:
@@ -67,8 +67,8 @@ class Silence:
 
     def _unheard(self, view: View, silent_ms: int, limits: Limits) -> Finding | None:
         run = view.run
-        if run.begun:
-            oldest = min(run.begun, key=lambda turn: turn.started_ms)
+        if run.open_turns:
+            oldest = min(run.open_turns, key=lambda turn: turn.started_ms)
             halt_ms, warn_ms = _open_limits(view.budgets, limits)
             open_ms, what = run.at_ms - oldest.started_ms, "has not ended, and nothing was heard of the run for"
             if _over(silent_ms, halt_ms):
@@ -86,7 +86,7 @@ class Silence:
         if type(view.event) is Turn and _over(view.took_ms, warn_ms):
             who = f"A turn of {view.turn.node}"
             return self._finding(view, Level.WARN, view.node_tag, who, "took", view.took_ms, warn_ms // 1000)
-        for turn in view.run.begun:
+        for turn in view.run.open_turns:
             open_ms = view.run.at_ms - turn.started_ms
             if _over(open_ms, warn_ms):
                 return self._of_turn(view, Level.WARN, turn, "has not ended after", open_ms, warn_ms)
@@ -112,8 +112,8 @@ class Silence:
 
     def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
         halt_ms, warn_ms = _open_limits(budgets, limits)
-        waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.begun]
-        waits += [(run.at_ms, halt_ms, turn.name) for turn in run.begun]
+        waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.open_turns]
+        waits += [(run.at_ms, halt_ms, turn.name) for turn in run.open_turns]
         waits += [(run.at_ms, limit_s * 1000, "") for limit_s in (limits.warn_silence_s, limits.halt_silence_s)]
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
 

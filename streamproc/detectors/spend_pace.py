@@ -25,7 +25,7 @@ from statistics import median_low
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import PACE_MAX
 from streamproc.core.signals.pace import MONEY
 from streamproc.core.view import View
@@ -65,7 +65,7 @@ class SpendPace:
             if (
                 known
                 and present >= multiple * known
-                and not already_told(view.run, self.code, loop, Level.WARN, view.index)
+                and not already_reported(view.run, self.code, loop, Level.WARN, view.index)
             ):
                 return self._finding(loop, present, known, whose, money=money)
         return None

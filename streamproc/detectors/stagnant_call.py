@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
@@ -39,7 +39,9 @@ class StagnantCall:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         tool = max(view.tools, key=lambda tool: tool.same)
-        if not 0 < limits.warn <= tool.same or already_told(view.run, self.code, tool.answer, Level.WARN, view.index):
+        if not 0 < limits.warn <= tool.same or already_reported(
+            view.run, self.code, tool.answer, Level.WARN, view.index
+        ):
             return None
         name = next((made.name for made in view.turn.calls), "")
         return Finding(

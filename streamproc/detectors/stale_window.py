@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.escalation import already_told
+from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
@@ -39,8 +39,8 @@ class StaleWindow:
     kinds = kind.STALE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        count = view.run.stale.bit_count()
-        if not 0 < limits.warn <= count or already_told(
+        count = view.run.stale_bits.bit_count()
+        if not 0 < limits.warn <= count or already_reported(
             view.run, self.code, view.run.stale_since, Level.WARN, view.index
         ):
             return None

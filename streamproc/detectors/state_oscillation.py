@@ -42,13 +42,13 @@ class StateOscillation:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or step.swings not in (limits.warn, limits.halt):
             return held(view, self.code, self.name, WANTED)
         found = level(step.swings, limits.warn, limits.halt)
         if found is None:
             return held(view, self.code, self.name, WANTED)
-        law, task = step.law, step.task
+        law, task = step.config, step.task
         here = law.name(step.target) or step.to
         before = law.name(step.source) or getattr(view.event, "from_", "") or "another state"
         return task_finding(

@@ -38,10 +38,10 @@ class StateSkip:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.step
+        step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
             return None
-        law, task = step.law, step.task
+        law, task = step.config, step.task
         to = law.name(step.target) or getattr(view.event, "to", "")
         why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such way"
         message = f"{task.id} may not go from {law.name(step.source)} to {to}: {why}. It is {law.name(task.state)}."

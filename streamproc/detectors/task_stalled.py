@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.board.state import STALL_TOLD
+from streamproc.core.board.state import STALL_REPORTED
 from streamproc.core.decision import Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, cycles, moved, task_finding
@@ -40,12 +40,12 @@ class TaskStalled:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...] | None:
-        step = view.step
+        step = view.board_change
         if step is None or not step.cycled:
             return None
-        board, law, found = step.board, step.law, list[Finding]()
+        board, law, found = step.board, step.config, list[Finding]()
         for task in board.tasks.values():
-            if task.state < 0 or not law.progress >> task.state & 1 or task.flags & STALL_TOLD:
+            if task.state < 0 or not law.progress >> task.state & 1 or task.flags & STALL_REPORTED:
                 continue
             still = board.cycles - task.since
             halts = 0 < limits.halt < still

@@ -50,7 +50,7 @@ class TurnBudget:
             return ()
         found = [self._ended(view, timeout_ms, tokens_max)] if type(view.event) is Turn else []
         if timeout_ms is not None:
-            for turn in view.run.begun:
+            for turn in view.run.open_turns:
                 open_ms = view.run.at_ms - turn.started_ms
                 if open_ms >= timeout_ms:
                     who = f"A turn of {turn.name or 'the run'} that has not ended"
@@ -73,7 +73,7 @@ class TurnBudget:
         timeout_ms = budgets.get("turnTimeoutMs")
         if timeout_ms is None:
             return []
-        return [Due(turn.started_ms + timeout_ms, self.code, turn.started_ms, turn.name) for turn in run.begun]
+        return [Due(turn.started_ms + timeout_ms, self.code, turn.started_ms, turn.name) for turn in run.open_turns]
 
 
 DETECTOR = TurnBudget()

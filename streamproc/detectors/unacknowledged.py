@@ -40,16 +40,16 @@ class Unacknowledged:
 
     code = "OPERATOR002"
     name = "unacknowledged"
-    kinds = kind.ORDER
+    kinds = kind.COMMAND
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
-        if type(view.event) is not Turn or run.unheeded < 0:
+        if type(view.event) is not Turn or run.unacknowledged_halt < 0:
             return None
-        turns = view.index - run.unheeded
+        turns = view.index - run.unacknowledged_halt
         if not 0 < limits.turns <= turns:
             return None
-        run.unheeded = ESCALATED
+        run.unacknowledged_halt = ESCALATED
         return Finding(
             code=self.code,
             level=Level.WARN,

@@ -59,7 +59,7 @@ class UnchangedArtifact:
                 kind=self.name,
                 count=streak.count,
                 iteration=view.cycle.iterations if view.cycle is not None else None,
-                hashes=[hex16(value) for value in view.run.artifacts[-streak.count :]],
+                hashes=[hex16(value) for value in view.run.recent_artifacts[-streak.count :]],
                 match="normalised",
             ),
             reason=STALLED,

@@ -39,18 +39,18 @@ class ZeroProgressCycle:
     kinds = kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        step, event = view.step, view.event
+        step, event = view.board_change, view.event
         if step is None or not isinstance(event, CycleCompleted) or step.completed != 0:
             return None
-        if not 0 < limits.halt == step.board.zero:
+        if not 0 < limits.halt == step.board.empty_cycles:
             return None
         name = f"Cycle {event.cycle}" if event.cycle else "A cycle"
-        again = f", {step.board.zero} times in a row" if step.board.zero > 1 else ""
+        again = f", {step.board.empty_cycles} times in a row" if step.board.empty_cycles > 1 else ""
         return task_finding(
             view,
             self.code,
             f"{name} ended with no task completed{again}: the fault is in the whole; look at the scope.",
-            Evidence(kind=self.name, count=step.board.zero, limit=limits.halt, unit="cycles"),
+            Evidence(kind=self.name, count=step.board.empty_cycles, limit=limits.halt, unit="cycles"),
             level=Level.HALT,
             action="ask_human",
             status="stalled",

@@ -106,7 +106,7 @@ class TurnProcessor:
             if offset <= state.offset:
                 self.counts.repeated += 1
                 continue
-            engine.place = offset
+            engine.event_offset = offset
             try:
                 decisions = step(state, event, log_time(record))
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)

@@ -59,7 +59,7 @@ def owed(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[int, di
     runs: dict[str, RunState] = {}
     for offset, raw in enumerate(raws):
         event = event_of(raw)
-        engine.place = offset
+        engine.event_offset = offset
         engine.step(runs.setdefault(raw["run_id"], RunState()), event, event.at)
     return charges
 
@@ -321,7 +321,7 @@ def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
     for turn in range(100_000):
         event.run_id = f"run-{turn % 1_000}"
         run.at_ms = START_MS + turn * 60_000
-        engine.place = turn
+        engine.event_offset = turn
         engine.step(run, event, run.at_ms)
         if len(charges) == 100:
             for statement in statements(charges, turn % 50):

@@ -215,27 +215,27 @@ def test_deadlines_of_different_things_have_different_ids() -> None:
 def test_a_turn_of_a_task_ends_that_task_s_clock_alone() -> None:
     feed = Feed()
     feed.all([started(0, task_id="T1"), started(1, task_id="T2"), said(2, task_id="T1")])
-    assert [turn.started_ms for turn in feed.state.begun] == [START_MS + MINUTE_MS]
+    assert [turn.started_ms for turn in feed.state.open_turns] == [START_MS + MINUTE_MS]
     feed.raw(said(3))
-    assert feed.state.begun == [], "a turn that names no task ends all of its node's"
+    assert feed.state.open_turns == [], "a turn that names no task ends all of its node's"
 
 
 def test_a_node_that_starts_again_has_a_new_clock() -> None:
     feed = Feed()
     feed.all([started(0), started(5)])
-    assert [turn.started_ms for turn in feed.state.begun] == [START_MS + 5 * MINUTE_MS]
+    assert [turn.started_ms for turn in feed.state.open_turns] == [START_MS + 5 * MINUTE_MS]
 
 
 def test_a_start_without_a_node_is_anybody_s() -> None:
     feed = Feed()
     feed.all([at(0, type="turn.started"), said(1)])
-    assert feed.state.begun == []
+    assert feed.state.open_turns == []
 
 
 def test_open_turns_are_bounded() -> None:
     feed = Feed()
     feed.all([started(n, f"node-{n}" * 30) for n in range(50)])
-    assert len(feed.state.begun) == OPEN_MAX
+    assert len(feed.state.open_turns) == OPEN_MAX
     assert feed.state.evicted == 50 - OPEN_MAX
 
 

@@ -9,7 +9,7 @@ from streamproc.core.decision import encode_decision, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import EPISODES_MAX, IDS_MAX, RunState, begin_again
+from streamproc.core.run_state import EPISODES_MAX, IDS_MAX, RunState, reset_run
 from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
 from streamproc.fingerprint.hash import content, h64
@@ -225,9 +225,9 @@ def test_events_without_an_id_are_never_duplicates() -> None:
 
 
 def test_a_run_id_that_is_used_again_begins_again_and_keeps_its_place_in_the_log() -> None:
-    run = RunState(partition=3, offset=77, turns=9, halted=4, severity=2, workflow="w", ids={1: 0})
-    begin_again(run)
-    assert (run.partition, run.offset, run.ids) == (3, 77, {1: 0})
+    run = RunState(partition=3, offset=77, turns=9, halted=4, severity=2, workflow="w", event_ids={1: 0})
+    reset_run(run)
+    assert (run.partition, run.offset, run.event_ids) == (3, 77, {1: 0})
     assert (run.turns, run.halted, run.severity, run.workflow) == (0, -1, 0, "")
 
 

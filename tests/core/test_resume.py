@@ -54,7 +54,7 @@ def test_what_a_person_writes_is_told_in_one_line() -> None:
 def test_where_nothing_is_halted_there_is_nothing_to_resume() -> None:
     feed = Feed()
     assert feed.all([*steps(0, 2), RESUME, *STUCK[:2]])[0].severity == "warn"  # and no probation
-    assert feed.state.noted == 1
+    assert feed.state.ignored_events == 1
 
 
 def test_a_run_that_ended_because_it_was_halted_can_be_resumed() -> None:
@@ -83,7 +83,7 @@ def test_the_same_loop_on_probation_is_halted_at_its_warning_and_that_is_final()
 
     assert short(halt) == ("LOOP001", "halt", 4)
     assert (halt.terminal_status, halt.action, halt.halt_reason) == ("escalated", "ask_human", first.halt_reason)
-    assert halt.message.endswith("a person has to look at it.")
+    assert halt.message.endswith("a person must review it.")
     assert halt.type == "loop.halted"
     assert feed.state.probation == []
 

@@ -82,7 +82,7 @@ def _stepped() -> tuple[list[RunState], list[bytes], list[bytes], list[Charge]]:
     engine.charges = charges = []
     state, states, decisions, statuses = RunState(), list[RunState](), list[bytes](), list[bytes]()
     for number, line in enumerate(_raw_lines() * 2):
-        engine.place = number
+        engine.event_offset = number
         for decision in engine.step(state, read_event(line), START_MS + number * 1_000):
             decisions.append(encode_decision(decision))
             statuses.append(encode_status(engine.status(state, "r", decision)))

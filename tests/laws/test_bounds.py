@@ -134,11 +134,11 @@ def largest(
     feed, dice, worst = Feed(), random.Random(1), 0
     if start is not None:
         feed.event(start)
-    feed.state.turns = feed.state.steps = before
+    feed.state.turns = feed.state.call_turns = before
     for n in range(turns):
         feed.event(make(n, dice), START_MS + n * 1_000)
         size = len(dump(feed.state))
-        assert size + feed.state.room <= STATE_BYTES_MAX  # what may still come before it is looked at again
+        assert size + feed.state.size_left <= STATE_BYTES_MAX  # what may still come before it is looked at again
         worst = max(worst, size)
     assert feed.state.turns == before + turns
     return worst
@@ -150,7 +150,7 @@ def test_a_state_is_small_after_every_event(trace: list[Raw]) -> None:
     feed = Feed()
     for raw in trace:
         feed.raw(raw)
-        assert len(dump(feed.state)) + max(0, feed.state.room) <= STATE_BYTES_MAX
+        assert len(dump(feed.state)) + max(0, feed.state.size_left) <= STATE_BYTES_MAX
 
 
 @pytest.mark.parametrize("before", [0, 100_000])
@@ -202,7 +202,7 @@ def test_a_state_with_open_turns_is_small(make: Callable[[int, random.Random], T
             event = wire.TurnStarted(w=WIRE_VERSION, run_id=WIDE * 64, event_id=f"s{n}", node=node, task_id=task)
         feed.event(event, START_MS + n * 1_000)
         worst = max(worst, len(dump(feed.state)))
-    assert feed.state.begun
+    assert feed.state.open_turns
     assert worst <= STATE_BYTES_MAX
 
 

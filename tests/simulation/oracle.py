@@ -70,7 +70,7 @@ def truth_of(log: list[Record], partition: int) -> Truth:
         if event.node == CURSED:
             state.offset = record.offset
             continue
-        engine.place = record.offset
+        engine.event_offset = record.offset
         for decision in engine.step(state, event, record.timestamp):
             if decision.trigger is not None:
                 decision.trigger.topic, decision.trigger.partition = record.topic, record.partition

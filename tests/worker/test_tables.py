@@ -214,7 +214,9 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
 @pytest.mark.parametrize("finished", [False, True])
 def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
     for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
-        state = RunState(partition=partition, offset=offset, turns=turns, steps=turns, at_ms=at_ms, finished=finished)
+        state = RunState(
+            partition=partition, offset=offset, turns=turns, call_turns=turns, at_ms=at_ms, finished=finished
+        )
         assert codec.seen_of(pack(state, b"{}", NOON_MS)) == (offset, finished)
 
 

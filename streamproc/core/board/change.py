@@ -1,4 +1,4 @@
-"""What one event did to a run's board, for the detectors."""
+"""The effect of one event on a run's board, as detectors read it."""
 
 from __future__ import annotations
 
@@ -12,43 +12,52 @@ Tag = Callable[[str], int]
 
 
 class BoardChange:
-    """What one event did. `refused` is the code of the rule that refused a move, `source` where the task was before,
-    `target` where it should go, and `task.state` where it is now."""
+    """The effect of one event on a board. `task.state` is the state of the task afterwards."""
 
     __slots__ = (
-        "attempts", "batch", "blocked", "board", "completed", "cycled", "failed", "failures", "guard", "law",
+        "attempts", "batch", "blocked", "board", "completed", "config", "cycled", "failed", "failures", "guard",
         "missing", "phase", "refused", "rejected", "source", "swings", "tag", "target", "task", "to",
     )  # fmt: skip
 
-    def __init__(self, board: Board, law: BoardConfig, tag: Tag) -> None:
+    def __init__(self, board: Board, config: BoardConfig, tag: Tag) -> None:
         self.board = board
-        self.law = law
+        self.config = config
         self.tag = tag
-        self.task: Task | None = None
-        self.source = self.target = UNKNOWN
-        self.refused = self.guard = self.phase = self.to = ""
-        self.missing: tuple[str, ...] = ()
-        self.attempts = self.swings = self.rejected = self.failures = self.failed = self.batch = 0
-        self.blocked = self.cycled = False
-        self.completed: int | None = None
+        self.task: Task | None = None  # the task that the event is about
+        self.source = UNKNOWN  # state of the task before the event
+        self.target = UNKNOWN  # state that the event moves it to
+        self.to = ""  # name of that state
+        self.refused = ""  # code of the rule that refused the move
+        self.guard = ""  # guard or evidence that the move lacks
+        self.missing: tuple[str, ...] = ()  # what exactly is missing
+        self.attempts = 0  # how often this move was refused
+        self.swings = 0  # how often the task came back to this state
+        self.rejected = 0  # verdicts against the task so far
+        self.failures = 0  # failures of the same class in a row
+        self.failed = 0  # tasks that failed one after the other
+        self.batch = 0  # tasks delegated at once
+        self.phase = ""  # their phase
+        self.blocked = False  # whether the task is now blocked
+        self.cycled = False  # whether a cycle of the board was completed
+        self.completed: int | None = None  # tasks done in that cycle; None: not known
 
 
-def find_task(step: BoardChange, task_id: str) -> Task:
-    """The task of this id, which becomes known with its first event."""
-    board, key = step.board, step.tag(task_id)
+def find_task(change: BoardChange, task_id: str) -> Task:
+    """Return the task with this id; its first event creates it."""
+    board, key = change.board, change.tag(task_id)
     task = board.tasks.get(key)
     if task is None:
         task = board.tasks[key] = Task(task_id, since=board.cycles)
     return task
 
 
-def board_of(run: RunState, law: BoardConfig) -> Board:
-    """The board of a run, which begins with its first event."""
+def board_of(run: RunState, config: BoardConfig) -> Board:
+    """Return the board of a run; its first event creates it. If policy has changed the board, task states are reset."""
     board = run.board
     if board is None:
-        board = run.board = Board(law.tag)
-    elif board.law != law.tag:  # another policy: its states have other numbers
-        board.law = law.tag
+        board = run.board = Board(config.tag)
+    elif board.config_tag != config.tag:  # another policy: its states have other numbers
+        board.config_tag = config.tag
         for task in board.tasks.values():
             task.state = task.back = task.wanted = task.skipped = UNKNOWN
             task.foreign = task.phase = 0

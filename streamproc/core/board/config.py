@@ -1,6 +1,6 @@
-"""A board of tasks as the engine uses it: states as numbers, the ways between them, and what each way asks for.
+"""The configuration of a task board: states as numbers, the transitions between them, and the guards of transitions.
 
-Policy says all of it (`streamproc.policy.boards`); nothing here knows a state by its name.
+All of it comes from the policy (`streamproc.policy.boards`); no state name is built in here.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ import xxhash
 
 TAG: Final = 0xFFFFFFFF
 
-UNKNOWN: Final = -1  # nobody has said yet in which state a task is
+UNKNOWN: Final = -1  # the state of a task is not known yet
 FOREIGN: Final = -2  # a state that this board does not have
 
 
 class TransitionGuard(NamedTuple):
-    """What a way asks for. `sources` and `targets` are sets of states, as bits; `when` names a property of the task
-    ("ui", "module") without which nothing is asked; `back` is where a refused task goes (-1: it stays)."""
+    """Evidence that a transition requires."""
 
     name: str
-    code: str
-    sources: int
-    targets: int
-    when: str = ""
-    items: tuple[str, ...] = ()
-    verdict: str = ""
-    ticket: bool = False
-    override: bool = False
-    back: int = UNKNOWN
+    code: str  # detector that reports a refusal
+    sources: int  # states that the transition leaves, as bits
+    targets: int  # states that it enters, as bits
+    when: str = ""  # property of the task ("ui", "module") without which the guard does not apply
+    items: tuple[str, ...] = ()  # artifacts that must exist
+    verdict: str = ""  # verdict that the report must give
+    ticket: bool = False  # whether a design ticket must be done
+    override: bool = False  # whether a person's approval replaces the evidence
+    back: int = UNKNOWN  # state to which a refused task returns; -1: it stays
 
 
 class BoardConfig:
-    """States, ways, guards and sizes of a board. `enforced` are the codes of the detectors that policy has on."""
+    """States, transitions, guards and batch sizes of a board. Sets of states are bits of an integer.
+
+    `enforced` are the codes of the detectors that policy has on.
+    """
 
     __slots__ = (
-        "_next", "aside", "batch", "blocked", "blocked_state", "cycle_phases", "design_kinds", "done", "enforced",
-        "escalated_state", "failed", "guards", "index", "initial", "path", "progress", "stalled_state", "states", "tag",
-        "ways",
+        "_next", "batch", "blocked", "blocked_state", "cycle_phases", "design_kinds", "done", "enforced",
+        "escalated_state", "failed", "guards", "index", "initial", "parked_states", "path", "progress", "stalled_state",
+        "states", "tag", "transition_states",
     )  # fmt: skip
 
     def __init__(self, board: Mapping[str, Any], enforced: frozenset[str]) -> None:
@@ -50,14 +52,14 @@ class BoardConfig:
         self.tag = xxhash.xxh3_64_intdigest("\0".join(numbered).encode("utf-8", "surrogatepass")) & TAG
         self.path = [self.index[state_name(name)] for name in board.get("path", ())]
         self.initial = self.find(board["initial"]) if board.get("initial") else self.path[0] if self.path else UNKNOWN
-        self._next = [0] * len(self.states)
+        self._next = [0] * len(self.states)  # by state: the states that it leads to
         for source, target in pairwise(self.path):
             self._next[source] |= 1 << target
         for name, targets in (*board.get("transitions", {}).items(), *board.get("aside", {}).items()):
             self._next[self.index[state_name(name)]] |= self.bits(targets)
-        self.aside = self.bits(board.get("aside", {}))
-        left = sum(1 << number for number, targets in enumerate(self._next) if targets)
-        self.ways = left | self.aside | self.bits(board.get("path", ()))
+        self.parked_states = self.bits(board.get("aside", {}))  # blocked, stalled, ...: off the path
+        sources = sum(1 << number for number, targets in enumerate(self._next) if targets)
+        self.transition_states = sources | self.parked_states | self.bits(board.get("path", ()))
         self.done = self.bits(board.get("done", ()))
         self.blocked = self.bits(board.get("blocked", ()))
         self.failed = self.bits(board.get("failed", ()))
@@ -87,14 +89,14 @@ class BoardConfig:
         )
 
     def find(self, name: str) -> int:
-        """The number of a state; UNKNOWN for no name, FOREIGN for a state that is not on this board."""
+        """Return the number of a state; UNKNOWN for no name, FOREIGN for a state that is not on this board."""
         if not name:
             return UNKNOWN
         known = self.index.get(name)
         return self.index.get(state_name(name), FOREIGN) if known is None else known
 
     def bits(self, names: str | Sequence[str] | Mapping[str, Any]) -> int:
-        """A set of states. One that is not on this board is left out: a scope may lay its own board over another's."""
+        """Return a set of states, without those that are not on this board: a scope may override another's board."""
         found = 0
         for name in [names] if isinstance(names, str) else names:
             number = self.index.get(state_name(name))
@@ -102,30 +104,30 @@ class BoardConfig:
         return found
 
     def name(self, state: int) -> str:
-        """A state's name for people."""
+        """Return the name of a state for messages."""
         return self.states[state] if 0 <= state < len(self.states) else ""
 
     def allows(self, source: int, target: int) -> bool:
-        """Whether the board has a way from one state to another. States aside can be entered from any that is not
-        done."""
+        """Whether the board has a transition from one state to another. Parked states can be entered from every state
+        that is not done."""
         if target < 0:
             return False
         if self._next[source] >> target & 1:
             return True
-        return bool(self.aside >> target & 1) and not self.done >> source & 1
+        return bool(self.parked_states >> target & 1) and not self.done >> source & 1
 
     def judged(self, state: int) -> bool:
-        """Whether it is known where a task may go from this state."""
-        return state >= 0 and bool(self.ways >> state & 1)
+        """Whether the transitions from this state are known."""
+        return state >= 0 and bool(self.transition_states >> state & 1)
 
     def ahead(self, source: int, target: int) -> bool:
-        """Whether a move goes on towards the end: such a move must not carry evidence that something failed."""
-        return not (self.aside | self.failed | self.blocked) >> target & 1 and (
+        """Whether a move goes forward on the path: such a move must not carry evidence of a failure."""
+        return not (self.parked_states | self.failed | self.blocked) >> target & 1 and (
             target in self.path and (source not in self.path or self.path.index(target) > self.path.index(source))
         )
 
     def size(self, phase: str) -> int:
-        """How many tasks may be delegated at once in a phase; 0: any number."""
+        """Return how many tasks may be delegated at once in a phase; 0: any number."""
         return self.batch.get(state_name(phase)) or self.batch.get("DEFAULT", 0)
 
 
@@ -134,12 +136,12 @@ GUARD_CODES: Final[Mapping[str, str]] = {"dod": "TASK005", "init": "TASK006", "d
 
 
 def state_name(name: str) -> str:
-    """A state's name as boards are compared: `in progress`, `in-progress` and `IN_PROGRESS` are one."""
+    """Return the canonical name of a state: `in progress`, `in-progress` and `IN_PROGRESS` are the same."""
     return name.strip().upper().replace(" ", "_").replace("-", "_")
 
 
 def states_of(board: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every state that a board names, those of its path first."""
+    """Return every state that a board names, those of its path first."""
     named = [*board.get("path", ())]
     for section in ("transitions", "aside"):
         for source, targets in board.get(section, {}).items():

@@ -1,4 +1,4 @@
-"""What a way on the board asks for, and whether a task has it: passed before, or shown with this event."""
+"""Guards of transitions: the evidence that a move requires, from earlier events or the event itself."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from streamproc.core.board.state import DESIGN, DESIGNED, MODULES_MAX, PASSED, P
 from streamproc.model.wire import Proof, TaskTransition
 
 ARTIFACTS = "artifacts"
-NOT_GUARDS = frozenset({ARTIFACTS, "root_cause"})  # evidence that belongs to something else than a way
+NOT_GUARDS = frozenset({ARTIFACTS, "root_cause"})  # evidence that does not belong to a transition
 
 
 class Refusal(NamedTuple):
-    """Which rule refuses a move, for want of what; the guard's number (-1: none) and where it sends the task."""
+    """The refusal of a move."""
 
-    code: str
-    guard: str
-    missing: tuple[str, ...]
-    number: int = -1
-    back: int = -1
+    code: str  # detector that reports it
+    guard: str  # guard or evidence that is missing
+    missing: tuple[str, ...]  # what exactly is missing
+    number: int = -1  # of the guard; -1: none
+    back: int = -1  # state to which the task returns; -1: it stays
 
 
-def learn(board: Board, law: BoardConfig, task: Task, evidence: Mapping[str, Proof] | None) -> None:
-    """Remember what an event proves: a report once passed stays so until the task is sent back."""
+def learn(board: Board, config: BoardConfig, task: Task, evidence: Mapping[str, Proof] | None) -> None:
+    """Record the evidence of an event. A passed report holds until the task is sent back."""
     if not evidence:
         return
-    for number, guard in enumerate(law.guards):
+    for number, guard in enumerate(config.guards):
         proof = evidence.get(guard.name)
         if proof is not None:
             if _passes(proof, guard):
@@ -37,36 +37,40 @@ def learn(board: Board, law: BoardConfig, task: Task, evidence: Mapping[str, Pro
             else:
                 task.flags &= ~(PASSED << number)
         if guard.items:
-            task.items[number] = task.items.get(number, 0) | _there(guard, proof, evidence.get(ARTIFACTS))
+            task.items[number] = task.items.get(number, 0) | _named_items(guard, proof, evidence.get(ARTIFACTS))
 
 
 def unmet(
-    board: Board, law: BoardConfig, task: Task, event: TaskTransition, way: tuple[int, int, int]
+    board: Board, config: BoardConfig, task: Task, event: TaskTransition, move: tuple[int, int, int]
 ) -> Refusal | None:
-    """Why this move is refused, if it is. `way` is (from, to, the state that was refused before or -1)."""
-    source, target, wanted = way
+    """Return why a move is refused, or None. `move` is (source, target, target of an earlier refused move or -1)."""
+    source, target, wanted = move
     evidence = event.evidence or {}
-    for number, guard in enumerate(law.guards):
-        again = wanted >= 0 and guard.targets >> wanted & 1
-        if guard.code not in law.enforced or not (again or (guard.targets >> target & guard.sources >> source & 1)):
+    for number, guard in enumerate(config.guards):
+        retried = wanted >= 0 and guard.targets >> wanted & 1
+        if guard.code not in config.enforced or not (
+            retried or (guard.targets >> target & guard.sources >> source & 1)
+        ):
             continue
         if guard.override and event.approved_by:
             task.flags |= PASSED << number
             task.items[number] = (1 << len(guard.items)) - 1
             continue
-        missing = _missing(board, law, task, number, evidence)
+        missing = _missing(board, config, task, number, evidence)
         if missing:
             return Refusal(guard.code, guard.name, missing, number, guard.back)
-    if STATE_SKIP in law.enforced and law.ahead(source, target):
-        named = NOT_GUARDS | {guard.name for guard in law.guards}
+    if STATE_SKIP in config.enforced and config.ahead(source, target):
+        named = NOT_GUARDS | {guard.name for guard in config.guards}
         for name, proof in evidence.items():
             if not proof.passed and name not in named:
                 return Refusal(STATE_SKIP, name, proof.failing or (name,))
     return None
 
 
-def _missing(board: Board, law: BoardConfig, task: Task, number: int, evidence: Mapping[str, Proof]) -> tuple[str, ...]:
-    guard = law.guards[number]
+def _missing(
+    board: Board, config: BoardConfig, task: Task, number: int, evidence: Mapping[str, Proof]
+) -> tuple[str, ...]:
+    guard = config.guards[number]
     proof = evidence.get(guard.name)
     if guard.when == "ui" and not task.flags & UI and proof is None:
         return ()
@@ -78,17 +82,17 @@ def _missing(board: Board, law: BoardConfig, task: Task, number: int, evidence: 
     passed = bool(task.flags & PASSED << number) and (proof is None or _passes(proof, guard))
     found: list[str] = []
     if guard.ticket:
-        if not _designed(board, law, task, passed):
+        if not _designed(board, config, task, passed):
             found.append(f"{guard.name} ticket")
     elif not passed and (proof is not None or not guard.items):
         found += _why(proof, guard)
-    there = task.items.get(number, 0)
-    found += [name for bit, name in enumerate(guard.items) if not there >> bit & 1 and name not in found]
+    existing = task.items.get(number, 0)
+    found += [name for bit, name in enumerate(guard.items) if not existing >> bit & 1 and name not in found]
     return tuple(found)
 
 
 def _why(proof: Proof | None, guard: TransitionGuard) -> tuple[str, ...]:
-    """What is wrong with a report, item by item."""
+    """Return what is wrong with a report, item by item."""
     if proof is None:
         return (f"{guard.name} report",)
     if proof.failing:
@@ -97,17 +101,17 @@ def _why(proof: Proof | None, guard: TransitionGuard) -> tuple[str, ...]:
 
 
 def _passes(proof: Proof, guard: TransitionGuard) -> bool:
-    """A report that gives a verdict must give the right one; a bare yes is taken."""
+    """Whether a report passes. If it gives a verdict, that must be the required one."""
     if not proof.passed:
         return False
     return not guard.verdict or not proof.verdict or proof.verdict == guard.verdict
 
 
-def _there(guard: TransitionGuard, own: Proof | None, artifacts: Proof | None) -> int:
-    """Which of a guard's items some evidence names, as a name or within a path. A bare yes names all of them, but not
-    where it may speak of the ticket."""
+def _named_items(guard: TransitionGuard, report: Proof | None, artifacts: Proof | None) -> int:
+    """Return which of a guard's items the evidence names, as names or within paths. A passed report without items
+    stands for all of them, unless the guard needs a ticket and the report may mean that."""
     found = 0
-    for proof in (own, artifacts):
+    for proof in (report, artifacts):
         if proof is None:
             continue
         if proof.passed and not proof.items and (proof is artifacts or not guard.ticket):
@@ -119,12 +123,12 @@ def _there(guard: TransitionGuard, own: Proof | None, artifacts: Proof | None) -
     return found
 
 
-def _designed(board: Board, law: BoardConfig, task: Task, passed: bool) -> bool:
-    """Whether the design ticket is done: the board knows it, or else the evidence says so."""
+def _designed(board: Board, config: BoardConfig, task: Task, passed: bool) -> bool:
+    """Whether the design ticket is done: according to the board, else according to the evidence."""
     if task.flags & DESIGNED:
         return True
     known = [board.tasks[key] for key in task.depends_on if key in board.tasks]
-    done = [other for other in known if other.state >= 0 and law.done >> other.state & 1]
+    done = [other for other in known if other.state >= 0 and config.done >> other.state & 1]
     design = [other for other in known if other.flags & DESIGN]
     if design:
         return any(other in done for other in design)

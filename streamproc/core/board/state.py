@@ -1,4 +1,7 @@
-"""The memory of a run's board: small structs, states as numbers, a cap on all of it."""
+"""The state of a run's board: small structs, states as numbers, and a cap on the whole.
+
+It is stored by position, like the state of the run (`core.run_state`).
+"""
 
 from __future__ import annotations
 
@@ -6,72 +9,69 @@ from typing import Final
 
 import msgspec
 
-TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and those that are done go first
-BOARD_BYTES: Final = 1_024  # of all tasks together, encoded: a quarter of what a run may take
-DEPENDENCIES_MAX: Final = 6  # of one task: a chain needs one each, and a design ticket is among the first
-MODULES_MAX: Final = 8  # modules whose initialisation is known to have passed
-ENTERED_MAX: Final = 16  # states of which is counted how often a task came into them
-REJECTIONS_MAX: Final = 3  # reports kept of one task; the third escalates it
+TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and finished ones are dropped first
+BOARD_BYTES: Final = 1_024  # of the encoded board: a quarter of the state of a run
+DEPENDENCIES_MAX: Final = 6  # of one task: chains need one each, and a design ticket is among the first
+MODULES_MAX: Final = 8  # modules whose initialisation has passed
+ENTERED_MAX: Final = 16  # states for which entries of a task are counted
+REJECTIONS_MAX: Final = 3  # rejections kept of one task; the third escalates it
 FAILED_MAX: Final = 8  # tasks that failed in a row
 
-# What is known of a task, as bits of `flags`.
-ASSUMED: Final = 1  # its state is the board's first, as nobody named another
-UI: Final = 2
+# Bits of `Task.flags`.
+ASSUMED: Final = 1  # no event named its state: it is assumed to be in the first one
+UI: Final = 2  # it changes a user interface
 DESIGN: Final = 4  # it is a design ticket
-PLAIN: Final = 8  # of a kind that is named, and no design ticket
+PLAIN: Final = 8  # its kind is known, and it is not a design ticket
 DESIGNED: Final = 16  # its design ticket is done
-HELD_CAUSE: Final = 32  # it was forced aside, and stays there until somebody names the root cause
-HELD_ERROR: Final = 64  # the same, because of its failures and not of its swings
-HELD_APPROVAL: Final = 128  # it was escalated, and waits for a person
-HELD_TOLD: Final = 256  # somebody tried to go on, and was told
-STALL_TOLD: Final = 512
-PASSED: Final = 1_024  # and the bits above: which guards it has passed, in their order
+HELD_CAUSE: Final = 32  # parked because it swings between states, until an event names the root cause
+HELD_ERROR: Final = 64  # parked because it fails again and again, until an event names the root cause
+HELD_APPROVAL: Final = 128  # escalated, until a person approves
+HELD_REPORTED: Final = 256  # a move in spite of being held was reported
+STALL_REPORTED: Final = 512  # its stall was reported
+PASSED: Final = 1_024  # this and the bits above: guards that it has passed, in their order
 
 
 class Task(msgspec.Struct, array_like=True):
-    """A task. `since` is how many cycles were over when its state last changed; `back` the state before it was put
-    aside; `foreign` the tag of a state that the board does not have; `wanted` the state into which a guard refused it;
-    `entered` counts how often it came into a state, `tries` how often a guard refused it, `items` which items of a
-    guard are there; `failure` is [class, times, turn, teller]."""
+    """A task on the board. States are numbers of the board configuration; -1 means none."""
 
     id: str
-    state: int = -1
-    since: int = 0
-    back: int = -1
-    flags: int = 0
-    module: int = 0
-    phase: int = 0
-    rejected: int = 0
-    foreign: int = 0
-    wanted: int = -1
-    skipped: int = -1
-    depends_on: list[int] = []
-    entered: dict[int, int] = {}
-    tries: dict[int, int] = {}
-    items: dict[int, int] = {}
-    rejections: list[list[str]] = []
-    failure: list[int] = []
+    state: int = -1  # UNKNOWN and FOREIGN (`board.config`) are below 0
+    since: int = 0  # cycles completed when the state last changed
+    back: int = -1  # state before it was parked
+    flags: int = 0  # bits, see above
+    module: int = 0  # tag of its module; 0: none
+    phase: int = 0  # number of its phase in the configuration, from 1; 0: none
+    rejected: int = 0  # verdicts against it
+    foreign: int = 0  # number of a state that the board does not have; 0: none
+    wanted: int = -1  # target of its last move, refused by a guard
+    skipped: int = -1  # target of its last move, refused for want of a transition
+    depends_on: list[int] = []  # tags of task ids
+    entered: dict[int, int] = {}  # by state: how often it entered it
+    tries: dict[int, int] = {}  # by number of the guard: how often it refused the task
+    items: dict[int, int] = {}  # by number of the guard: items that exist, as bits
+    rejections: list[list[str]] = []  # [validator, reason] of the last verdicts against it
+    failure: list[int] = []  # [tag of the class, times in a row, turn, reporter (`transitions`)] of the last failure
 
 
 class Board(msgspec.Struct, array_like=True):
-    """A run's board. Tasks are known by the tag of their id; `law` tells whether state numbers are still the same."""
+    """The board of a run."""
 
-    law: int
-    tasks: dict[int, Task] = {}
-    modules: list[int] = []
-    cycles: int = 0
-    done: int = 0
-    zero: int = 0
-    failed: list[int] = []
-    events: int = 0
+    config_tag: int  # tag of the configuration that its numbers belong to
+    tasks: dict[int, Task] = {}  # by tag of the task id, oldest first
+    modules: list[int] = []  # tags of modules whose initialisation has passed
+    cycles: int = 0  # completed so far
+    done: int = 0  # tasks done in the current cycle
+    empty_cycles: int = 0  # cycles in a row in which no task was done
+    failed: list[int] = []  # tags of the tasks that failed one after the other
+    events: int = 0  # events of the board so far
 
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 def shrink(board: Board, settled: int, keep: int) -> int:
-    """Forget tasks until the board is small enough: those in a `settled` state first, the oldest first, never the one
-    with the tag `keep`. Returns how many went."""
+    """Drop tasks until the board is small enough, and return how many. Tasks in a `settled` state are dropped first,
+    then the oldest; the task with the tag `keep` stays."""
     gone = 0
     while len(board.tasks) > TASKS_MAX or len(_encoder.encode(board)) > BOARD_BYTES:
         others = [tag for tag in board.tasks if tag != keep]

@@ -1,7 +1,7 @@
-"""What an event of the board does to the board, judged by its configuration: `apply_event` changes it.
+"""Events applied to a board: `apply_event` checks them against the configuration and changes the board.
 
-The law refuses moves and puts tasks back; the detectors say so. What a detector decides about a task (blocked,
-stalled, escalated) is done to it by `settle`, once it is told.
+The configuration refuses moves and sends tasks back; detectors report it. When a detector decides on a task (blocked,
+stalled, escalated), `settle` applies the decision once it is reported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from streamproc.core.board.state import (
     HELD_APPROVAL,
     HELD_CAUSE,
     HELD_ERROR,
-    HELD_TOLD,
+    HELD_REPORTED,
     PASSED,
     PLAIN,
     REJECTIONS_MAX,
-    STALL_TOLD,
+    STALL_REPORTED,
     UI,
     Task,
     shrink,
@@ -42,7 +42,8 @@ from streamproc.model.wire import (
     Turn,
 )
 
-TURN: Final = 1  # who told of a failure: a turn, a verdict, a transition
+# Reporters of a failure; 0: two of them reported the same one.
+TURN: Final = 1
 VERDICT: Final = 2
 MOVE: Final = 3
 
@@ -50,106 +51,108 @@ VALIDATOR_MAX: Final = 40  # characters kept of a validator's name
 REASON_MAX: Final = 100  # and of its report
 
 
-def apply_event(run: RunState, event: BoardEvent, law: BoardConfig, tag: Tag) -> BoardChange:
-    """Take in one event of the board."""
-    step = BoardChange(board_of(run, law), law, tag)
-    step.board.events += 1
+def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag) -> BoardChange:
+    """Apply an event of the board, and return its effect."""
+    change = BoardChange(board_of(run, config), config, tag)
+    change.board.events += 1
     if isinstance(event, CycleCompleted):
-        _cycle(step, event)
+        _cycle(change, event)
     elif isinstance(event, TaskDelegated):
-        _delegated(step, event)
+        _delegated(change, event)
     elif event.task_id:
-        task = step.task = find_task(step, event.task_id)
+        task = change.task = find_task(change, event.task_id)
         if isinstance(event, TaskCreated):
-            _created(step, task, event)
-        learn(step.board, law, task, event.evidence)
+            _created(change, task, event)
+        learn(change.board, config, task, event.evidence)
         if isinstance(event, TaskTransition):
-            _describe(step, task, event.module, event.ui_touching)
-            _moved(run, step, task, event)
+            _describe(change, task, event.module, event.ui_touching)
+            _moved(run, change, task, event)
         elif isinstance(event, TaskVerdict):
-            _judged(run, step, task, event)
-    run.evicted += shrink(step.board, law.done, tag(event.task_id) if event.task_id else 0)
-    return step
+            _judged(run, change, task, event)
+    run.evicted += shrink(change.board, config.done, tag(event.task_id) if event.task_id else 0)
+    return change
 
 
-def apply_failure(run: RunState, turn: Turn, law: BoardConfig, tag: Tag) -> BoardChange:
-    """A turn failed at a task, and said with what kind of failure."""
-    step = BoardChange(board_of(run, law), law, tag)
-    step.board.events += 1
-    step.task = find_task(step, turn.task_id)
+def apply_failure(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> BoardChange:
+    """Apply the failure of a turn at a task, and return its effect."""
+    change = BoardChange(board_of(run, config), config, tag)
+    change.board.events += 1
+    change.task = find_task(change, turn.task_id)
     assert turn.errors is not None
-    _failure(run, step, step.task, turn.errors.error_class, TURN)
-    run.evicted += shrink(step.board, law.done, tag(turn.task_id))
-    return step
+    _failure(run, change, change.task, turn.errors.error_class, TURN)
+    run.evicted += shrink(change.board, config.done, tag(turn.task_id))
+    return change
 
 
-def settle(run: RunState, finding: Finding, law: BoardConfig, tag: Tag) -> None:
-    """Do to a task what was decided about it: it is blocked, stalled or escalated now."""
+def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> None:
+    """Apply a decision on a task: it is blocked, stalled or escalated now."""
     board, status, code = run.board, finding.task_status, finding.code
     task = board.tasks.get(tag(finding.task)) if board is not None else None
     if task is None or board is None:
         return
-    forced = {"blocked": law.blocked_state, "stalled": law.stalled_state, "escalated": law.escalated_state}[status]
+    forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
+        status
+    ]
     if status == "stalled":
-        task.flags |= STALL_TOLD
+        task.flags |= STALL_REPORTED
     if status != "stalled":
         held = HELD_APPROVAL if status == "escalated" else HELD_ERROR if code == "ERROR002" else HELD_CAUSE
-        task.flags = task.flags & ~HELD_TOLD | held
-    if forced not in (task.state, UNKNOWN):  # on a board without such a state it is held where it is
-        if not law.aside >> max(task.state, 0) & 1:
+        task.flags = task.flags & ~HELD_REPORTED | held
+    if forced not in (task.state, UNKNOWN):  # without such a state, the task is held where it is
+        if not config.parked_states >> max(task.state, 0) & 1:
             task.back = task.state
         task.state, task.since = forced, board.cycles
         task.flags &= ~ASSUMED
 
 
-# Tasks come, are described, delegated and judged.
+# Creation, delegation, verdicts.
 
 
-def _created(step: BoardChange, task: Task, event: TaskCreated) -> None:
-    law = step.law
+def _created(change: BoardChange, task: Task, event: TaskCreated) -> None:
+    config = change.config
     if event.depends_on:
-        task.depends_on = [step.tag(name) for name in event.depends_on[:DEPENDENCIES_MAX]]
-    _describe(step, task, event.module, event.ui_touching)
+        task.depends_on = [change.tag(name) for name in event.depends_on[:DEPENDENCIES_MAX]]
+    _describe(change, task, event.module, event.ui_touching)
     kind = f"{event.kind} {event.agent}".strip()
-    if any(word in f"{kind} {task.id}".lower() for word in law.design_kinds):
+    if any(word in f"{kind} {task.id}".lower() for word in config.design_kinds):
         task.flags |= DESIGN
     elif kind:
         task.flags |= PLAIN
     if event.phase:
-        task.phase = _phase(law, event.phase)
+        task.phase = _phase(config, event.phase)
     if task.state == UNKNOWN:
         if event.state:
-            _believe(step, task, law.find(event.state), event.state)
-            step.blocked = task.state >= 0 and bool(law.blocked >> task.state & 1)
+            _trust_state(change, task, config.find(event.state), event.state)
+            change.blocked = task.state >= 0 and bool(config.blocked >> task.state & 1)
         else:
-            task.state = law.initial
+            task.state = config.initial
             task.flags |= ASSUMED
 
 
-def _describe(step: BoardChange, task: Task, module: str, ui: bool | None) -> None:
+def _describe(change: BoardChange, task: Task, module: str, ui: bool | None) -> None:
     if module:
-        task.module = step.tag(module)
+        task.module = change.tag(module)
     if ui is not None:
         task.flags = task.flags | UI if ui else task.flags & ~UI
 
 
-def _phase(law: BoardConfig, phase: str) -> int:
+def _phase(config: BoardConfig, phase: str) -> int:
     known = phase.strip().upper()
-    return 1 + list(law.batch).index(known) if known in law.batch else 0
+    return 1 + list(config.batch).index(known) if known in config.batch else 0
 
 
-def _delegated(step: BoardChange, event: TaskDelegated) -> None:
-    step.batch = event.count or len(event.tasks)
-    step.phase = event.phase
+def _delegated(change: BoardChange, event: TaskDelegated) -> None:
+    change.batch = event.count or len(event.tasks)
+    change.phase = event.phase
     if not event.phase:
-        known = {task.phase for name in event.tasks if (task := step.board.tasks.get(step.tag(name))) is not None}
+        known = {task.phase for name in event.tasks if (task := change.board.tasks.get(change.tag(name))) is not None}
         phase = known.pop() if len(known) == 1 else 0
-        step.phase = list(step.law.batch)[phase - 1] if phase else ""
+        change.phase = list(change.config.batch)[phase - 1] if phase else ""
 
 
-def _judged(run: RunState, step: BoardChange, task: Task, event: TaskVerdict) -> None:
+def _judged(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) -> None:
     if event.verdict == "APPROVED":
-        step.board.failed = []
+        change.board.failed = []
         task.failure = []
         if event.approved_by:
             _release(task)
@@ -157,214 +160,214 @@ def _judged(run: RunState, step: BoardChange, task: Task, event: TaskVerdict) ->
             _recover(task)
     elif event.verdict == "REJECTED":
         task.rejected += 1
-        step.rejected = task.rejected
+        change.rejected = task.rejected
         task.rejections = [
             *task.rejections[1 - REJECTIONS_MAX :], [event.validator[:VALIDATOR_MAX], event.reason[:REASON_MAX]],
         ]  # fmt: skip
-        _failed(step, task)
-        _failure(run, step, task, event.failure_class, VERDICT)
+        _failed(change, task)
+        _failure(run, change, task, event.failure_class, VERDICT)
 
 
-def _failed(step: BoardChange, task: Task) -> None:
-    """Tasks that failed one after the other; the same one twice is one."""
-    failed, key = step.board.failed, step.tag(task.id)
+def _failed(change: BoardChange, task: Task) -> None:
+    """Count the tasks that failed one after the other; each task counts once."""
+    failed, key = change.board.failed, change.tag(task.id)
     if key not in failed:
-        step.board.failed = [*failed[1 - FAILED_MAX :], key]
-        step.failed = len(step.board.failed)
+        change.board.failed = [*failed[1 - FAILED_MAX :], key]
+        change.failed = len(change.board.failed)
 
 
-def _failure(run: RunState, step: BoardChange, task: Task, kind: str, teller: int) -> None:
-    """The same kind of failure in a row. A verdict and the move that follows it tell of one failure."""
+def _failure(run: RunState, change: BoardChange, task: Task, kind: str, reporter: int) -> None:
+    """Count failures of the same class in a row. A verdict and the move that follows it report one failure."""
     if not kind:
         return
-    known, key = task.failure, step.tag(kind)
-    if not known or known[0] != key or run.progress > known[2]:
-        task.failure = [key, 1, run.turns, teller]
-    elif known[3] in (0, teller):
-        task.failure = [key, known[1] + 1, run.turns, teller]
+    known, key = task.failure, change.tag(kind)
+    if not known or known[0] != key or run.last_progress > known[2]:
+        task.failure = [key, 1, run.turns, reporter]
+    elif known[3] in (0, reporter):
+        task.failure = [key, known[1] + 1, run.turns, reporter]
     else:
         task.failure = [key, known[1], run.turns, 0]
         return
-    step.failures = task.failure[1]
+    change.failures = task.failure[1]
 
 
-# Tasks move.
+# Moves.
 
 
-def _moved(run: RunState, step: BoardChange, task: Task, event: TaskTransition) -> None:
-    law = step.law
-    claimed, target = law.find(event.from_), law.find(event.to)
+def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition) -> None:
+    config = change.config
+    claimed, target = config.find(event.from_), config.find(event.to)
     if claimed != UNKNOWN and (task.state == UNKNOWN or task.flags & ASSUMED):
-        _believe(step, task, claimed, event.from_)
+        _trust_state(change, task, claimed, event.from_)
     task.flags &= ~ASSUMED
-    if task.flags & HELD_ERROR and task.failure and run.progress > task.failure[2]:
+    if task.flags & HELD_ERROR and task.failure and run.last_progress > task.failure[2]:
         _recover(task)
-    source = step.source = task.state
-    step.target = target
-    step.to = state_name(event.to)
-    if target == UNKNOWN or (target == source and (target >= 0 or _foreign(step, event.to) == task.foreign)):
-        _failure(run, step, task, event.failure_class, MOVE)
+    source = change.source = task.state
+    change.target = target
+    change.to = state_name(event.to)
+    if target == UNKNOWN or (target == source and (target >= 0 or _foreign(change, event.to) == task.foreign)):
+        _failure(run, change, task, event.failure_class, MOVE)
         return
-    if not law.judged(source):
-        _enter(step, task, target)
+    if not config.judged(source):
+        _enter(change, task, target)
     elif task.flags & (HELD_CAUSE | HELD_ERROR | HELD_APPROVAL):
-        _leave(step, task, event)
+        _leave(change, task, event)
     else:
-        _judge(step, task, event, claimed)
-    if not step.refused:
-        _failure(run, step, task, event.failure_class, MOVE)
+        _judge(change, task, event, claimed)
+    if not change.refused:
+        _failure(run, change, task, event.failure_class, MOVE)
     elif target >= 0:
-        step.board.done += law.done >> target & 1  # whoever says that it is done may be wrong, and does not stand still
+        change.board.done += config.done >> target & 1  # a refused claim is activity, too
 
 
-def _believe(step: BoardChange, task: Task, state: int, name: str) -> None:
-    """What is told first of a task is believed: also that it has what the ways into its state ask for."""
+def _trust_state(change: BoardChange, task: Task, state: int, name: str) -> None:
+    """Accept the first reported state of a task, and that it has passed the guards before that state."""
     task.state = state
     if state == FOREIGN:
-        task.foreign = _foreign(step, name)
+        task.foreign = _foreign(change, name)
         task.entered = {task.foreign: 1}
     elif state >= 0:
         task.entered = {state: 1}
-        _trust(step.law, task)
+        _trust_guards(change.config, task)
 
 
-def _trust(law: BoardConfig, task: Task) -> None:
-    for number, guard in enumerate(law.guards):
+def _trust_guards(config: BoardConfig, task: Task) -> None:
+    for number, guard in enumerate(config.guards):
         if guard.targets >> task.state & 1:
             task.flags |= PASSED << number | DESIGNED * guard.ticket
             task.items[number] = (1 << len(guard.items)) - 1
 
 
-def _judge(step: BoardChange, task: Task, event: TaskTransition, claimed: int) -> None:
-    """Whether the board has this way, and whether what it asks for is there."""
-    law, source, target = step.law, task.state, step.target
+def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int) -> None:
+    """Check a move against transitions and guards, and apply or refuse it."""
+    config, source, target = change.config, task.state, change.target
     origin, wanted = source, UNKNOWN
-    if not _leads(law, task, source, target):
-        # A guard refused the move before this one, and the team went on as if it had not: that asks the guard again.
+    if not _leads(config, task, source, target):
+        # A guard refused an earlier move, and the team continued regardless: ask that guard again.
         origin = claimed if claimed >= 0 else task.wanted
         wanted = task.wanted
-        if wanted < 0 or origin in (UNKNOWN, source) or not law.allows(origin, target):
-            if STATE_SKIP in law.enforced:
-                step.refused = STATE_SKIP
-                _skip(step, task)
+        if wanted < 0 or origin in (UNKNOWN, source) or not config.allows(origin, target):
+            if STATE_SKIP in config.enforced:
+                change.refused = STATE_SKIP
+                _skip(change, task)
                 return
             wanted = UNKNOWN
-    refusal = unmet(step.board, law, task, event, (origin, target, wanted))
+    refusal = unmet(change.board, config, task, event, (origin, target, wanted))
     if refusal is None:
-        _enter(step, task, target)
+        _enter(change, task, target)
         return
-    step.refused, step.guard, step.missing, number, back = refusal
+    change.refused, change.guard, change.missing, number, back = refusal
     if number >= 0:
-        step.attempts = task.tries[number] = task.tries.get(number, 0) + 1
+        change.attempts = task.tries[number] = task.tries.get(number, 0) + 1
         task.wanted = target
     else:
-        _skip(step, task)
+        _skip(change, task)
     if back >= 0:
-        task.state, task.since = back, step.board.cycles
-        task.flags &= ~_asked_again(law, back)
+        task.state, task.since = back, change.board.cycles
+        task.flags &= ~_guards_reset_by(config, back)
 
 
-def _skip(step: BoardChange, task: Task) -> None:
-    """The same skip, tried again from the same state, is not told again."""
-    step.attempts = 2 if task.skipped == step.target else 1
-    task.skipped = step.target
+def _skip(change: BoardChange, task: Task) -> None:
+    """Count a skip; the same one from the same state is reported once."""
+    change.attempts = 2 if task.skipped == change.target else 1
+    task.skipped = change.target
 
 
-def _leads(law: BoardConfig, task: Task, source: int, target: int) -> bool:
-    """Whether there is a way; from aside, a task may go back to where it was."""
-    return law.allows(source, target) or (bool(law.aside >> source & 1) and 0 <= target == task.back)
+def _leads(config: BoardConfig, task: Task, source: int, target: int) -> bool:
+    """Whether the board has this transition. A parked task may return to where it was."""
+    return config.allows(source, target) or (bool(config.parked_states >> source & 1) and 0 <= target == task.back)
 
 
-def _leave(step: BoardChange, task: Task, event: TaskTransition) -> None:
-    """A task that was put aside for a reason goes on with the root cause, or with a person's approval."""
-    law, target = step.law, step.target
+def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
+    """Apply or refuse a move of a held task: it needs a root cause or a person's approval."""
+    config, target = change.config, change.target
     cause = (event.evidence or {}).get("root_cause")
     escalated = bool(task.flags & HELD_APPROVAL)
     if event.approved_by or (not escalated and cause is not None and cause.passed):
         _release(task)
-        if event.approved_by or target < 0 or _leads(law, task, task.state, target):
-            _enter(step, task, target)
+        if event.approved_by or target < 0 or _leads(config, task, task.state, target):
+            _enter(change, task, target)
         else:
-            step.refused = STATE_SKIP
-            _skip(step, task)
-    elif target >= 0 and law.aside >> target & 1:
-        _enter(step, task, target)
+            change.refused = STATE_SKIP
+            _skip(change, task)
+    elif target >= 0 and config.parked_states >> target & 1:
+        _enter(change, task, target)
     else:
-        step.refused = "TASK008" if escalated else "ERROR002" if task.flags & HELD_ERROR else "TASK001"
-        step.attempts = 2 if task.flags & HELD_TOLD else 1
-        task.flags |= HELD_TOLD
+        change.refused = "TASK008" if escalated else "ERROR002" if task.flags & HELD_ERROR else "TASK001"
+        change.attempts = 2 if task.flags & HELD_REPORTED else 1
+        task.flags |= HELD_REPORTED
 
 
 def _release(task: Task) -> None:
-    """Somebody took it in hand: what counted against the task counts no more."""
-    task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_TOLD)
+    """Release a held task, and reset everything that counted against it."""
+    task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_REPORTED)
     task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
 
 
 def _recover(task: Task) -> None:
-    """What failed again and again fails no more: the task is where it was before."""
+    """Release a task that no longer fails, and return it to where it was."""
     _release(task)
     if task.back >= 0:
         task.state = task.back
 
 
-def _enter(step: BoardChange, task: Task, target: int) -> None:
-    """The task is in another state now."""
-    board, law, source = step.board, step.law, task.state
+def _enter(change: BoardChange, task: Task, target: int) -> None:
+    """Move a task to another state."""
+    board, config, source = change.board, change.config, task.state
     task.since, task.skipped, task.wanted = board.cycles, UNKNOWN, UNKNOWN
-    task.flags &= ~STALL_TOLD
+    task.flags &= ~STALL_REPORTED
     task.state = target if target >= 0 else FOREIGN
     task.foreign = 0
     if target < 0:
-        task.foreign = _foreign(step, step.to)
-        _count(step, task, task.foreign)
+        task.foreign = _foreign(change, change.to)
+        _count(change, task, task.foreign)
         return
     if source < 0:
-        _trust(law, task)
-    if law.aside >> target & 1 and source >= 0 and not law.aside >> source & 1:
+        _trust_guards(config, task)
+    if config.parked_states >> target & 1 and source >= 0 and not config.parked_states >> source & 1:
         task.back = source
     if source >= 0 and not task.entered:
         task.entered[source] = 1
-    _count(step, task, target)
-    task.flags &= ~_asked_again(law, target)
-    step.blocked = bool(law.blocked >> target & 1)
-    if law.failed >> target & 1 and not (step.blocked and _waits(step, task)):
-        _failed(step, task)
-    if law.done >> target & 1:
-        _completed(step, task)
+    _count(change, task, target)
+    task.flags &= ~_guards_reset_by(config, target)
+    change.blocked = bool(config.blocked >> target & 1)
+    if config.failed >> target & 1 and not (change.blocked and _waits(change, task)):
+        _failed(change, task)
+    if config.done >> target & 1:
+        _completed(change, task)
 
 
-def _foreign(step: BoardChange, name: str) -> int:
-    """A number for a state that this board does not have: a task may swing all the same."""
-    return -3 - (step.tag(state_name(name)) & 0xFFFF)
+def _foreign(change: BoardChange, name: str) -> int:
+    """Return a number for a state that this board does not have; tasks may swing between such states, too."""
+    return -3 - (change.tag(state_name(name)) & 0xFFFF)
 
 
-def _count(step: BoardChange, task: Task, state: int) -> None:
+def _count(change: BoardChange, task: Task, state: int) -> None:
     task.entered[state] = task.entered.get(state, 0) + 1
-    step.swings = task.entered[state] - 1
+    change.swings = task.entered[state] - 1
     if len(task.entered) > ENTERED_MAX:
         del task.entered[next(iter(task.entered))]
 
 
-def _waits(step: BoardChange, task: Task) -> bool:
-    """Whether a blocked task only waits for another that is blocked: then it did not fail itself."""
-    known = (step.board.tasks.get(key) for key in task.depends_on)
-    return any(other is not None and other.state >= 0 and step.law.blocked >> other.state & 1 for other in known)
+def _waits(change: BoardChange, task: Task) -> bool:
+    """Whether a blocked task depends on another blocked task: then it did not fail itself."""
+    known = (change.board.tasks.get(key) for key in task.depends_on)
+    return any(other is not None and other.state >= 0 and change.config.blocked >> other.state & 1 for other in known)
 
 
-def _asked_again(law: BoardConfig, state: int) -> int:
-    """The guards (as flags) that ask for new evidence when a task was sent back for another round of work."""
-    again = (number for number, guard in enumerate(law.guards) if guard.back == state and not guard.when)
-    return sum(PASSED << number for number in again)
+def _guards_reset_by(config: BoardConfig, state: int) -> int:
+    """Return the guards (as flags) that need new evidence once a task was sent back to this state."""
+    reset = (number for number, guard in enumerate(config.guards) if guard.back == state and not guard.when)
+    return sum(PASSED << number for number in reset)
 
 
-def _completed(step: BoardChange, task: Task) -> None:
-    board = step.board
+def _completed(change: BoardChange, task: Task) -> None:
+    board = change.board
     board.done += 1
     board.failed = []
     task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
     if task.flags & DESIGN:
-        key = step.tag(task.id)
+        key = change.tag(task.id)
         for other in board.tasks.values():
             if key in other.depends_on:
                 other.flags |= DESIGNED
@@ -373,25 +376,25 @@ def _completed(step: BoardChange, task: Task) -> None:
 # Cycles.
 
 
-def _cycle(step: BoardChange, event: CycleCompleted) -> None:
-    board, law = step.board, step.law
-    if event.phase and law.cycle_phases and not any(word in event.phase.upper() for word in law.cycle_phases):
-        return  # a cycle of another kind, such as one of SPEC
+def _cycle(change: BoardChange, event: CycleCompleted) -> None:
+    board, config = change.board, change.config
+    if event.phase and config.cycle_phases and not any(word in event.phase.upper() for word in config.cycle_phases):
+        return  # a cycle of another phase, such as SPEC
     board.cycles += 1
-    step.cycled = True
+    change.cycled = True
     listed = 0
     for name, state in event.moved:
-        task, target = find_task(step, name), law.find(state)
-        listed += target >= 0 and law.done >> target & 1
+        task, target = find_task(change, name), config.find(state)
+        listed += target >= 0 and config.done >> target & 1
         task.since = board.cycles
         if task.state < 0 and target >= 0:
             task.state = target
             task.flags &= ~ASSUMED
-    open_tasks = [task for task in board.tasks.values() if task.state < 0 or not law.done >> task.state & 1]
+    open_tasks = [task for task in board.tasks.values() if task.state < 0 or not config.done >> task.state & 1]
     if event.completed is not None or event.moved or board.tasks:
-        step.completed = max(event.completed or 0, listed, board.done)
-    if step.completed or (board.tasks and not open_tasks):
-        board.zero = 0
-    elif step.completed == 0:
-        board.zero += 1
+        change.completed = max(event.completed or 0, listed, board.done)
+    if change.completed or (board.tasks and not open_tasks):
+        board.empty_cycles = 0
+    elif change.completed == 0:
+        board.empty_cycles += 1
     board.done = 0

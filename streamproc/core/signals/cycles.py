@@ -1,4 +1,8 @@
-"""Cycles as a run goes through them: declared, or found from the hand-overs that were seen."""
+"""Cycles of the workflow graph: declared by `run.started`, or found from handovers.
+
+Memory: `CYCLES_MAX` cycles with `MEMBERS_MAX` members each, and the last `EDGES_MAX` edges. A handover that closes a
+path of known edges makes a cycle; cycles that share a node merge.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,11 @@ from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, C
 from streamproc.model.wire import Usage
 
 EDGE_BYTES: Final = 14  # of an encoded state
-NOT_ENTERED: Final = -1  # in place of what was spent before a declared cycle
-
-
-def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
-    """A stable id: the hash of the sorted node ids and the sorted edge ids."""
-    text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
-    return xxhash.xxh3_64_intdigest(text.encode())
+NOT_ENTERED: Final = -1  # `Cycle.spent_before` of a declared cycle until its first turn
 
 
 def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
-    """Follow the cycles of a declared graph; those of them that nothing can leave. Raises `InvalidGraph`."""
+    """Start to follow the cycles of a declared graph, and return those without a way out. Raises `InvalidGraph`."""
     read = read_graph(graph)
     shapes = cycles_of(read)
     run.evicted += max(0, len(shapes) - CYCLES_MAX)
@@ -39,8 +37,8 @@ def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) 
     return unsafe_cycles(read)
 
 
-def hand_over(run: RunState, source: int, target: int) -> Cycle | None:
-    """Take in one hand-over; the cycle of which it completes an iteration, if any."""
+def observe_handover(run: RunState, source: int, target: int) -> Cycle | None:
+    """Record a handover, and return the cycle of which it completes an iteration, if any."""
     edge = source << 32 | target
     count = run.edges.pop(edge, 0)
     run.edges[edge] = count + 1
@@ -49,7 +47,7 @@ def hand_over(run: RunState, source: int, target: int) -> Cycle | None:
             del run.edges[next(iter(run.edges))]
             run.evicted += 1
         else:
-            run.room -= EDGE_BYTES
+            run.size_left -= EDGE_BYTES
         _find_cycle(run, source, target)
     for cycle in run.cycles:
         if cycle.anchor == target and (cycle.over == source or (not cycle.over and _inside(cycle, source))):
@@ -59,15 +57,21 @@ def hand_over(run: RunState, source: int, target: int) -> Cycle | None:
 
 
 def cycle_of(run: RunState, node_tag: int, usage: Usage | None) -> Cycle | None:
-    """The cycle that a node is in. Money and time of a declared one count from the first turn in it."""
+    """Return the cycle that a node is in. Cost and runtime of a declared cycle count from its first turn."""
     for cycle in run.cycles:
         if cycle.anchor == node_tag or node_tag in cycle.members:
             if cycle.spent_before == NOT_ENTERED:
-                run.room = 0
+                run.size_left = 0
                 cycle.since_ms = run.at_ms
                 cycle.spent_before = run.ledger.cost_usd_micro - (usage.cost_usd_micro or 0 if usage else 0)
             return cycle
     return None
+
+
+def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
+    """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids."""
+    text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
+    return xxhash.xxh3_64_intdigest(text.encode())
 
 
 def _inside(cycle: Cycle, node_tag: int) -> bool:
@@ -75,7 +79,7 @@ def _inside(cycle: Cycle, node_tag: int) -> bool:
 
 
 def _find_cycle(run: RunState, source: int, target: int) -> None:
-    """A new edge closes a cycle where its target already led to its source."""
+    """Create or merge cycles if a new edge closes one: its target already leads to its source."""
     if any(_inside(cycle, source) and _inside(cycle, target) for cycle in run.cycles):
         return
     pairs = [(edge >> 32, edge & TAG) for edge in run.edges]
@@ -85,7 +89,7 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
     members = next(found for found in components(graph) if source in found)
     edges = [(u, v) for u, v in pairs if u in members and v in members]
     merged = [cycle for cycle in run.cycles if members & set(cycle.members)]
-    first = merged[0] if merged else _found(run, target, members)
+    first = merged[0] if merged else _undeclared(run, target, members)
     first.id = cycle_hash(members, edges)
     first.members = sorted(members)[:MEMBERS_MAX]
     first.many = len(members) > MEMBERS_MAX
@@ -94,13 +98,13 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
         del run.cycles[0]
         run.evicted += 1
     run.cycles.append(first)
-    run.room = 0
+    run.size_left = 0
 
 
-def _found(run: RunState, anchor: int, members: set[int]) -> Cycle:
-    """A cycle that nobody declared. Where the run did nothing else so far, it began when the run began."""
+def _undeclared(run: RunState, anchor: int, members: set[int]) -> Cycle:
+    """Create an undeclared cycle. If all nodes so far belong to it, it began when the run began."""
     cycle = Cycle(0, anchor, 0, [], since_ms=run.at_ms, spent_before=run.ledger.cost_usd_micro)
-    if run.counts.keys() <= members:
+    if run.node_counts.keys() <= members:
         cycle.since_ms, cycle.spent_before = run.started_ms, 0
     return cycle
 

@@ -1,4 +1,7 @@
-"""Hand-overs between nodes: how many in a row brought nothing new, and who found the last new thing."""
+"""Handovers between nodes: how many in a row on one edge brought nothing new, and which node found the last new thing.
+
+Memory: `FRUITLESS_MAX` edges with their counts, and the last finder.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +9,46 @@ from typing import Final
 
 from streamproc.core.run_state import RunState
 
-HOPS_MAX: Final = 8  # edges with fruitless hand-overs
-HOP_BYTES: Final = 30
+FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
+HANDOVER_BYTES: Final = 30  # of an encoded state
 NAME_SHOWN: Final = 16  # characters of node names kept for messages
 
 
-def note_finder(run: RunState, node_tag: int, index: int) -> None:
-    """Remember who found the last new thing (0: more than words, which counts whoever it was), and when anybody else
-    last did."""
-    finder, at, others_at = run.finder
-    run.finder = [node_tag, index, others_at if finder == node_tag else at]
+def count_handover(run: RunState, source: int, target: int, index: int, *, chosen: bool = False) -> tuple[int, int]:
+    """Count a handover on its edge. Return how many there were in a row with nothing found in between by any node
+    but the sender, and the turn of the first.
 
-
-def speak_to(run: RunState, index: int) -> None:
-    """A person spoke: habits that assume that nobody did start again."""
-    run.stale = run.failures = run.footing = run.retries = 0
-    run.monologue = None
-    note_finder(run, 0, index)
-
-
-def count_hop(run: RunState, source: int, target: int, index: int, *, chosen: bool = False) -> tuple[int, int]:
-    """Count a hand-over on its edge: how many in a row, with nothing found in between by anybody but the sender, and
-    since which turn.
-
-    A hand-over back to who handed over first is an answer, and not counted, unless it was `chosen` by a decision: a
-    moderator may say the same few words again and again between the new ones of others.
+    Handing back to the node that handed over first is an answer and does not count, unless a decision has `chosen`
+    it: a moderator may repeat the same few words between new contributions of others.
     """
     edge = source << 32 | target
-    hop = run.hops.pop(edge, None) or [0, 0, int((target << 32 | source) in run.hops), index]
-    finder, at, others_at = run.finder
-    if (at if finder != source else others_at) >= hop[1]:
-        hop[0], hop[3] = 0, index
-    hop[0] += 1
-    hop[1] = index
-    run.hops[edge] = hop
-    if len(run.hops) > HOPS_MAX:
-        del run.hops[next(iter(run.hops))]
-    elif hop[0] == 1:
-        run.room -= HOP_BYTES
-    return (hop[0] if chosen or not hop[2] else 0), hop[3]
+    handover = run.fruitless_handovers.pop(edge, None) or [
+        0, 0, int((target << 32 | source) in run.fruitless_handovers), index,
+    ]  # fmt: skip
+    finder, at, others_at = run.last_finder
+    if (at if finder != source else others_at) >= handover[1]:
+        handover[0], handover[3] = 0, index
+    handover[0] += 1
+    handover[1] = index
+    run.fruitless_handovers[edge] = handover
+    if len(run.fruitless_handovers) > FRUITLESS_MAX:
+        del run.fruitless_handovers[next(iter(run.fruitless_handovers))]
+    elif handover[0] == 1:
+        run.size_left -= HANDOVER_BYTES
+    return (handover[0] if chosen or not handover[2] else 0), handover[3]
+
+
+def note_finder(run: RunState, node_tag: int, index: int) -> None:
+    """Record the node that found something new in this turn, and when another node last did.
+
+    A tag of 0 stands for evidence that is more than words: it counts whichever node reported it.
+    """
+    finder, at, others_at = run.last_finder
+    run.last_finder = [node_tag, index, others_at if finder == node_tag else at]
+
+
+def reset_for_user_message(run: RunState, index: int) -> None:
+    """Restart the counters that assume that no user has intervened."""
+    run.stale_bits = run.failed_turns = run.excused_failures = run.retries = 0
+    run.monologue = None
+    note_finder(run, 0, index)

@@ -1,7 +1,9 @@
-"""Named metrics: whether they get better, and which way that is.
+"""Named metrics that a node reports as progress: whether they get better than ever.
 
-Policy names those that should fall. Where a name says nothing, higher is better; but one that has fallen at every
-report may be meant to, so that nobody is halted for it.
+Memory: `METRICS_MAX` metrics of a run, with their best and worst values; most runs report one or two.
+
+Policy names the metrics that should fall. Other metrics should rise, also if their name gives no hint; but if such a
+metric fell at every report, it may be meant to fall, and the run is not halted for it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import Final, NamedTuple
 from streamproc.core.run_state import Metric, RunState
 from streamproc.core.signals.novelty import note_progress, remember_tag
 
-METRICS_MAX: Final = 8  # named metrics of one run; the oldest goes
+METRICS_MAX: Final = 8  # named metrics of one run; past it, the oldest is dropped
 METRIC_BYTES: Final = 48  # of an encoded state
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-# Words of metrics that should rise, whatever else stands in their names: `errors_fixed`, `todo_done`.
+# Words of metrics that should rise, whatever else their names contain: `errors_fixed`, `todo_done`.
 RISING: Final = frozenset({
     "accuracy", "checklist", "closed", "complete", "completed", "completeness", "completion", "convergence", "coverage",
     "done", "finished", "fixed", "handled", "passed", "passing", "precision", "progress", "quality", "recall",
@@ -27,25 +29,12 @@ RISING: Final = frozenset({
 
 
 class Flat(NamedTuple):
-    """A metric that is not better than its best: its name, its memory, its best as it was reported, and whether it may
-    be meant to fall."""
+    """A metric that is not better than its best value so far."""
 
     name: str
     metric: Metric
-    best: float
-    perhaps_falling: bool
-
-
-@lru_cache(maxsize=4_096)  # names; a fleet has a handful
-def direction(name: str, lower: frozenset[str]) -> int:
-    """1 where a metric should rise, -1 where it should fall (its name, or a word of it, is in `lower`), 0 where its
-    name says nothing."""
-    if name in lower:
-        return -1
-    words = {word.lower() for word in WORD.findall(name)}
-    if words & RISING:
-        return 1
-    return -1 if words & lower else 0
+    best: float  # as it was reported, with its own sign
+    perhaps_falling: bool  # whether it may be meant to fall
 
 
 def observe_metrics(
@@ -58,21 +47,21 @@ def observe_metrics(
     stamp: int,
     since: int,
 ) -> Flat | None:
-    """A metric of a node that is better than ever is progress. The one that has been flat for the most iterations, or
-    None where something got better in this turn."""
+    """Record the metrics of a turn; a new best value is progress. Return the metric that has been flat for the most
+    iterations, or None if one of them improved in this turn."""
     flattest: Flat | None = None
     for name, value in progress.items():
         way = direction(name, lower)
         signed = -value if way < 0 else value
         metric = run.metrics.get(key := tag(name) ^ node_tag)
         if remember_tag(run, key ^ hash(value)):
-            run.measured = index
+            run.last_measurement = index
         if metric is None:
             if len(run.metrics) >= METRICS_MAX:
                 del run.metrics[next(iter(run.metrics))]
                 run.evicted += 1
             else:
-                run.room -= METRIC_BYTES
+                run.size_left -= METRIC_BYTES
             run.metrics[key] = Metric(signed, signed, 0, 0, index, stamp)
         elif signed > metric.best:
             metric.best = signed
@@ -83,16 +72,28 @@ def observe_metrics(
             if flattest is None or metric.count > flattest.metric.count:
                 best = -metric.best if way < 0 else metric.best
                 flattest = Flat(name, metric, best, way == 0 and metric.falls == metric.count)
-    return flattest if run.progress != index else None
+    return flattest if run.last_progress != index else None
 
 
 def _count(metric: Metric, signed: float, index: int, stamp: int, since: int) -> None:
-    """Count an iteration without a better value, and whether it was lower than ever."""
+    """Count an iteration without a better value, and whether the value was lower than ever."""
     if since > metric.first:
         metric.count = metric.falls = 0
         metric.first = index
     elif metric.stamp != stamp:
         metric.count += 1
-        metric.falls += signed < metric.least
-    metric.least = min(metric.least, signed)
+        metric.falls += signed < metric.lowest
+    metric.lowest = min(metric.lowest, signed)
     metric.stamp = stamp
+
+
+@lru_cache(maxsize=4_096)  # names; a fleet has a handful
+def direction(name: str, lower: frozenset[str]) -> int:
+    """Return 1 if a metric should rise, -1 if it should fall (its name or a word of it is in `lower`), 0 if its name
+    gives no hint."""
+    if name in lower:
+        return -1
+    words = {word.lower() for word in WORD.findall(name)}
+    if words & RISING:
+        return 1
+    return -1 if words & lower else 0

@@ -1,7 +1,7 @@
-"""Novelty: what a run has seen before, and when something new last happened.
+"""Novelty: what a run has had before, and when something new last happened. All other signals share it.
 
-*News* is a (call, answer) pair, statement, artifact or test result that this run has not had before. It ends what was
-repeating, in every stream.
+*News* is a (call, answer) pair, statement, artifact or test result that is new to the run. It ends every repetition,
+in every stream of hashes. Memory: `SEEN_MAX` tags; past it, the least recent is dropped.
 """
 
 from __future__ import annotations
@@ -9,57 +9,57 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.run_state import SEEN_BYTES, SEEN_MAX, TAG, RunState
-from streamproc.core.signals.periods import LEFT
+from streamproc.core.signals.periods import ARTIFACTS
 
-MIX: Final = 0x9E3779B97F4A7C15  # odd, its bits spread: multiplying by it keeps sums of hashes apart
+MIX: Final = 0x9E3779B97F4A7C15  # odd, with spread bits: multiplying by it keeps combined hashes distinct
 
 
 def remember_tag(run: RunState, tag: int) -> bool:
-    """Remember a thing; True where it was new to this run."""
+    """Record a tag, and return whether it is new to the run."""
     seen = run.seen
     tag &= TAG
     if tag in seen:
-        del seen[tag]  # to the young end: what keeps coming back is not forgotten
+        del seen[tag]  # moves to the recent end: tags that keep coming back are kept
         seen[tag] = 0
         return False
     seen[tag] = 0
     if len(seen) > SEEN_MAX:
         del seen[next(iter(seen))]
     else:
-        run.room -= SEEN_BYTES
+        run.size_left -= SEEN_BYTES
     return True
 
 
 def note_news(run: RunState, index: int, own: tuple[int, ...] = ()) -> None:
-    """Something new happened at this turn, and no round in which it happened is part of a loop.
+    """Record news in this turn: no round that contains it is part of a loop.
 
-    Where it is an element of a stream (`own`), it ends what was repeating there by being new. Other streams begin
-    again: two agents may say the same two sentences around work that is new each time.
+    Streams of which the news is an element (`own`) keep their tags, and lose their periods. All other streams are
+    cleared: two agents may say the same two sentences around work that is new each time.
     """
-    run.news = run.found = index
-    _begin_again(run, own)
-
-
-def _begin_again(run: RunState, own: tuple[int, ...] = ()) -> None:
-    for stream, ring in run.rings.items():
-        if not ring.tags:
-            continue
-        if stream in own:
-            ring.active.clear()
-        elif stream != LEFT:
-            ring.clear()
+    run.last_news = run.last_discovery = index
+    _end_repetitions(run, own)
 
 
 def note_poll(run: RunState, index: int) -> None:
-    """Somebody waits: what is repeated meanwhile is no loop, but nothing new was found."""
-    run.news = index
-    _begin_again(run)
+    """Record a poll: what repeats while the run waits is not a loop, but nothing new was found."""
+    run.last_news = index
+    _end_repetitions(run)
 
 
 def note_progress(run: RunState, index: int) -> None:
-    """Something measured got better than ever before in this run."""
-    run.progress = run.worked = index
+    """Record that a measured value is better than ever before in this run."""
+    run.last_progress = run.last_success = index
     note_news(run, index)
-    left = run.rings.get(LEFT)
-    if left is not None:
-        left.clear()
+    artifacts = run.hash_windows.get(ARTIFACTS)
+    if artifacts is not None:
+        artifacts.clear()
+
+
+def _end_repetitions(run: RunState, own: tuple[int, ...] = ()) -> None:
+    for stream, window in run.hash_windows.items():
+        if not window.tags:
+            continue
+        if stream in own:
+            window.active.clear()
+        elif stream != ARTIFACTS:
+            window.clear()

@@ -1,4 +1,7 @@
-"""How fast a run spends: the last few turns, beside all those before them."""
+"""Pace of spending: the cost of the last few turns, beside the average of all turns before them.
+
+Memory: the last `PACE_MAX` costs, and the number and sum of the others.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from streamproc.model.wire import Usage
 AMOUNT_BYTES: Final = 9  # of an encoded state
 MONEY: Final = 1
 TOKENS: Final = 2
-TOTAL_MAX: Final = 2**62  # a stored integer can hold it
+TOTAL_MAX: Final = 2**62  # fits into a stored integer
 
 
 def observe_pace(run: RunState, usage: Usage) -> None:
-    """Take in what a turn cost: money, where anything of the run has a price; else tokens."""
+    """Record the cost of a turn: money if any turn of the run had a price, else tokens."""
     amount, pace = usage.cost_usd_micro, run.pace
     if not amount or pace is None or pace.unit != MONEY:
-        pace, amount = _begun(run, usage)
+        pace, amount = _first_or_other_unit(run, usage)
         if not amount or pace is None:
             return
     last = pace.last
@@ -28,10 +31,10 @@ def observe_pace(run: RunState, usage: Usage) -> None:
         if pace.total > TOTAL_MAX:
             pace.total = TOTAL_MAX
     else:
-        run.room -= AMOUNT_BYTES
+        run.size_left -= AMOUNT_BYTES
 
 
-def _begun(run: RunState, usage: Usage) -> tuple[SpendRate | None, int | None]:
+def _first_or_other_unit(run: RunState, usage: Usage) -> tuple[SpendRate | None, int | None]:
     amount, unit, pace = usage.cost_usd_micro, MONEY, run.pace
     if amount is None:
         if pace is not None and pace.unit == MONEY:
@@ -39,5 +42,5 @@ def _begun(run: RunState, usage: Usage) -> tuple[SpendRate | None, int | None]:
         amount, unit = usage.total_tokens or usage.input_tokens + usage.output_tokens, TOKENS
     if amount and (pace is None or pace.unit != unit):
         pace = run.pace = SpendRate(unit)
-        run.room -= 3 * AMOUNT_BYTES
+        run.size_left -= 3 * AMOUNT_BYTES
     return pace, amount

@@ -1,56 +1,61 @@
-"""Periods: streams of hashes that repeat with a length of 2 to 16, at a bounded cost per event."""
+"""Periods: streams of hashes that repeat with a length of 2 to 16, at a bounded cost per event.
+
+Memory: for each stream a `HashWindow` of the last `PERIOD_MAX` tags and the periods that still hold. An element
+extends every period that it continues and drops all others, so the engine never compares whole rounds.
+"""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from streamproc.core.run_state import RING_BYTES, HashWindow, RunState
+from streamproc.core.run_state import WINDOW_BYTES, HashWindow, RunState
 
 PERIOD_MAX: Final = 16
-STEPS: Final = 1  # ring of all steps of a run: calls with their answers, and statements
-SAID: Final = 2  # ring of what was said or left behind, whatever was called in between
-TALK: Final = 4  # ring of texts with no call in between, by nodes that call tools
-LEFT: Final = 3  # ring of artifacts, as they change; only what is measured breaks its periods
+
+# Streams of a run, one window each.
+STEPS: Final = 1  # all steps: calls with their answers, and statements
+STATEMENTS: Final = 2  # texts, structured outputs, artifacts and pages, whatever was called in between
+ARTIFACTS: Final = 3  # artifacts, as they change; only measured progress clears it
+NARRATION: Final = 4  # texts with no call in between, of nodes that call tools
 
 
 class Period(NamedTuple):
-    """A stream repeats with this `length`; `matches` tags in a row equalled the one a period earlier. `tags` and
-    `turns` are those of the last round."""
+    """A period with which a stream repeats."""
 
-    stream: int
-    length: int
-    matches: int
-    onset: int
-    tags: list[int]
-    turns: list[int]
+    stream: int  # STEPS, STATEMENTS, ARTIFACTS or NARRATION
+    length: int  # elements of a round
+    matches: int  # elements in a row that equalled the one a round earlier
+    onset: int  # turn in which the first round began
+    tags: list[int]  # elements of the last round
+    turns: list[int]  # and their turns
 
 
 def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
-    """Add a tag to a stream; the shortest period above 1 that holds for two full rounds, if any."""
-    ring = run.rings.get(stream)
-    if ring is None:
-        ring = run.rings[stream] = HashWindow()
-        run.room -= RING_BYTES
-    tags = ring.tags
+    """Add a tag to a stream, and return the shortest period above 1 that has held for two full rounds, if any."""
+    window = run.hash_windows.get(stream)
+    if window is None:
+        window = run.hash_windows[stream] = HashWindow()
+        run.size_left -= WINDOW_BYTES
+    tags = window.tags
     found = None
     if tag in tags:
-        held = len(ring.active)
-        found = _extend(ring, stream, tag, index)
-        run.room -= RING_BYTES * max(0, len(ring.active) - held)
-    elif ring.active:
-        ring.active.clear()
+        held = len(window.active)
+        found = _extend(window, stream, tag, index)
+        run.size_left -= WINDOW_BYTES * max(0, len(window.active) - held)
+    elif window.active:
+        window.active.clear()
     tags.append(tag)
-    ring.turns.append(index)
+    window.turns.append(index)
     if len(tags) > PERIOD_MAX:
-        del tags[0], ring.turns[0]
+        del tags[0], window.turns[0]
     else:
-        run.room -= RING_BYTES
+        run.size_left -= WINDOW_BYTES
     return found
 
 
-def _extend(ring: HashWindow, stream: int, tag: int, index: int) -> Period | None:
-    """Lengthen every period that this tag continues, drop every other."""
-    tags, before = ring.tags, ring.active
+def _extend(window: HashWindow, stream: int, tag: int, index: int) -> Period | None:
+    """Extend every period that this tag continues, and drop all others."""
+    tags, before = window.tags, window.active
     active: dict[int, list[int]] = {}
     found = None
     size, place = len(tags), -1
@@ -58,24 +63,24 @@ def _extend(ring: HashWindow, stream: int, tag: int, index: int) -> Period | Non
     for length in reversed(lengths):
         held = before.get(length)
         if held is None:
-            held = [0, ring.turns[-length]]
+            held = [0, window.turns[-length]]
         held[0] += 1
         active[length] = held
         if found is None and length > 1 and held[0] >= length and _varied(active, length):
             last = slice(1 - length, None)
-            found = Period(stream, length, held[0], held[1], [*tags[last], tag], [*ring.turns[last], index])
-    ring.active = active
+            found = Period(stream, length, held[0], held[1], [*tags[last], tag], [*window.turns[last], index])
+    window.active = active
     return found
 
 
 def _varied(active: dict[int, list[int]], length: int) -> bool:
-    """False where the period is the same tag over and over: that is a repeat, not an oscillation."""
+    """Whether a round has at least two different tags. The same tag over and over is a repeat, not an oscillation."""
     constant = active.get(1)
     return constant is None or constant[0] < length - 1
 
 
 def loop_tag(block: list[int]) -> int:
-    """The same number for the same loop, wherever in its round one starts to look."""
+    """Return a number that identifies a loop, whichever element of the round comes first."""
     rotations = (tuple(block[i:] + block[:i]) for i in range(len(block)))
     value = 0
     for tag in min(rotations):

@@ -1,4 +1,7 @@
-"""What a run has spent, in integers: tokens, micro-USD, milliseconds."""
+"""Spend of a run and of its nodes, in integers: tokens, micro-USD, milliseconds.
+
+Memory: one ledger, and turn and runtime counters of `COUNTS_MAX` nodes. Sums stop at the largest stored integer.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,11 @@ from streamproc.core.run_state import COUNTS_MAX, Ledger, RunState
 from streamproc.model.wire import Usage
 
 COUNTS_BYTES: Final = 20  # of an encoded state
-SPEND_MAX: Final = 2**63 - 1  # what a stored integer can hold; a sum that reaches it stays there
-
-
-def new_counts(run: RunState, node_tag: int) -> list[int]:
-    """[turns, runtime in ms] of a node that has had none. Past the cap the node with the fewest turns goes: a budget is
-    about the ones with many."""
-    if len(run.counts) >= COUNTS_MAX:
-        del run.counts[min(run.counts, key=lambda tag: run.counts[tag][0])]
-        run.evicted += 1
-    else:
-        run.room -= COUNTS_BYTES
-    counts = run.counts[node_tag] = [0, 0]
-    return counts
+SPEND_MAX: Final = 2**63 - 1  # the largest stored integer; a sum that reaches it stays there
 
 
 def spend(run: RunState, usage: Usage, counts: list[int]) -> None:
-    """Book a turn's measured spend, also its time on its node's `counts`."""
+    """Add a turn's measured spend to the ledger, and its duration to the `counts` of its node."""
     ledger = run.ledger
     ledger.input_tokens += usage.input_tokens
     ledger.output_tokens += usage.output_tokens
@@ -38,10 +29,22 @@ def spend(run: RunState, usage: Usage, counts: list[int]) -> None:
     elif usage.total_tokens or usage.input_tokens or usage.output_tokens:
         ledger.unpriced += 1
     tokens = ledger.input_tokens | ledger.output_tokens | ledger.cached_tokens | ledger.total_tokens
-    if tokens | ledger.duration_ms | ledger.cost_usd_micro > SPEND_MAX:  # one look at the highest bits of all
+    if tokens | ledger.duration_ms | ledger.cost_usd_micro > SPEND_MAX:  # one test of the highest bits of all
         _cap(ledger)
 
 
 def _cap(ledger: Ledger) -> None:
     for name in ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "cost_usd_micro", "duration_ms"):
         setattr(ledger, name, min(getattr(ledger, name), SPEND_MAX))
+
+
+def new_counts(run: RunState, node_tag: int) -> list[int]:
+    """Create the counters [turns, runtime in ms] of a node. Past the cap, those of the node with the fewest turns are
+    dropped: budgets limit nodes with many."""
+    if len(run.node_counts) >= COUNTS_MAX:
+        del run.node_counts[min(run.node_counts, key=lambda tag: run.node_counts[tag][0])]
+        run.evicted += 1
+    else:
+        run.size_left -= COUNTS_BYTES
+    counts = run.node_counts[node_tag] = [0, 0]
+    return counts

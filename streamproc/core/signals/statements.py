@@ -1,19 +1,19 @@
-"""Statements: what nodes say, as news or repeats.
+"""Statements: texts, structured outputs, artifacts and pages of nodes, as news or as repeats.
 
-A text between two calls of one node is *narration*: neither news nor a step. It is only known to be a message, and not
-narration, when another node takes the next turn; until then it is `pending`.
+A text between two calls of one node is *narration*: neither news nor a step. Only when another node takes the next turn
+is it known to be a message; until then it is pending (`RunState.pending_text`, one a run).
 """
 
 from __future__ import annotations
 
 from streamproc.core.run_state import TAG, RunState
 from streamproc.core.signals.novelty import note_news, remember_tag
-from streamproc.core.signals.periods import SAID, STEPS, Period, push
+from streamproc.core.signals.periods import STATEMENTS, STEPS, Period, push
 from streamproc.model.wire import Turn
 
 
-def observe_said(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:
-    """Take in what a turn said or left behind (not a text beside calls: that is narration)."""
+def observe_statement(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:
+    """Record the statement of a turn, and return the periods it extends. Texts beside calls are narration: skipped."""
     tag = node_tag
     if turn.output is not None and not turn.calls:
         tag ^= turn.output.norm ^ topic
@@ -25,26 +25,26 @@ def observe_said(run: RunState, node_tag: int, turn: Turn, topic: int, index: in
         tag ^= turn.artifact.norm >> 3
     if tag == node_tag:
         return ()
-    return state_said(run, tag, index, step=not turn.calls)
+    return _record(run, tag, index, step=not turn.calls)
 
 
-def state_said(run: RunState, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
-    """A statement by a node: news or a repeat, and an element of the streams of what was said."""
+def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
+    """Decide on the pending text: a message if another node takes this turn, narration if its own node does."""
+    waiting_node, tag, index = run.pending_text
+    run.pending_text = []
+    if waiting_node == node_tag:
+        return ()
+    return _record(run, tag, index, step=True)
+
+
+def _record(run: RunState, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
+    """Record a statement as news or repeat, and add it to the streams. Return the periods that it extends."""
     if remember_tag(run, tag):
-        note_news(run, index, (STEPS, SAID))
+        note_news(run, index, (STEPS, STATEMENTS))
     tag &= TAG & ~1
     found = []
     if step and (period := push(run, STEPS, tag, index)):
         found.append(period)
-    if period := push(run, SAID, tag, index):
+    if period := push(run, STATEMENTS, tag, index):
         found.append(period)
     return tuple(found)
-
-
-def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
-    """A text that another node answers was a message; one that its own node follows up was narration."""
-    waiting_node, tag, index = run.pending
-    run.pending = []
-    if waiting_node == node_tag:
-        return ()
-    return state_said(run, tag, index, step=True)

@@ -1,19 +1,12 @@
-"""Streaks: the same value again and again, and the last few hashes as evidence."""
+"""Streaks of equal values, and the last few hashes as evidence: shared by the signals of nodes."""
 
 from __future__ import annotations
 
 from streamproc.core.run_state import HASH, RECENT_MAX, TAG, Streak
 
 
-def remember(values: list[int], value: int) -> None:
-    """Keep the last few hashes, as loop evidence."""
-    values.append(value & HASH)
-    if len(values) > RECENT_MAX:
-        del values[0]
-
-
 def extend(streak: Streak | None, value: int, index: int, stamp: int, since: int) -> Streak:
-    """Count `value` once an iteration (`stamp`); anything else, or news after the streak began, starts it again."""
+    """Count `value` once an iteration (`stamp`). Another value, or news (`since`) after the start, starts again."""
     if streak is None:
         return Streak(value, 1, index, stamp)
     if streak.value != value or since > streak.first:
@@ -25,7 +18,7 @@ def extend(streak: Streak | None, value: int, index: int, stamp: int, since: int
 
 
 def said_again(streak: Streak | None, norm: int, index: int, since: int) -> Streak:
-    """Count the same text in a row; news after the first of them, or another text, starts again."""
+    """Count equal texts in a row. Another text, or news (`since`) after the first of them, starts the streak again."""
     value = norm & TAG
     if streak is None:
         return Streak(value, 1, index)
@@ -34,3 +27,10 @@ def said_again(streak: Streak | None, norm: int, index: int, since: int) -> Stre
     else:
         streak.count += 1
     return streak
+
+
+def remember(values: list[int], value: int) -> None:
+    """Append a hash, and keep the last `RECENT_MAX` of them as loop evidence."""
+    values.append(value & HASH)
+    if len(values) > RECENT_MAX:
+        del values[0]

@@ -1,7 +1,7 @@
-"""What the tasks of a run have spent of their tokens: the ladder over `max_token_budget`.
+"""Token budgets of tasks: the escalation levels (rungs) of `max_token_budget`.
 
-A turn counts for the task it names, else for the one that the run was started for; of a turn that names none nobody
-knows. Whoever is delegated a task again, with a budget, starts anew.
+A turn counts for the task that it names, else for the task that the run was started for. Delegating a task again with
+a budget starts its count again. Memory: `TASKS_MAX` tasks; past it, the oldest is dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RUNGS: Final = ("warning", "restrict", "urgent", "hard_stop", "violation")
 
 
 def grant_tokens(run: RunState, event: TaskDelegated, tag: Callable[[str], int]) -> None:
-    """Note the budget of every task of a delegation."""
+    """Set the budget of every task of a delegation."""
     if event.max_token_budget is None:
         return
     for task in dict.fromkeys((*event.tasks, event.task_id)[-TASKS_MAX:]):
@@ -28,8 +28,8 @@ def grant_tokens(run: RunState, event: TaskDelegated, tag: Callable[[str], int])
 def spend_tokens(
     run: RunState, turn: Turn, task: int, default: int | None, percents: Sequence[int]
 ) -> TaskTokens | None:
-    """Count a turn's tokens; the task's account where it has come to another rung. `default` is the budget of a task
-    that was delegated without one."""
+    """Count a turn's tokens, and return the task's budget if it reaches another rung. `default` is the budget of tasks
+    that were delegated without one."""
     spent = run.task_tokens.get(task)
     if spent is None:
         if default is None:
@@ -47,7 +47,7 @@ def spend_tokens(
 
 
 def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
-    """How high `used` has come: 0 below all rungs; a percentage of 0 leaves its rung out."""
+    """Return the number of the highest rung reached; 0: none. A percentage of 0 turns its rung off."""
     if used > limit:
         return len(RUNGS)
     reached = 0
@@ -60,7 +60,7 @@ def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
 def _keep(run: RunState, task: int, tokens: TaskTokens) -> TaskTokens:
     run.task_tokens.pop(task, None)
     run.task_tokens[task] = tokens
-    run.room = 0
+    run.size_left = 0
     if len(run.task_tokens) > TASKS_MAX:
         del run.task_tokens[next(iter(run.task_tokens))]
         run.evicted += 1

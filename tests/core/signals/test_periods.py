@@ -6,7 +6,7 @@ import pytest
 
 from streamproc.core.run_state import CALLS_MAX, SEEN_MAX, RunState
 from streamproc.core.signals.novelty import note_news, note_progress, remember_tag
-from streamproc.core.signals.periods import LEFT, PERIOD_MAX, SAID, STEPS, loop_tag, push
+from streamproc.core.signals.periods import ARTIFACTS, PERIOD_MAX, STATEMENTS, STEPS, loop_tag, push
 from tests.feeding import Raw, halts, told
 
 START_MS = 1_767_225_600_000
@@ -52,31 +52,31 @@ def test_what_keeps_coming_back_is_not_forgotten() -> None:
 @pytest.mark.parametrize("length", range(2, PERIOD_MAX + 1))
 def test_every_period_is_found_when_its_second_round_is_full(length: int) -> None:
     block = "abcdefghijklmnop"[:length]
-    found = pushed(SAID, block * 3)
+    found = pushed(STATEMENTS, block * 3)
     assert found[0] == (length, 2 * length - 1)
     assert {period for period, _ in found} == {length}
 
 
 def test_a_longer_period_is_not_seen() -> None:
-    assert pushed(SAID, "abcdefghijklmnopq" * 4) == []
+    assert pushed(STATEMENTS, "abcdefghijklmnopq" * 4) == []
 
 
 def test_the_same_thing_over_and_over_is_a_repeat_and_no_period() -> None:
-    assert pushed(SAID, "a" * 40) == []
-    assert pushed(SAID, "ab" + "a" * 40) == []
+    assert pushed(STATEMENTS, "a" * 40) == []
+    assert pushed(STATEMENTS, "ab" + "a" * 40) == []
 
 
 def test_the_shortest_period_is_told() -> None:
-    assert pushed(SAID, "abababab")[-1] == (2, 7)
-    assert pushed(SAID, "aabaab")[-1] == (3, 5)
+    assert pushed(STATEMENTS, "abababab")[-1] == (2, 7)
+    assert pushed(STATEMENTS, "aabaab")[-1] == (3, 5)
 
 
 def test_one_other_thing_ends_a_period() -> None:
-    assert pushed(SAID, "abaxbab") == []
+    assert pushed(STATEMENTS, "abaxbab") == []
 
 
 @pytest.mark.parametrize(("stream", "own", "found"), [
-    (SAID, (), False), (SAID, (SAID,), True), (STEPS, (STEPS,), True), (STEPS, (SAID,), False), (LEFT, (), True),
+    (STATEMENTS, (), False), (STATEMENTS, (STATEMENTS,), True), (STEPS, (STEPS,), True), (STEPS, (STATEMENTS,), False), (ARTIFACTS, (), True),
 ])  # fmt: skip
 def test_a_round_with_news_from_elsewhere_does_not_count(stream: int, own: tuple[int, ...], found: bool) -> None:
     """Two elements, news, the same two again: a full second round only where the news was one of the two."""
@@ -84,15 +84,15 @@ def test_a_round_with_news_from_elsewhere_does_not_count(stream: int, own: tuple
     pushed(stream, "ab", run)
     note_news(run, 1, own)
     assert bool(pushed(stream, "ab", run)) is found
-    assert run.news == run.found == 1
+    assert run.last_news == run.last_discovery == 1
 
 
 def test_measured_progress_ends_every_period() -> None:
     run = RunState()
-    for stream in (STEPS, SAID, LEFT):
+    for stream in (STEPS, STATEMENTS, ARTIFACTS):
         pushed(stream, "ab", run)
     note_progress(run, 1)
-    assert [pushed(stream, "ab", run) for stream in (STEPS, SAID, LEFT)] == [[], [], []]
+    assert [pushed(stream, "ab", run) for stream in (STEPS, STATEMENTS, ARTIFACTS)] == [[], [], []]
 
 
 def test_a_loop_is_named_for_its_round_wherever_it_starts() -> None:

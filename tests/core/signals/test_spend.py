@@ -18,7 +18,7 @@ def test_sums_stop_at_what_can_be_stored() -> None:
 
     assert (run.ledger.input_tokens, run.ledger.output_tokens) == (SPEND_MAX, 1_100)
     assert run.ledger.total_tokens == run.ledger.cost_usd_micro == run.ledger.duration_ms == SPEND_MAX
-    assert run.counts == {7: [0, SPEND_MAX]}
+    assert run.node_counts == {7: [0, SPEND_MAX]}
     assert load(dump(run)) == run
 
 

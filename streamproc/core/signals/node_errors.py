@@ -1,4 +1,7 @@
-"""Errors that a node reports: the same one, turn after turn."""
+"""Errors that a node reports: the same ones, turn after turn.
+
+Memory: one streak a node. Retryable errors are ignored: they say nothing about the work.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from streamproc.model.wire import Errors
 
 
 def observe_errors(node: NodeState, errors: Errors, index: int, since: int) -> bool:
-    """Take in what failed. An empty list says that nothing did, and ends the streak; True where there is one."""
+    """Record reported errors, and return whether there are any. An empty list ends the streak."""
     if errors.retryable:
         return False
     if errors.count == 0:
