@@ -1,7 +1,7 @@
-"""Compiles the core of the installed streamproc (or of this checkout, where that is installed) for this Python.
+"""Compile the core of the installed streamproc (or of this checkout, if that is installed) for this Python.
 
-The same sources, through Cython: nothing is written twice. `make compile` calls it; so can whoever installed a wheel,
-with ``pip install 'streamproc[compile]'`` and a C compiler: ``python deploy/compiled/build.py``.
+Cython compiles the same sources that pure Python runs. `make compile` calls this script. With an installed wheel, you
+need ``pip install 'streamproc[compile]'`` and a C compiler: ``python deploy/compiled/build.py``.
 """
 
 from __future__ import annotations
@@ -36,30 +36,32 @@ def say(line: str) -> None:
 
 
 def need_tools() -> None:
-    """End with a remedy where something is missing."""
+    """Exit with a remedy if a tool is missing."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        sys.exit("compile: this needs CPython with its global lock; streamproc runs in pure Python without it.")
+        sys.exit(
+            "compile: needs CPython with its global interpreter lock. streamproc works without it, in pure Python."
+        )
     for module, package in (("Cython", "cython"), ("mypy", "mypy"), ("setuptools", "setuptools")):
         try:
             import_module(module)
         except ImportError:
-            sys.exit(f"compile: {package} is missing. To mend it: pip install 'streamproc[compile]' (or make setup).")
+            sys.exit(f"compile: {package} is missing. Run: pip install 'streamproc[compile]' (or make setup).")
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if shutil.which(compiler) is None:
         sys.exit(
-            f"compile: there is no C compiler ({compiler}). To mend it: apt-get install gcc (Debian, Ubuntu), "
-            "xcode-select --install (macOS), or set CC. Without it streamproc runs in pure Python."
+            f"compile: found no C compiler ({compiler}). Run: apt-get install gcc (Debian, Ubuntu) or "
+            "xcode-select --install (macOS), or set CC. streamproc works without it, in pure Python."
         )
     if not header.exists():
         sys.exit(
-            f"compile: {header} is missing. To mend it: apt-get install python3-dev, or what your system calls it."
+            f"compile: {header} is missing. Run: apt-get install python3-dev, or install your system's equivalent."
         )
 
 
 @contextmanager
 def work_folder(given: Path | None) -> Iterator[Path]:
-    """Where C sources and objects lie: a folder that stays makes the next build a short one."""
+    """Yield the folder for C sources and objects: the given one, which speeds up the next build, or a temporary one."""
     if given is not None:
         given.mkdir(parents=True, exist_ok=True)
         yield given.resolve()
@@ -69,7 +71,7 @@ def work_folder(given: Path | None) -> Iterator[Path]:
 
 
 def generate(package: Path, work: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Write sources and declarations; the modules, and the fields of each struct in the order of memory."""
+    """Write sources and declarations. Return the modules, and the fields of each struct in memory order."""
     from declarations import Declarations, Types, of_structs, write
     from sources import constants, read, rewritten
 
@@ -93,7 +95,7 @@ def generate(package: Path, work: Path) -> tuple[list[str], dict[str, list[str]]
 
 
 def compile_all(work: Path, modules: list[str], jobs: int) -> None:
-    """Translate and compile; ends with the compiler's own words where that fails."""
+    """Translate and compile; on failure, exit with the end of the compiler's output."""
     files = [f"{module.replace('.', '/')}.py" for module in modules]
     script = f"""
 from Cython.Build import cythonize
@@ -111,13 +113,11 @@ if __name__ == "__main__":
         ended = subprocess.run([sys.executable, "setup.py"], cwd=work, stdout=log, stderr=log, check=False)
     if ended.returncode:
         lines = (work / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
-        sys.exit(
-            "\n".join([*lines[-40:], "compile: failed; the compiler's last words are above. Nothing was installed."])
-        )
+        sys.exit("\n".join([*lines[-40:], "compile: failed, see the output above. Nothing was installed."]))
 
 
 def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list[str]], sources: str) -> None:
-    """Install the modules where `streamproc.core.compiled` finds them; the manifest, which enables them, comes last."""
+    """Install the modules for `streamproc.core.compiled`; the manifest, which enables them, is written last."""
     from streamproc.core.compiled import MANIFEST, abi
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -133,35 +133,35 @@ def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list
 
 
 def check(folder: Path) -> None:
-    """Import it all, in a Python that accepts nothing else."""
+    """Import every module of the build, in a Python that requires them."""
     code = "import streamproc.detectors; from streamproc.core.compiled import core_kind; print(core_kind())"
     environment = os.environ | {"STREAMPROC_CORE": "compiled"}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     if ended.returncode or ended.stdout.strip() != "compiled":
         shutil.rmtree(folder)
-        sys.exit(f"{ended.stdout}{ended.stderr}compile: the build cannot be used, and was taken away again.")
+        sys.exit(f"{ended.stdout}{ended.stderr}compile: the build cannot be imported and was removed.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, help="folder for C sources and objects (default: one that is removed)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at the same time")
+    parser.add_argument("--work", type=Path, help="folder for C sources and objects (default: a temporary one)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of compilers to run in parallel")
     options = parser.parse_args()
     os.environ["STREAMPROC_CORE"] = "python"
     need_tools()
     from streamproc.core.compiled import FOLDER, PACKAGE, sources_hash
 
-    begun, sources = time.monotonic(), sources_hash()
+    started, sources = time.monotonic(), sources_hash()
     with work_folder(options.work) as work:
         say(f"reading {PACKAGE}")
         modules, fields = generate(PACKAGE, work)
-        say(f"compiling {len(modules)} modules, {options.jobs} at a time (some minutes)")
+        say(f"compiling {len(modules)} modules, {options.jobs} in parallel (takes a few minutes)")
         compile_all(work, modules, options.jobs)
         install(work, FOLDER, modules, fields, sources)
     check(FOLDER)
     size = sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file())
-    say(f"done in {time.monotonic() - begun:.0f} s: {size / 1e6:.0f} MB in {FOLDER}")
-    say("used from now on by every process of this installation; STREAMPROC_CORE=python leaves it alone")
+    say(f"done in {time.monotonic() - started:.0f} s: {size / 1e6:.0f} MB in {FOLDER}")
+    say("every new process of this installation uses it; set STREAMPROC_CORE=python to run pure Python")
 
 
 if __name__ == "__main__":

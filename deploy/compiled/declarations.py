@@ -1,8 +1,9 @@
-"""Declarations for Cython, made from the sources: which names are C's, and of which types.
+"""Declarations for Cython, generated from the sources: which names have C types.
 
-Types are those that mypy finds. A msgspec type is declared by its layout (an object's head, then a pointer for each
-field: of its base first, each in alphabetical order), so that reading a field is one load; `streamproc.core.compiled`
-compares that with the real layout before anything compiled is imported. Numbers stay Python's, whatever their size.
+The types come from mypy. A msgspec struct is declared by its memory layout (an object header, then one pointer for each
+field: first those of its base, both in alphabetical order), which makes reading a field a single load.
+`streamproc.core.compiled` compares this with the real layout before it imports anything compiled. Numbers stay Python
+integers of any size.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import mypy.options
 import mypy.types
 from sources import Source, direct, has_functions, methods
 
-EXACT = ("list", "dict", "str")  # classes of Python's own that C knows
+EXACT = ("list", "dict", "str")  # built-in classes that Cython knows
 
 
 class Types:
-    """What mypy says of the sources."""
+    """The types that mypy infers for the sources."""
 
     def __init__(self, sources: list[Source], structs: list[Source]) -> None:
         options = mypy.options.Options()
@@ -41,7 +42,7 @@ class Types:
         self.classes = {f"{one.name}.{node.name}" for one in sources for node in one.classes()}
 
     def bound_methods(self) -> set[str]:
-        """Methods that are passed on and not called, as `module.Class.name`: they must be what Python can bind."""
+        """Return methods that are passed as values, as `module.Class.name`: these must stay Python methods."""
         called = {id(node.callee) for node in self._types if isinstance(node, mypy.nodes.CallExpr)}
         found = set()
         for node in self._types:
@@ -62,7 +63,7 @@ class Types:
         return node
 
     def of(self, kind: mypy.types.Type | None) -> str:
-        """C's word for a type: a class that is declared (by its dotted name), a class of Python's own, or `object`."""
+        """Return the Cython name of a type: a declared class (by its dotted name), a built-in class, or `object`."""
         if kind is None:
             return "object"
         kind = mypy.types.get_proper_type(kind)
@@ -83,7 +84,7 @@ class Types:
         return plain if plain in (*EXACT, "tuple") else "object"
 
     def base(self, struct: str) -> str | None:
-        """The struct that this one extends."""
+        """Return the struct that this one extends, if any."""
         module, _, name = struct.rpartition(".")
         found = [base.type.fullname for base in self.info(module, name).bases]
         return next((base for base in found if base in self.structs), None)
@@ -97,7 +98,7 @@ class Types:
         return "object" if found == "bint" else found
 
     def _is_struct(self, source: Source, node: ast.ClassDef) -> bool:
-        """Also one that extends another: mypy does not look into msgspec here."""
+        """Whether a class is a msgspec struct, directly or through a base: mypy does not follow msgspec here."""
         bases = {ast.unparse(base) for base in node.bases}
         return "msgspec.Struct" in bases or any(
             self._is_struct(source, other)
@@ -106,7 +107,7 @@ class Types:
         )
 
     def _fields(self, source: Source, node: ast.ClassDef) -> list[str]:
-        """In the order of memory: those of the base, then its own."""
+        """Return the fields in memory order: those of the base, then its own."""
         bases = {ast.unparse(base) for base in node.bases}
         found: list[str] = []
         for other in source.tree.body:
@@ -122,7 +123,7 @@ class Types:
 
 
 class Locals:
-    """The types of a function's own names."""
+    """The types of a function's local names."""
 
     def __init__(self, function: mypy.nodes.FuncDef) -> None:
         self.types: dict[str, mypy.types.Type | None] = {}
@@ -135,15 +136,15 @@ class Locals:
         elif isinstance(node, mypy.nodes.NameExpr) and isinstance(node.node, mypy.nodes.Var):
             self.types[node.name] = node.node.type
 
-    def _named_on_the_way(self, node: mypy.nodes.Node | None) -> None:
+    def _walrus_targets(self, node: mypy.nodes.Node | None) -> None:
         if isinstance(node, mypy.nodes.AssignmentExpr):
             self._target(node.target)
         elif isinstance(node, mypy.nodes.OpExpr):
-            self._named_on_the_way(node.left)
-            self._named_on_the_way(node.right)
+            self._walrus_targets(node.left)
+            self._walrus_targets(node.right)
         elif isinstance(node, mypy.nodes.ComparisonExpr):
             for operand in node.operands:
-                self._named_on_the_way(operand)
+                self._walrus_targets(operand)
 
     def _block(self, block: mypy.nodes.Block | None) -> None:
         for statement in block.body if block is not None else ():
@@ -158,11 +159,11 @@ class Locals:
             self._block(node.body)
             self._block(node.else_body)
         elif isinstance(node, mypy.nodes.WhileStmt):
-            self._named_on_the_way(node.expr)
+            self._walrus_targets(node.expr)
             self._block(node.body)
         elif isinstance(node, mypy.nodes.IfStmt):
             for expression in node.expr:
-                self._named_on_the_way(expression)
+                self._walrus_targets(expression)
             for block in (*node.body, node.else_body):
                 self._block(block)
         elif isinstance(node, mypy.nodes.TryStmt):
@@ -180,7 +181,7 @@ def _cimports(module: str, used: set[str]) -> list[str]:
 
 
 def of_structs(module: str, types: Types) -> str:
-    """Declarations of the msgspec types of a module."""
+    """Return the declarations of the msgspec structs of a module."""
     lines: list[str] = []
     used: set[str] = set()
     for struct, fields in types.structs.items():
@@ -209,7 +210,7 @@ def of_structs(module: str, types: Types) -> str:
 
 
 class Declarations:
-    """Declarations of what is compiled."""
+    """Declarations of the compiled modules."""
 
     def __init__(self, sources: list[Source], types: Types) -> None:
         self._types = types
@@ -217,7 +218,7 @@ class Declarations:
         self._functions = {f"{one.name}.{node.name}" for one in sources for node in one.functions() if direct(node)}
 
     def of(self, source: Source) -> str:
-        """The declarations of one module."""
+        """Return the declarations of one module."""
         used: set[str] = set()
         lines: list[str] = []
         for node in source.functions():
@@ -232,7 +233,7 @@ class Declarations:
 
     def _class(self, source: Source, node: ast.ClassDef, used: set[str]) -> list[str]:
         info = self._types.info(source.name, node.name)
-        shared = {  # by all instances: no field of any
+        shared = {  # class attributes are not fields
             target.id
             for inner in node.body
             if (isinstance(inner, ast.AnnAssign) and inner.value is not None) or isinstance(inner, ast.Assign)
@@ -256,7 +257,7 @@ class Declarations:
         return direct(node) and f"{source.name}.{kind.name}.{node.name}" not in self._bound
 
     def of_others(self, source: Source) -> dict[int, str]:
-        """Types for methods that stay Python's (they are passed on, or special), by the line of each."""
+        """Return, by line, the types for methods that stay Python methods: passed as values, or special."""
         found: dict[int, str] = {}
         for kind in source.classes():
             names = self._types.info(source.name, kind.name).names
@@ -269,17 +270,17 @@ class Declarations:
                     found |= {node.lineno: typed} if typed else {}
         return found
 
-    def _word(self, kind: mypy.types.Type | None, used: set[str]) -> str:
+    def _c_name(self, kind: mypy.types.Type | None, used: set[str]) -> str:
         c_type = self._types.of(kind)
         used.update({c_type} if "." in c_type else ())
         return "" if c_type == "object" else short(c_type)
 
     def _typed(self, found: mypy.nodes.FuncDef, used: set[str], *, arguments: bool) -> str:
-        """The decorator that types a function's own names."""
+        """Return the decorator that declares the types of a function's local names."""
         given = {one.variable.name: one.variable.type for one in found.arguments if one.variable.name != "self"}
         own = Locals(found).types
         names = given | own if arguments else {name: own[name] for name in own.keys() - given.keys()}
-        words = {name: self._word(kind, used) for name, kind in sorted(names.items())}
+        words = {name: self._c_name(kind, used) for name, kind in sorted(names.items())}
         typed = ", ".join(f"{name}={word}" for name, word in words.items() if word)
         return f"@cython.locals({typed})" if typed else ""
 
@@ -291,16 +292,18 @@ class Declarations:
         }
         signature = []
         for place, one in enumerate([*node.args.args, *node.args.kwonlyargs]):
-            kind = "" if method and not place else self._word(kinds[one.arg], used) or "object"  # `signed` is a type
+            kind = (
+                "" if method and not place else self._c_name(kinds[one.arg], used) or "object"
+            )  # always name the type: `signed` alone would be one
             signature.append(f"{kind} {one.arg}".strip() + ("=*" if one.arg in optional else ""))
         assert isinstance(found.type, mypy.types.CallableType)
-        returns = self._word(found.type.ret_type, used)
+        returns = self._c_name(found.type.ret_type, used)
         typed = self._typed(found, used, arguments=False)
         return [*([typed] if typed else []), " ".join(f"cpdef {returns} {node.name}({', '.join(signature)})".split())]
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file, unless it says so already: what is made from it is then made again."""
+    """Write a file only if its content changes, so that its outputs are not rebuilt needlessly."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")

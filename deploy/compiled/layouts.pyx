@@ -1,4 +1,4 @@
-"""Where the fields of a msgspec type lie, as this Python and this msgspec have laid them out."""
+"""The memory layout of msgspec structs under this Python and this msgspec."""
 
 cdef extern from *:
     """
@@ -12,5 +12,5 @@ cdef extern from *:
 
 
 def slot_offsets(kind):
-    """The bytes from an instance's beginning to each of its fields; -1 for one that is no slot."""
+    """Return the offset in bytes of each field within an instance; -1 for a field that is not a slot."""
     return {name: slot_offset(getattr(kind, name)) for name in kind.__struct_fields__}

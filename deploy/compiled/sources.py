@@ -1,4 +1,4 @@
-"""What is compiled, and the small changes that its copies need."""
+"""The modules to compile, and the small edits that their copies need."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 Edit = tuple[int, int, int, str]
-"""A line (from 1), the bytes from and to, and what is there instead."""
+"""A line (from 1), the byte range to replace, and the replacement."""
 
 
 @dataclass
 class Source:
-    """A module, as it is written."""
+    """The source of a module."""
 
     name: str
     path: Path
@@ -26,7 +26,7 @@ class Source:
 
     @property
     def imported(self) -> dict[str, str]:
-        """Names that come from elsewhere, as `module.name`."""
+        """Return imported names as `module.name`."""
         return {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in ast.walk(self.tree)
@@ -36,7 +36,7 @@ class Source:
 
     @property
     def defines_structs(self) -> bool:
-        """Whether it declares msgspec types. Those are read by their layout, and stay as they are."""
+        """Whether it declares msgspec structs. These modules are not compiled; their structs are declared by layout."""
         return any(
             isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases)
             for node in self.tree.body
@@ -44,14 +44,14 @@ class Source:
 
     @property
     def needed(self) -> set[str]:
-        """Modules that it imports at its top."""
+        """Return the modules that it imports at the top."""
         return {f"{node.module}" for node in self.tree.body if isinstance(node, ast.ImportFrom)}
 
     def functions(self) -> list[ast.FunctionDef]:
         return [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
 
     def classes(self) -> list[ast.ClassDef]:
-        """Classes that can be extension types: without bases, without decorators, with something to call."""
+        """Return the classes that can be extension types: without bases and decorators, and with methods."""
         return [
             node for node in self.tree.body
             if isinstance(node, ast.ClassDef) and not node.bases and not node.decorator_list and methods(node)
@@ -62,11 +62,11 @@ def methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
     return [inner for inner in node.body if isinstance(inner, ast.FunctionDef)]
 
 
-LOADER = Path("core/compiled.py")  # finds the compiled modules, so it cannot be one
+LOADER = Path("core/compiled.py")  # finds the compiled modules, so it cannot be one of them
 
 
 def read(package: Path) -> tuple[list[Source], list[Source]]:
-    """The modules to compile, and those that declare the types they work on."""
+    """Return the modules to compile, and those that declare the structs they use."""
     found = [
         Source(".".join(("streamproc", *path.relative_to(package).with_suffix("").parts)), path)
         for folder in ("core", "detectors")
@@ -75,7 +75,7 @@ def read(package: Path) -> tuple[list[Source], list[Source]]:
     ]
     compiled = [one for one in found if not one.defines_structs]
     names = {one.name for one in compiled}
-    # Those that need something compiled themselves are neither: layouts are looked at before anything compiled is used.
+    # Struct modules that import compiled ones are neither: layouts are checked before anything compiled is imported.
     structs = [one for one in found if one.defines_structs and not names.intersection(one.needed)]
     return compiled, [Source("streamproc.model.wire", package / "model" / "wire.py"), *structs]
 
@@ -84,7 +84,7 @@ COLLECTING = {"tuple", "list", "set", "frozenset", "dict", "sorted", "sum", "min
 
 
 def collected(tree: ast.AST) -> list[tuple[ast.Call, ast.GeneratorExp]]:
-    """Generators that are read to their end on the spot: a list does the same, and needs no function of its own."""
+    """Return generator expressions that are consumed at once: a list is equivalent and needs no closure."""
     return [
         (node, node.args[0])
         for node in ast.walk(tree)
@@ -94,20 +94,20 @@ def collected(tree: ast.AST) -> list[tuple[ast.Call, ast.GeneratorExp]]:
 
 
 def has_functions(node: ast.FunctionDef) -> bool:
-    """Whether there are functions inside it (a generator is one, too): C has none such."""
+    """Whether a function contains others (generators count): C functions have no closures."""
     lists = {id(generator) for _, generator in collected(node)}
     inner = (ast.Lambda, ast.FunctionDef, ast.GeneratorExp, ast.Yield, ast.YieldFrom)
     return any(isinstance(part, inner) and id(part) not in lists for part in ast.walk(node) if part is not node)
 
 
 def direct(node: ast.FunctionDef) -> bool:
-    """Whether a function can be called as C calls: without decorators, stars, and functions inside it."""
+    """Whether a function can become a C function: without decorators, star arguments and inner functions."""
     args = node.args
     return not (node.decorator_list or args.vararg or args.kwarg or node.name.startswith("__") or has_functions(node))
 
 
 def constants(module: Any, source: Source) -> dict[str, int]:
-    """`Final` integers of a module, and of those of its classes that hold nothing but such, by their dotted names."""
+    """Return the `Final` integers of a module and of its classes without bases, by their dotted names."""
     found = {}
     for node in source.tree.body:
         if _final(node) and type(getattr(module, node.target.id)) is int:  # type: ignore[attr-defined]
@@ -130,8 +130,8 @@ def _final(node: ast.AST) -> bool:
 
 
 def rewritten(source: Source, known: dict[str, int], typed: dict[int, str]) -> str:
-    """The source with the same lines: constants as numbers, keyword-only arguments as others (C knows no names), and
-    in the empty line before a function that stays Python's, the types of its names."""
+    """Return the source, edited line by line: constants become numbers, keyword-only arguments become positional (C
+    functions have no others), and the empty line before a method that stays Python declares the types of its names."""
     lines = source.text.splitlines(keepends=True)
     names = source.imported
     edits: list[Edit] = []
@@ -165,7 +165,7 @@ def rewritten(source: Source, known: dict[str, int], typed: dict[int, str]) -> s
 
 
 def _star(node: ast.FunctionDef, lines: list[str]) -> Edit:
-    """The place of the star before keyword-only arguments."""
+    """Return the edit that removes the star before keyword-only arguments."""
     first = node.args.kwonlyargs[0]
     for number in range(first.lineno, node.lineno - 1, -1):
         line = lines[number - 1]
