@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.cli.terminal import quiet_kafka
-from streamproc.core.compiled import core_kind, why_not
+from streamproc.core.compiled import build_fault, core_kind
 from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def python_version() -> CheckResult:
 
 def core() -> CheckResult:
     """What decides here: the compiled core, or pure Python, which takes longer."""
-    kind, fault = core_kind(), why_not()
+    kind, fault = core_kind(), build_fault()
     if fault:
         return CheckResult("warn", f"core={kind}: there is a compiled core, and {fault}", "make compile, or make clean")
     return CheckResult("ok", f"core={kind}")

@@ -72,7 +72,7 @@ def encode(
 def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
     """Return a declared graph in the form that is sent: a large one in compact form."""
     # Imported here because networkx takes 150 ms to load, and most programs declare no graph.
-    from streamproc.core.graph import LARGE, packed, read_graph, unsafe_cycles
+    from streamproc.core.graph import LARGE, compact_graph, read_graph, unsafe_cycles
 
     try:
         read = read_graph(graph)
@@ -81,7 +81,7 @@ def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
         raise InvalidEvent([Problem(field, what, "`streamproc graph check FILE` explains what is wrong")]) from None
     if not unsafe and (cycles := unsafe_cycles(read)):
         raise UnsafeCycle(cycles)
-    return packed(read) if read.number_of_edges() > LARGE else dict(graph)
+    return compact_graph(read) if read.number_of_edges() > LARGE else dict(graph)
 
 
 def new_id() -> str:

@@ -1,12 +1,12 @@
-"""Accounts of sessions, users and tenants: what all of their runs spend together, and when that is too much.
+"""Accounts of sessions, users and tenants: the spend of all their runs, compared with shared budgets.
 
-A run is in one partition, its user's runs are in many. So what runs spend is sent on as *statements*, one account
-each, and `step_account` books them: pure, as `step` is, and called by the worker, `scan` and `Monitor` alike. What it
-answers are events for the runs at work on the account; those go back into the runs' own log, where the engine
-decides on them. So a run's memory and status, and a replay of the log, hold these halts as they hold all others.
+A run lives in one partition, while the runs of its user are in many. So spend is published as *statements*, one for
+each account, and `step_account` books them. It is pure, as `step` is; the worker, `scan` and `Monitor` call it. It
+returns events for the runs that are active on the account. These go into the runs' own log, where the engine decides on
+them: state, status and replays of a run include these halts like all others.
 
-Windows hop in log time: the last 60 minutes in steps of 5, the last 24 hours in steps of 1, the last 30 days in steps
-of 1. Amounts are integers: tokens and micro-USD.
+Windows hop in log time: the last 60 minutes in hops of 5 minutes, the last 24 hours in hops of an hour, the last 30
+days in hops of a day. Amounts are integers: tokens and micro-USD.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
 
 ACCOUNT_VERSION: Final = 1
-# Runs of an account that are told at once; any other is told with what it spends next.
+# Active runs of an account that are notified at once; any other is notified when it next spends.
 RUNS_MAX: Final = 128
-# Partitions of the turns topic whose last booked offset is known. More than most topics have.
+# Partitions of the turns topic with a known last booked offset: more than most topics have.
 SOURCES_MAX: Final = 512
 
 MINUTE_MS: Final = 60_000
@@ -31,117 +31,112 @@ WINDOWS: Final = {
     "hour": (5 * MINUTE_MS, 12),
     "day": (60 * MINUTE_MS, 24),
     "month": (24 * 60 * MINUTE_MS, 30),
-    "burn": (MINUTE_MS, 5),  # how fast it goes now: not limited, only told
+    "burn": (MINUTE_MS, 5),  # the current rate: reported, without a limit
 }
-AMOUNT_MAX: Final = 2**53  # what an event can carry
-TOTAL: Final = "total"  # the window of a session: all of it
+AMOUNT_MAX: Final = 2**53  # the largest amount in an event
+TOTAL: Final = "total"  # the window of a session: its whole lifetime
 UNITS: Final = ("tokens", "micro_usd")
 
 EXCEEDED: Final = "exceeded"
 REJECTED: Final = "rejected"
-# The rungs below `exceeded` of each kind of account: name, and whether reaching the mark is enough.
+# The levels (rungs) below `exceeded` for each kind of account: name, and whether reaching the mark is enough.
 RUNGS: Final = {
     "session": (("warning", False), ("restrict", False), ("wrap_up", True)),
     "user": (("warning", True),),
     "tenant": (("warning", True),),
 }
-CLOSED: Final = ("restrict", "wrap_up", EXCEEDED)  # a session on one of these takes no new work
+CLOSED: Final = ("restrict", "wrap_up", EXCEEDED)  # on these rungs, a session takes no new work
 
 
-# What an account can keep: whoever writes more into a statement must not make the account one that cannot be stored.
+# A stored integer. Larger numbers in a statement are refused: they would make the account impossible to store.
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
-    """A limit in force: in which window, of which unit, how much."""
+    """A limit in force."""
 
-    window: str
-    unit: str
+    window: str  # `hour`, `day`, `month` or `total`
+    unit: str  # one of `UNITS`
     limit: Whole
 
 
 class AccountRef(msgspec.Struct, array_like=True):
-    """A run, as its account must know it: where its log is, what limits policy has for it (`marks`, judged at
-    `percents`), and which of a session it declared itself."""
+    """A run that pays from an account."""
 
     run_id: str
-    partition: Whole
-    child: bool
-    marks: list[Mark]
-    declared: list[Mark]
-    percents: list[int]
+    partition: Whole  # of its log
+    child: bool  # whether another run started it
+    marks: list[Mark]  # limits of the policy
+    declared: list[Mark]  # limits that the run declared for its session
+    percents: list[int]  # marks of the rungs
 
 
 class SpendEntry(msgspec.Struct, array_like=True):
-    """What one turn of a payer spent, and where the turn stands in the log. `first`: the run has just come;
-    `left`: it is over."""
+    """The spend of one event of a run."""
 
-    payer: Whole
-    offset: Whole
+    payer: Whole  # index of the run in `Statement.payers`
+    offset: Whole  # of the event in its partition
     at_ms: Whole
     tokens: Whole
     micro_usd: Whole
-    unpriced: Annotated[int, msgspec.Meta(ge=0, le=1)]
-    first: bool = False
-    left: bool = False
+    unpriced: Annotated[int, msgspec.Meta(ge=0, le=1)]  # 1: tokens without a price
+    first: bool = False  # the first entry of the run
+    left: bool = False  # the run has finished
 
 
 class Statement(msgspec.Struct, array_like=True):
     """A record of the spend topic: entries of one account from one partition of the turns topic, in log order."""
 
     version: int
-    account: str
-    source: Whole
+    account: str  # `session:NAME`, `user:TENANT/NAME` or `tenant:NAME`
+    source: Whole  # the partition
     payers: list[AccountRef]
     entries: list[SpendEntry]
 
 
 class SpendWindow(msgspec.Struct, array_like=True):
-    """What was spent in a window: its hops, oldest first, each with its number, tokens, micro-USD and unpriced turns;
-    and their sums. The whole of a session has sums alone."""
+    """The spend in a window, as sums of its hops. The window of a session has sums only."""
 
-    hops: list[list[int]] = []
+    hops: list[list[int]] = []  # [number, tokens, micro-USD, unpriced turns], oldest first
     tokens: int = 0
     micro_usd: int = 0
     unpriced: int = 0
 
 
 class Account(msgspec.Struct, array_like=True):
-    """What is kept of an account. `applied` is the last offset booked of each source partition; `rungs` where each
-    limit stands, and since which hop; `declared` what runs of a session declared; `runs` those at work, with their
-    partitions. `offset` is where the carrier's own log of statements stands (-1: it has none)."""
+    """The state of an account, stored by position."""
 
     version: int = ACCOUNT_VERSION
-    at_ms: int = 0
-    started_ms: int = 0
-    applied: dict[int, int] = {}
-    windows: dict[str, SpendWindow] = {}
-    rungs: dict[str, list[int]] = {}
-    declared: dict[str, int] = {}
-    runs: dict[str, int] = {}
-    evicted: int = 0
-    offset: int = -1
+    at_ms: int = 0  # log time of the last entry
+    started_ms: int = 0  # log time of the first entry
+    applied: dict[int, int] = {}  # by source partition: the last offset booked
+    windows: dict[str, SpendWindow] = {}  # by name
+    rungs: dict[str, list[int]] = {}  # by limit (`window/unit`): [rung, log time at which its window began]
+    declared: dict[str, int] = {}  # by unit: the lowest limit that a run of the session declared
+    runs: dict[str, int] = {}  # active runs with their partitions, least recent first
+    evicted: int = 0  # runs dropped for want of space
+    offset: int = -1  # of the last statement applied; -1: statements are not on Kafka
 
 
 def step_account(account: Account, statement: Statement) -> list[tuple[int, BudgetReached]]:
-    """Book a statement, and say which runs must hear of it: the partition of each one's log, and its event.
+    """Book a statement, and return the events for the runs that it concerns, each with the partition of its log.
 
-    Entries that were booked before are skipped exactly, so a statement may come twice, or cut in another way.
+    Entries that were booked before are skipped, so statements may come twice or divided differently.
     """
     kind = statement.account.partition(":")[0]
     last = account.applied.get(statement.source, -1)
-    told: list[tuple[int, BudgetReached]] = []
+    reached: list[tuple[int, BudgetReached]] = []
     for entry in statement.entries:
         if entry.offset <= last:
             continue
         last = entry.offset
         _book(account, kind, entry)
-        told += _judge(account, statement, kind, statement.payers[entry.payer], entry)
+        reached += _check_limits(account, statement, kind, statement.payers[entry.payer], entry)
     account.applied.pop(statement.source, None)
     account.applied[statement.source] = last
     if len(account.applied) > SOURCES_MAX:
         del account.applied[next(iter(account.applied))]
-    return told
+    return reached
 
 
 def _book(account: Account, kind: str, entry: SpendEntry) -> None:
@@ -157,7 +152,7 @@ def _book(account: Account, kind: str, entry: SpendEntry) -> None:
         length, count = WINDOWS[name]
         hops, oldest = window.hops, now_ms // length - count
         if entry.tokens or entry.micro_usd or entry.unpriced:
-            number = max(entry.at_ms // length, oldest + 1)  # what comes late still counts, at the window's old end
+            number = max(entry.at_ms // length, oldest + 1)  # late entries count in the oldest hop
             _add(window, hops[-1] if hops and hops[-1][0] == number else _hop(hops, number), entry)
         while hops and hops[0][0] <= oldest:
             _, tokens, micro_usd, unpriced = hops.pop(0)
@@ -170,18 +165,18 @@ _WINDOWS_OF: Final = {"session": (TOTAL, "burn"), "user": tuple(WINDOWS), "tenan
 
 
 def _hop(hops: list[list[int]], number: int) -> list[int]:
-    """The hop of this number; a new one in its place where there is none."""
-    place = len(hops)
-    while place and hops[place - 1][0] > number:
-        place -= 1
-    if not place or hops[place - 1][0] != number:
-        hops.insert(place, [number, 0, 0, 0])
-        place += 1
-    return hops[place - 1]
+    """Return the hop with this number; create it in its place if there is none."""
+    index = len(hops)
+    while index and hops[index - 1][0] > number:
+        index -= 1
+    if not index or hops[index - 1][0] != number:
+        hops.insert(index, [number, 0, 0, 0])
+        index += 1
+    return hops[index - 1]
 
 
 def _add(window: SpendWindow, hop: list[int] | None, entry: SpendEntry) -> None:
-    """Book an entry, as far as a stored integer can hold it."""
+    """Add an entry, up to the largest stored integer."""
     tokens = min(entry.tokens, SPEND_MAX - window.tokens)
     micro_usd = min(entry.micro_usd, SPEND_MAX - window.micro_usd)
     window.tokens += tokens
@@ -193,11 +188,11 @@ def _add(window: SpendWindow, hop: list[int] | None, entry: SpendEntry) -> None:
         hop[3] += entry.unpriced
 
 
-def _judge(
+def _check_limits(
     account: Account, statement: Statement, kind: str, payer: AccountRef, entry: SpendEntry
 ) -> list[tuple[int, BudgetReached]]:
-    """Whom the limits in force give something to hear, after this entry."""
-    came = payer.run_id not in account.runs
+    """Return the events that an entry causes: for all active runs at a new rung, for a new run at the current one."""
+    is_new = payer.run_id not in account.runs
     account.runs.pop(payer.run_id, None)
     if not entry.left:
         account.runs[payer.run_id] = payer.partition
@@ -209,26 +204,26 @@ def _judge(
         window = account.windows[mark.window]
         used = window.tokens if mark.unit == "tokens" else window.micro_usd
         rung = _rung(kind, used, mark.limit, payer.percents)
-        own = entry.tokens if mark.unit == "tokens" else entry.micro_usd
-        place = f"{mark.window}/{mark.unit}"
-        known, since_ms = account.rungs.get(place, (0, 0))
+        amount = entry.tokens if mark.unit == "tokens" else entry.micro_usd
+        name = f"{mark.window}/{mark.unit}"
+        known, since_ms = account.rungs.get(name, (0, 0))
         if not (rung or known):
             continue
-        stood = min(known, _rung(kind, used - own, mark.limit, payer.percents))  # the window may have moved on
-        if not rung == stood == known:
+        before = min(known, _rung(kind, used - amount, mark.limit, payer.percents))  # lower if the window has moved
+        if not rung == before == known:
             since_ms = _since_ms(account, mark.window)
-        account.rungs[place] = [rung, since_ms]
+        account.rungs[name] = [rung, since_ms]
         if not rung:
             continue
-        if rung > stood:
-            hearers = list(account.runs.items())
-        elif came and not entry.left:
-            hearers = [(payer.run_id, payer.partition)]
+        if rung > before:
+            notified = list(account.runs.items())
+        elif is_new and not entry.left:
+            notified = [(payer.run_id, payer.partition)]
         else:
             continue
-        name = _name(kind, rung)
-        for run_id, partition in hearers:
-            fresh = run_id == payer.run_id and entry.first and payer.child and stood >= 2
+        rung_name = _name(kind, rung)
+        for run_id, partition in notified:
+            fresh = run_id == payer.run_id and entry.first and payer.child and before >= 2
             event = BudgetReached(
                 w=WIRE_VERSION,
                 run_id=run_id,
@@ -238,7 +233,7 @@ def _judge(
                 unit=mark.unit,
                 used=min(used, AMOUNT_MAX),
                 limit=mark.limit,
-                rung=REJECTED if fresh and name in CLOSED and name != EXCEEDED else name,
+                rung=REJECTED if fresh and rung_name in CLOSED and rung_name != EXCEEDED else rung_name,
                 since_ms=since_ms,
                 per_minute=_per_minute(account, mark.unit),
                 unpriced=min(window.unpriced, AMOUNT_MAX),
@@ -249,7 +244,7 @@ def _judge(
 
 
 def _in_force(account: Account, kind: str, payer: AccountRef) -> list[Mark]:
-    """The limits of this account. What the runs of a session declared holds for all of them, the least of it."""
+    """Return the limits of this account. In a session, the lowest limit that a run declared holds for all runs."""
     if kind != "session":
         return payer.marks
     for mark in payer.declared:
@@ -260,15 +255,15 @@ def _in_force(account: Account, kind: str, payer: AccountRef) -> list[Mark]:
 
 
 def _rung(kind: str, used: int, limit: int, percents: list[int]) -> int:
-    """How high a limit's use has come: 0 below all, then 1 for the first rung, …; a percentage of 0 is off."""
+    """Return the number of the highest rung reached, from 1; 0: none. A percentage of 0 turns its rung off."""
     if used > limit:
         return len(RUNGS[kind]) + 1
     if not used:
         return 0
     reached = 0
-    for place, ((_, at_mark), percent) in enumerate(zip(RUNGS[kind], percents, strict=True), 1):
+    for number, ((_, at_mark), percent) in enumerate(zip(RUNGS[kind], percents, strict=True), 1):
         if percent and (used * 100 > limit * percent or (at_mark and used * 100 == limit * percent)):
-            reached = place
+            reached = number
     return reached
 
 
@@ -278,7 +273,7 @@ def _name(kind: str, rung: int) -> str:
 
 
 def _since_ms(account: Account, window: str) -> int:
-    """Where the window begins that is judged now: part of the identity of what is told."""
+    """Return the log time at which the current window began: part of the identity of its events."""
     if window == TOTAL:
         return 0
     length, count = WINDOWS[window]
@@ -286,7 +281,7 @@ def _since_ms(account: Account, window: str) -> int:
 
 
 def _per_minute(account: Account, unit: str) -> int:
-    """How fast it went over the last five minutes, or since the beginning."""
+    """Return the rate over the last five minutes, or since the first entry if that is later."""
     window, (length, count) = account.windows["burn"], WINDOWS["burn"]
     minutes = min(count, (account.at_ms - account.started_ms) // length + 1)
     return min((window.tokens if unit == "tokens" else window.micro_usd) // max(1, minutes), AMOUNT_MAX)
@@ -306,12 +301,12 @@ _statement_decoder = msgspec.json.Decoder(Statement)
 
 
 def dump_account(account: Account) -> bytes:
-    """An account as MessagePack."""
+    """Return the account as MessagePack."""
     return _account_encoder.encode(account)
 
 
 def load_account(raw: bytes) -> Account:
-    """A stored account. Raises `msgspec.DecodeError` for anything that `dump_account` did not write."""
+    """Read a stored account. Raises `msgspec.DecodeError` for anything that `dump_account` did not write."""
     try:
         return _account_decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
@@ -319,12 +314,12 @@ def load_account(raw: bytes) -> Account:
 
 
 def write_statement(statement: Statement) -> bytes:
-    """A statement as one line of JSON."""
+    """Return the statement as one line of JSON."""
     return _statement_encoder.encode(statement)
 
 
 def read_statement(raw: bytes) -> Statement:
-    """A statement from the spend topic. Raises `msgspec.DecodeError` for anything else."""
+    """Read a statement from the spend topic. Raises `msgspec.DecodeError` for anything else."""
     try:
         return _statement_decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""What would be told of a run if it stayed silent: so that somebody puts a `deadline` event into its log in time.
+"""Deadlines: when to ask detectors about a run that sends no events.
 
-The engine has no clock. A detector that waits for something says until when (`due`); whoever carries events to the
-engine (the worker) appends a `Deadline` when the log's time has come that far, and the engine asks the detector.
+The engine has no clock. A detector that waits for something returns until when (`due`). The caller of the engine (the
+worker) appends a `Deadline` event once log time has reached that moment, and the engine then asks the detector.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from streamproc.model.wire import WIRE_VERSION, Deadline
 
 
 class Due(NamedTuple):
-    """At log time `due_ms` the detector `about` wants to be asked about what has not happened since `since_ms`."""
+    """A deadline of a detector."""
 
-    due_ms: int
-    about: str
-    since_ms: int
-    node: str = ""
+    due_ms: int  # log time at which to ask
+    about: str  # code of the detector
+    since_ms: int  # log time since which it waits
+    node: str = ""  # node that it waits for
 
 
 def next_due(run: RunState, rules: Rules, fault: Callable[[str, Exception], None]) -> Due | None:
-    """The first moment that no event has reached yet; `fault` is told of a detector that raised."""
+    """Return the first deadline in the future; `fault` is called for a detector that raises."""
     reached_ms = max(run.at_ms, run.checked_ms)
     budgets = rules.budgets | run.budgets if rules.budgets else run.budgets
-    moments: list[Due] = []
+    deadlines: list[Due] = []
     for detector, limits in rules.waiting:
         try:
-            moments += detector.due(run, budgets, limits)
-        except Exception as problem:  # noqa: BLE001 (as where it is asked: the others go on)
+            deadlines += detector.due(run, budgets, limits)
+        except Exception as problem:  # noqa: BLE001 (as in `Engine._ask`: the others still decide)
             fault(detector.code, problem)
-    return min((due for due in moments if due.due_ms > reached_ms), default=None)
+    return min((due for due in deadlines if due.due_ms > reached_ms), default=None)
 
 
 def deadline_event(run_id: str, due: Due) -> Deadline:
-    """The event for the log. Its id follows from what it is about: from two workers it is one event."""
+    """Return the event for the log. Two workers create the same id, so one of the events is skipped as a duplicate."""
     text = f"deadline\0{run_id}\0{due.about}\0{due.node}\0{due.since_ms}\0{due.due_ms}"
     return Deadline(
         w=WIRE_VERSION,

@@ -1,4 +1,4 @@
-"""What the engine answers: findings of detectors, and the decisions that the ladder makes of them."""
+"""Findings of detectors, and the decisions that the engine makes of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USER_STOP: Final = "user_stop"
 
 
 class Level(IntEnum):
-    """How far an episode has gone up the ladder."""
+    """Escalation level of an episode."""
 
     INFO = 0
     WARN = 1
@@ -23,14 +23,14 @@ class Level(IntEnum):
 
 
 class Rejection(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A verdict against a task: whose it was, and a redacted excerpt of the report."""
+    """A verdict against a task: the validator, and a redacted excerpt of its report."""
 
     validator: str = ""
     reason: str = ""
 
 
 class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What was last known of a run: so much is there to be saved, and gone on with."""
+    """The last known status of a run, from which work can be saved and continued."""
 
     turns: int = 0
     round: int | None = None
@@ -43,7 +43,7 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a detector saw. Turns are indices from 0; hashes are 16 hex digits; the last ones come last."""
+    """The evidence of a finding. Turns are indices from 0; hashes are 16 hex digits; the latest come last."""
 
     kind: str
     count: int | None = None
@@ -97,32 +97,27 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Finding(msgspec.Struct, kw_only=True):
-    """One detector's verdict on one turn. `loop` tells one loop from another; `onset` is the turn index at which
-    it began, or -1 where the finding is not a loop (a budget, an order). `type` and `action` are set where they do
-    not follow from level, reason and policy. A finding about a task names it; `task_status` is what becomes of the
-    task, whatever becomes of the run. What is `remembered` elsewhere is told whenever it is found. `anywhere`: at
-    which turn of the run it is told is chance, and no part of the decision's identity. `node` is set where it is not
-    that of the event."""
+    """The verdict of one detector on one turn or event."""
 
     code: str
     level: Level
-    loop: int
+    loop: int  # distinguishes the loops that one detector finds
     message: str
     evidence: Evidence
     reason: str
-    status: str
-    onset: int = -1
-    type: str = ""
-    action: str = ""
-    anywhere: bool = False
-    task: str = ""
-    node: str = ""
-    task_status: str = ""
-    remembered: bool = False
+    status: str  # terminal status of the run if this halts it
+    onset: int = -1  # turn in which the loop began; -1: not a loop but, say, a budget or a command
+    type: str = ""  # of the decision, if it does not follow from level and reason
+    action: str = ""  # if it does not follow from the policy
+    anywhere: bool = False  # the turn in which it is found is chance, and no part of the decision's id
+    task: str = ""  # task that it is about
+    node: str = ""  # if it is not that of the event
+    task_status: str = ""  # new status of the task, whatever happens to the run
+    remembered: bool = False  # recorded elsewhere: escalation reports it whenever it is found
 
 
 class Trigger(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The event that caused a decision. The carrier of the event fills in topic, partition and offset."""
+    """The event that caused a decision. The caller of the engine fills in topic, partition and offset."""
 
     event_id: str = ""
     turn: int | None = None
@@ -132,7 +127,7 @@ class Trigger(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PolicyRef(msgspec.Struct):
-    """Which policy decided."""
+    """The policy that decided."""
 
     name: str
     version: str
@@ -140,7 +135,7 @@ class PolicyRef(msgspec.Struct):
 
 
 class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A control event, as the core makes it. `streamproc.model.controls.ControlEvent` is the same for readers."""
+    """A control event, as the core creates it. Readers parse it as `streamproc.model.controls.ControlEvent`."""
 
     id: str
     type: str
@@ -167,7 +162,7 @@ class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def hex16(value: int) -> str:
-    """A 64-bit hash as people see it."""
+    """Return a 64-bit hash as 16 hex digits."""
     return f"{value & 0xFFFFFFFFFFFFFFFF:016x}"
 
 

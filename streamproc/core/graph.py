@@ -1,7 +1,7 @@
-"""The declared graph of a workflow: its cycles, and those that nothing can leave.
+"""The declared graph of a workflow: its cycles, and those without a way out.
 
-Cycles are strongly connected components with at least two nodes, or self-loops (Tarjan's algorithm, by NetworkX):
-linear in nodes and edges, never an enumeration of all simple cycles.
+Cycles are strongly connected components with at least two nodes, or self-loops (Tarjan's algorithm, from NetworkX).
+Finding them is linear in nodes and edges; simple cycles are never enumerated.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 
 Node = TypeVar("Node", int, str)
 
-ENDS: Final = frozenset({"__end__", "END", "end"})  # how LangGraph and people call the node where a run ends
-LARGE: Final = 2_000  # edges; a graph that people wrote or drew has fewer, and crosses the wire as they wrote it
+ENDS: Final = frozenset({"__end__", "END", "end"})  # usual names of the node where a run ends
+LARGE: Final = 2_000  # edges; smaller graphs, as people write or draw them, are sent as declared
 
 
 class CycleShape(NamedTuple):
-    """A cycle of a declared graph: its nodes in sorted order, its anchor node, and its anchor edge's source where
-    that edge was declared (else None: any hand-over from inside the cycle to the anchor closes an iteration)."""
+    """A cycle of a declared graph."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # sorted
     edges: tuple[tuple[str, str], ...]
-    anchor: str
-    over: str | None
+    anchor: str  # node at which iterations are counted
+    over: str | None  # source of the anchor edge; None: not declared, any handover from the cycle to the anchor counts
 
 
 def read_graph(data: Mapping[str, Any]) -> Graph:
-    """Read ``{"nodes": [id | {"id", "terminal"}], "edges": [[from, to] | {"from", "to", "anchor"}]}``, and what
-    `packed` makes of it.
+    """Read ``{"nodes": [id | {"id", "terminal"}], "edges": [[from, to] | {"from", "to", "anchor"}]}``, or the compact
+    form of `compact_graph`.
 
-    Nodes named only by edges are added. Raises `InvalidGraph` with the place of the first mistake.
+    Nodes named only by edges are added. Raises `InvalidGraph` with the position of the first mistake.
     """
     if not isinstance(data, Mapping):
         raise InvalidGraph(f"graph: expected an object with nodes and edges, got {type(data).__name__}")
@@ -57,13 +56,15 @@ def read_graph(data: Mapping[str, Any]) -> Graph:
             raise InvalidGraph(f"graph.terminals[{place}]: expected a node name, got {name!r}")
         graph.add_node(name, terminal=True)
     if "leads_to" in data:
-        _unpack(graph, data)
+        _read_compact(graph, data)
     return graph
 
 
-def packed(graph: Graph) -> dict[str, Any]:
-    """The graph in a quarter of the bytes, and nothing lost: instead of edges, for each of the nodes the positions
-    of those that it leads to; `anchors` are edges by positions. 50 000 edges fit into one event so."""
+def compact_graph(graph: Graph) -> dict[str, Any]:
+    """Return the same graph in a quarter of the bytes: 50 000 edges fit into one event.
+
+    `leads_to` lists for each node the positions of its successors; `anchors` are edges as pairs of positions.
+    """
     place = {name: number for number, name in enumerate(graph.nodes)}
     nodes = [{"id": name, "terminal": True} if data.get("terminal") else name for name, data in graph.nodes(data=True)]
     anchors = [[place[u], place[v]] for u, v, data in graph.edges(data=True) if data["anchor"]]
@@ -71,7 +72,7 @@ def packed(graph: Graph) -> dict[str, Any]:
     return made | {"anchors": anchors} if anchors else made
 
 
-def _unpack(graph: Graph, data: Mapping[str, Any]) -> None:
+def _read_compact(graph: Graph, data: Mapping[str, Any]) -> None:
     names = list(graph.nodes)
     for place, targets in enumerate(_listed(data, "leads_to")):
         if not isinstance(targets, (list, tuple)) or place >= len(names):
@@ -112,14 +113,14 @@ def _read_edge(edge: Any, place: int) -> tuple[str, str, bool]:
 
 
 def components(graph: nx.DiGraph[Node]) -> Iterator[set[Node]]:
-    """The node sets of all cycles."""
+    """Yield the set of nodes of each cycle."""
     for members in nx.strongly_connected_components(graph):
         if len(members) > 1 or graph.has_edge(*(tuple(members) * 2)):
             yield members
 
 
 def cycles_of(graph: Graph) -> list[CycleShape]:
-    """The cycles in the order of their first node in the declaration."""
+    """Return the cycles in the order of their first node in the declaration."""
     order = {name: place for place, name in enumerate(graph.nodes)}
     found = [_shape(graph, members, order) for members in components(graph)]
     return sorted(found, key=lambda shape: min(order[name] for name in shape.nodes))
@@ -137,10 +138,10 @@ def _shape(graph: Graph, members: set[str], order: Mapping[str, int]) -> CycleSh
 
 
 def unsafe_cycles(graph: Graph) -> list[list[str]]:
-    """Every cycle from which no terminal node can be reached, or that has no edge out.
+    """Return every cycle from which no terminal node can be reached.
 
-    Terminal nodes are those marked so and those named like an end; where none is marked, also those without an
-    edge out: whoever arrives there has come to an end, even if nobody meant that.
+    Terminal nodes are those marked as terminal and those named like an end. If none is marked, nodes without an edge
+    out are terminal, too: a run that arrives there ends, even if that was not intended.
     """
     marked = any(terminal for _, terminal in graph.nodes(data="terminal"))
     ends = [
@@ -153,7 +154,7 @@ def unsafe_cycles(graph: Graph) -> list[list[str]]:
 
 
 def _reaching(graph: Graph, ends: list[str]) -> set[str]:
-    """The ends, and all nodes from which one can be reached, in one pass."""
+    """Return the ends and all nodes from which an end can be reached, in one pass."""
     found, queue = set(ends), list(ends)
     while queue:
         for name in graph.predecessors(queue.pop()):
@@ -164,9 +165,9 @@ def _reaching(graph: Graph, ends: list[str]) -> set[str]:
 
 
 def check_graph(graph: Any) -> list[CycleShape]:
-    """Read a graph and return its cycles: our own form, a NetworkX directed graph, or a LangGraph graph.
+    """Check a declared graph and return its cycles: a mapping of nodes and edges, a NetworkX or a LangGraph graph.
 
-    Raises `InvalidGraph`, or `UnsafeCycle` that names every cycle that nothing can leave. Linear in nodes and edges.
+    Raises `InvalidGraph`, or `UnsafeCycle`, which names every cycle without a way out. Linear in nodes and edges.
     """
     read = read_graph(declaration(graph))
     if unsafe := unsafe_cycles(read):

@@ -1,4 +1,4 @@
-"""Writes, for many traces, a hash of all that is told and of the state after every event. Run once with each core."""
+"""Print, for many traces, a hash of all decisions and of the state after every event. Run it once with each core."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def drawn() -> Iterator[tuple[str, list[Raw], Policy]]:
 
 
 def verdict(feed: Feed, events: Iterable[tuple[Event, int | None]]) -> str:
-    digest, told = hashlib.sha256(), 0
+    digest, count = hashlib.sha256(), 0
     for event, at_ms in events:
         for decision in feed.event(event, at_ms):
             digest.update(encode_decision(decision))
-            told += 1
+            count += 1
         digest.update(dump(feed.state))
         digest.update(repr(feed.engine.next_deadline(feed.state)).encode())
-    return f"{told} {digest.hexdigest()}"
+    return f"{count} {digest.hexdigest()}"
 
 
 def lines() -> Iterator[str]:

@@ -1,8 +1,9 @@
-"""A compiled core is used where it fits these sources and this Python, and refused with a reason where it does not."""
+"""A compiled core is used if it matches the sources and this Python; otherwise it is ignored with a reason."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,47 +24,47 @@ def build(folder: Path, **changed: Any) -> Path:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"sources": "0"}, "the sources have changed since it was made"),
-        ({"abi": ".cpython-27.so"}, r"it was made for another Python \(\.cpython-27\.so"),
-        ({}, "it cannot be read"),  # what looks at layouts is missing
+        ({"sources": "0"}, "the sources have changed since it was built"),
+        ({"abi": ".cpython-27.so"}, r"it was built for another Python \(\.cpython-27\.so"),
+        ({}, "the build cannot be read"),  # the module that reads memory layouts is missing
         ({"abi": None, "sources": None}, "another Python"),
     ],
 )
-def test_a_build_that_does_not_fit_is_not_used_and_that_is_said_once(
+def test_a_build_that_does_not_match_is_ignored_with_one_warning(
     tmp_path: Path, changed: dict[str, Any], reason: str
 ) -> None:
     finder = CompiledModules(build(tmp_path, **changed, modules={ENGINE: "core/engine.so"}), required=False)
 
-    with pytest.warns(RuntimeWarning, match=reason) as told:
+    with pytest.warns(RuntimeWarning, match=reason) as warnings:
         assert finder.find_spec(ENGINE) is None
     assert finder.find_spec(ENGINE) is None
-    assert len(told) == 1
-    assert "`make compile`" in str(told[0].message)
+    assert len(warnings) == 1
+    assert "`make compile`" in str(warnings[0].message)
 
 
-def test_a_build_that_was_not_finished_is_not_used(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match="it cannot be read"):
+def test_an_unfinished_build_is_ignored(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="the build cannot be read"):
         assert CompiledModules(tmp_path, required=False).find_spec(ENGINE) is None
 
 
-def test_what_must_be_compiled_and_is_not_ends_the_import(tmp_path: Path) -> None:
+def test_a_required_build_that_does_not_match_fails_the_import(tmp_path: Path) -> None:
     with pytest.raises(ImportError, match=r"STREAMPROC_CORE=compiled.*the sources have changed"):
         CompiledModules(build(tmp_path, sources="0", modules={ENGINE: "e.so"}), required=True).find_spec(ENGINE)
 
 
-def test_a_module_that_is_not_compiled_is_found_without_a_look_at_the_others(tmp_path: Path) -> None:
-    """That look would import it, and then there were two of it."""
+def test_a_module_that_is_not_compiled_is_found_without_checking_the_build(tmp_path: Path) -> None:
+    """The check would import it, and it would exist twice."""
     finder = CompiledModules(build(tmp_path, sources="0", modules={ENGINE: "core/engine.so"}), required=True)
 
     assert finder.find_spec("streamproc.core.run_state") is None
 
 
-def test_modules_of_others_are_none_of_its_business(tmp_path: Path) -> None:
+def test_modules_outside_the_core_are_not_looked_up(tmp_path: Path) -> None:
     assert CompiledModules(tmp_path, required=True).find_spec("streamproc.worker.app") is None
 
 
 @pytest.mark.parametrize(("wanted", "there", "used"), [("", True, True), ("", False, False), ("python", True, False)])
-def test_the_environment_can_leave_a_build_alone(
+def test_the_environment_can_disable_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, there: bool, used: bool
 ) -> None:
     monkeypatch.setenv("STREAMPROC_CORE", wanted)
@@ -74,7 +75,7 @@ def test_the_environment_can_leave_a_build_alone(
     assert bool(sys.meta_path) is used
 
 
-def test_any_change_of_a_source_is_another_hash(tmp_path: Path) -> None:
+def test_any_change_of_a_source_changes_the_hash(tmp_path: Path) -> None:
     (tmp_path / "core").mkdir()
     source = tmp_path / "core" / "run.py"
     source.write_text("A = 1\n")
@@ -86,5 +87,6 @@ def test_any_change_of_a_source_is_another_hash(tmp_path: Path) -> None:
     assert len({before, changed, sources_hash(tmp_path)}) == 3
 
 
-def test_tests_run_on_pure_python() -> None:
-    assert core_kind() == "python"
+def test_tests_run_on_the_core_named_in_the_environment() -> None:
+    """Pure Python, unless `make test-compiled` names the other one."""
+    assert core_kind() == os.environ["STREAMPROC_CORE"]

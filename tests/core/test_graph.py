@@ -1,4 +1,4 @@
-"""Declared graphs: their cycles, their anchors, and the cycles that nothing can leave."""
+"""Declared graphs: their cycles, anchors, and cycles without a way out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from streamproc.core.graph import check_graph, cycles_of, packed, read_graph, unsafe_cycles
+from streamproc.core.graph import check_graph, compact_graph, cycles_of, read_graph, unsafe_cycles
 from streamproc.core.signals.cycles import cycle_hash
 from streamproc.errors import InvalidGraph, UnsafeCycle
 
@@ -40,13 +40,13 @@ def test_the_anchor_edge_may_be_declared() -> None:
 def test_cycles_come_in_the_order_of_their_declaration() -> None:
     """A run follows the first few of them."""
     pairs = ["zy", "yz", "ab", "ba", "mn", "nm"]
-    edges_out = [["n", "a"], ["y", "a"], ["a", "end"]]  # the last of them can be reached from the others
+    edges_out = [["n", "a"], ["y", "a"], ["a", "end"]]  # the last cycle can be reached from the others
     found = cycles_of(read_graph({"nodes": ["n", "y"], "edges": [*map(list, pairs), *edges_out]}))
     assert [cycle.nodes for cycle in found] == [("m", "n"), ("y", "z"), ("a", "b")]
     assert [cycle.anchor for cycle in found] == ["n", "y", "a"]
 
 
-def test_a_node_that_hands_over_to_itself_is_a_cycle() -> None:
+def test_a_node_with_an_edge_to_itself_is_a_cycle() -> None:
     [cycle] = check_graph({"edges": [["coder", "coder"], ["coder", "end"]]})
     assert cycle.nodes == ("coder",)
 
@@ -57,7 +57,7 @@ def test_a_graph_without_cycles_has_none() -> None:
 
 
 @pytest.mark.parametrize("edge", [["a", "b"], ("a", "b"), {"from": "a", "to": "b"}, {"source": "a", "target": "b"}])
-def test_an_edge_may_be_written_in_any_of_these_ways(edge: Any) -> None:
+def test_an_edge_may_be_declared_in_any_of_these_forms(edge: Any) -> None:
     assert list(read_graph({"edges": [edge]}).edges) == [("a", "b")]
 
 
@@ -82,12 +82,12 @@ def test_an_edge_may_be_written_in_any_of_these_ways(edge: Any) -> None:
         ({"nodes": ["a"], "leads_to": [], "anchors": [[0]]}, r"graph\.anchors\[0\]"),
     ],
 )
-def test_a_graph_that_cannot_be_read_is_told_with_its_place(graph: Any, place: str) -> None:
+def test_an_invalid_graph_is_refused_with_the_position_of_the_mistake(graph: Any, place: str) -> None:
     with pytest.raises(InvalidGraph, match=place):
         read_graph(graph)
 
 
-def test_every_cycle_that_nothing_leaves_is_named() -> None:
+def test_every_cycle_without_a_way_out_is_named() -> None:
     graph = {
         "edges": [["a", "b"], ["b", "a"], ["c", "d"], ["d", "c"], ["e", "f"], ["f", "e"], ["f", "end"], ["a", "c"]]
     }
@@ -121,14 +121,14 @@ def test_a_cycle_is_safe_if_an_end_can_be_reached(graph: dict[str, Any], unsafe:
 
 @given(edges, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 20)))
 @EXAMPLES
-def test_packing_loses_nothing(pairs: list[list[str]], ends: set[int], anchors: set[int]) -> None:
+def test_the_compact_form_loses_nothing(pairs: list[list[str]], ends: set[int], anchors: set[int]) -> None:
     declared = [
         {"from": u, "to": v, "anchor": place in anchors} if place in anchors else [u, v]
         for place, (u, v) in enumerate(pairs)
     ]
     graph = read_graph({"edges": declared, "terminals": [f"n{n}" for n in ends]})
 
-    again = read_graph(packed(graph))
+    again = read_graph(compact_graph(graph))
 
     assert list(again.nodes(data=True)) == list(graph.nodes(data=True))
     assert set(again.edges(data="anchor")) == set(graph.edges(data="anchor"))
@@ -150,7 +150,7 @@ def test_cycles_are_the_strongly_connected_components(pairs: list[list[str]]) ->
 
 @given(edges, st.randoms(use_true_random=False))
 @EXAMPLES
-def test_the_order_of_a_declaration_does_not_change_a_cycles_id(pairs: list[list[str]], dice: Any) -> None:
+def test_the_id_of_a_cycle_does_not_depend_on_the_order_of_the_declaration(pairs: list[list[str]], dice: Any) -> None:
     def ids(declared: list[list[str]]) -> set[int]:
         number = {f"n{n}": n + 1 for n in range(8)}
         return {
@@ -161,7 +161,7 @@ def test_the_order_of_a_declaration_does_not_change_a_cycles_id(pairs: list[list
     assert ids(pairs) == ids(dice.sample(pairs, len(pairs)))
 
 
-def test_a_cycles_id_says_which_nodes_and_which_edges() -> None:
+def test_the_id_of_a_cycle_depends_on_its_nodes_and_edges() -> None:
     ids = [
         cycle_hash([1, 2], [(1, 2), (2, 1)]),
         cycle_hash([1, 2, 3], [(1, 2), (2, 1)]),
@@ -174,8 +174,8 @@ def test_a_cycles_id_says_which_nodes_and_which_edges() -> None:
 
 @given(edges)
 @EXAMPLES
-def test_a_cycle_is_unsafe_exactly_where_no_walk_ends(pairs: list[list[str]]) -> None:
-    """Without declared ends: a cycle is safe if some node without an edge out can be walked to."""
+def test_a_cycle_is_unsafe_exactly_if_no_path_from_it_ends(pairs: list[list[str]]) -> None:
+    """Without declared ends, a cycle is safe if it can reach a node without an edge out."""
     graph = read_graph({"edges": pairs})
     ends = {node for node in graph.nodes if not graph.out_degree(node)}
     expected = [
@@ -188,13 +188,13 @@ def test_a_cycle_is_unsafe_exactly_where_no_walk_ends(pairs: list[list[str]]) ->
 
 
 def large(nodes: int, edges: int, seed: int = 7) -> list[list[str]]:
-    """Hand-overs at random: nearly all nodes in one cycle."""
+    """Return random edges that put nearly all nodes into one cycle."""
     dice = random.Random(seed)
     return [[f"node-{dice.randrange(nodes)}", f"node-{dice.randrange(nodes)}"] for _ in range(edges)]
 
 
-def test_thousands_of_nodes_and_all_their_cycles_are_checked() -> None:
-    """Listing all simple cycles of this graph would take longer than the universe has been there."""
+def test_a_graph_of_thousands_of_nodes_is_checked() -> None:
+    """Enumerating all simple cycles of this graph is not feasible."""
     pairs = large(5_000, 50_000)
     [cycle] = check_graph({"edges": [*pairs, ["node-0", "end"]]})
     assert len(cycle.nodes) > 4_900
@@ -211,7 +211,7 @@ def test_every_one_of_a_thousand_unsafe_cycles_is_named() -> None:
     assert all(f"[a{n}, b{n}]" in str(refusal.value) for n in range(1_000))
 
 
-def test_ten_times_the_graph_is_ten_times_the_work() -> None:
+def test_the_work_of_a_check_grows_linearly_with_the_graph() -> None:
     def work(nodes: int, edges: int) -> int:
         """Calls of functions, Python's and C's, while a graph of this size is checked."""
         graph = {"edges": [*large(nodes, edges), ["node-0", "end"]]}

@@ -15,7 +15,7 @@ from streamproc.model.wire import Tests
 def observe_tests(
     run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int, *, new_error: bool
 ) -> None:
-    """Record test results. If the same tests fail with a new error (`new_error`), work on them goes on and the streak
+    """Record test results. If the same tests fail with a new error (`new_error`), the work continues and the streak
     starts again."""
     failing_set = tests.failing_set & HASH
     remember(run.recent_failing_sets, failing_set)

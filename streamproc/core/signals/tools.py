@@ -79,7 +79,7 @@ def _count_failures(run: RunState, outcomes: set[int], index: int) -> None:
     elif FAILED in outcomes or FAILED_RUN in outcomes:
         run.failed_turns += 1
         if FAILED_RUN in outcomes and run.last_discovery == index:
-            run.excused_failures = run.failed_turns  # a command fails with a new error: work goes on
+            run.excused_failures = run.failed_turns  # a command fails with a new error: the work continues
         if run.failed_turns == 1:
             run.failing_since = index
     run.retries = run.retries + 1 if FAILED_RETRYABLE in outcomes and not answered else 0
