@@ -1,7 +1,7 @@
-"""The words of the catalogue, taken literally: everything is kept, and everything is looked at again at each turn.
+"""The definitions of the catalogue, implemented literally: keep everything, and examine all of it at each turn.
 
-Quadratic, unbounded, without hashes and without cleverness. It covers repeated calls and oscillations in traces of
-calls, texts and messages of people; `test_oracle.py` compares it with the engine.
+Quadratic, unbounded, and without hashes. It covers repeated calls and oscillations in traces of calls, texts and user
+messages; `test_oracle.py` compares it with the engine.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 WARN, HALT = "warn", "halt"
 
 Answer = tuple[str, str] | None  # byte for byte, and masked; None: no answer was reported
-Calls = dict[tuple[str, str], Answer]  # who called what, and the answer
+Calls = dict[tuple[str, str], Answer]  # by caller and call: the answer
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: who, what was called with which answers, or what was said. A person speaks with node ``user``."""
+    """One turn of a node: its calls with their answers, or its text. Messages of users have the node ``user``."""
 
     node: str
     calls: tuple[tuple[str, Answer], ...] = ()
@@ -37,7 +37,7 @@ class Circle(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A step of a stream: what it was, and whether it was made of calls."""
+    """An element of a stream: its content, and whether it consists of calls."""
 
     what: Any
     calls: bool
@@ -50,7 +50,7 @@ def _differ(one: Answer, other: Answer) -> bool:
 
 @dataclass
 class Oracle:
-    """`repeats[n]` and `circles[n]` say what there is to tell of turn n, before any ladder."""
+    """`repeats[n]` and `circles[n]` are the findings for turn n, before escalation."""
 
     turns: list[Turn] = field(default_factory=list)
     news: list[float] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Oracle:
     repeats: list[Repeat | None] = field(default_factory=list)
     circles: list[Circle | None] = field(default_factory=list)
 
-    def take(self, turn: Turn) -> None:
+    def add(self, turn: Turn) -> None:
         if turn.node == "user":
             self._new(len(self.turns) - 0.5, steps=False, said=False)
             self.waiting = None
@@ -73,14 +73,14 @@ class Oracle:
         circles = self._settle(turn.node)
         repeat = None
         if turn.calls:
-            repeat, circle = self._called(turn, index)
+            repeat, circle = self._add_calls(turn, index)
             circles.append(circle)
         elif turn.text and any(earlier.node == turn.node and earlier.calls for earlier in self.turns):
             self.waiting = turn.node, turn.text, index
             self.talk.append(Element((turn.node, turn.text), calls=False))
             circles.append(self._circle(self.talk))
         elif turn.text:
-            circles += self._stated(turn.node, turn.text, index)
+            circles += self._add_statement(turn.node, turn.text, index)
         self.turns.append(turn)
         self.repeats.append(repeat)
         self.circles.append(self._worst(circles) if index not in self.news else None)
@@ -88,16 +88,16 @@ class Oracle:
     # What is new, and what follows from it.
 
     def _learn(self, thing: Any) -> bool:
-        """Whether this run has not had this before."""
+        """Record a thing, and return whether it is new to the run."""
         if thing in self.known:
             return False
         self.known.append(thing)
         return True
 
     def _new(self, turn: float, *, steps: bool, said: bool, waiting: bool = False) -> None:
-        """Something new: a round in which it happened does not count, unless it is itself a step of that round.
+        """Record news: a round that contains it does not count, unless the news is itself a step of that round.
 
-        Waiting for something excuses what is repeated meanwhile, too, but it is not itself a discovery.
+        A poll also excuses the repeats around it, but it is not a discovery.
         """
         self.news.append(turn)
         self.talk.clear()
@@ -109,13 +109,13 @@ class Oracle:
             self.said.clear()
 
     def _settle(self, node: str) -> list[Circle | None]:
-        """A text that its own node follows up was narration; one that another node answers was a message."""
+        """Decide on the waiting text: narration if its own node takes the next turn, a message if another node does."""
         waiting, self.waiting = self.waiting, None
         if waiting is None or waiting[0] == node:
             return []
-        return self._stated(*waiting)
+        return self._add_statement(*waiting)
 
-    def _stated(self, node: str, text: str, index: int) -> list[Circle | None]:
+    def _add_statement(self, node: str, text: str, index: int) -> list[Circle | None]:
         if self._learn((node, text)):
             self._new(index, steps=True, said=True)
         element = Element((node, text), calls=False)
@@ -125,12 +125,14 @@ class Oracle:
 
     # LOOP003.
 
-    def _called(self, turn: Turn, index: int) -> tuple[Repeat | None, Circle | None]:
-        calls = {(turn.node, call): answer for call, answer in dict(turn.calls).items()}  # each asks for itself
+    def _add_calls(self, turn: Turn, index: int) -> tuple[Repeat | None, Circle | None]:
+        calls = {
+            (turn.node, call): answer for call, answer in dict(turn.calls).items()
+        }  # each node counts its own calls
         self.talk.clear()
         self.call_turns.append((index, calls))
         fresh = [self._learn((call[1], answer and answer[1])) for call, answer in calls.items()]
-        moving = [not new and self._stands_still(call) for new, call in zip(fresh, calls, strict=True)]
+        moving = [not new and self._is_quiet_poll(call) for new, call in zip(fresh, calls, strict=True)]
         if any(fresh) or any(moving):
             self._new(index, steps=any(fresh) and not any(moving), said=False, waiting=not any(fresh))
         found = [
@@ -147,11 +149,11 @@ class Oracle:
         return max(repeats, key=lambda repeat: repeat.level == HALT, default=None), circle
 
     def _history(self, call: tuple[str, str]) -> list[tuple[int, int, Answer]]:
-        """Every time this call was made: which turn, which call turn, which answer."""
+        """Return every occurrence of a call: its turn, call turn and answer."""
         return [(turn, step, calls[call]) for step, (turn, calls) in enumerate(self.call_turns) if call in calls]
 
     def _streak(self, call: tuple[str, str]) -> list[tuple[int, int, Answer]]:
-        """The last times in a row that it answered the same, time stamps aside."""
+        """Return the last occurrences in a row with the same answer, ignoring time stamps."""
         history = self._history(call)
         last = history[-1][2]
         streak: list[tuple[int, int, Answer]] = []
@@ -161,14 +163,14 @@ class Oracle:
             streak.insert(0, made)
         return streak
 
-    def _standstills(self, call: tuple[str, str]) -> list[int]:
-        """How often in a row it gave each answer while nothing else was found; the last is still going on."""
+    def _unchanged_counts(self, call: tuple[str, str]) -> list[int]:
+        """Return how often in a row each answer was given with nothing found in between; the last one is current."""
         lengths = [0]
         before = None
         for made in self._history(call):
             if before is None or _differ(before[2], made[2]):
                 if before is not None and before[2] is None:
-                    lengths.pop()  # not reporting is not standing still
+                    lengths.pop()  # an unreported answer is not an unchanged one
                 lengths.append(1)
             elif any(before[0] < turn < made[0] for turn in self.found):
                 lengths[-1] = 1
@@ -178,7 +180,7 @@ class Oracle:
         return lengths
 
     def _is_live(self, call: tuple[str, str]) -> bool:
-        """A call whose answer has changed by itself: nothing new had happened since it was made before."""
+        """Whether the answer of a call once changed by itself, with nothing new since it was made before."""
         history = self._history(call)
         return any(
             earlier[2] is not None
@@ -188,16 +190,16 @@ class Oracle:
             for earlier, later in pairwise(history)
         )
 
-    def _stands_still(self, call: tuple[str, str]) -> bool:
-        """A poll whose unchanged answer is no evidence yet."""
+    def _is_quiet_poll(self, call: tuple[str, str]) -> bool:
+        """Whether a call is a poll whose unchanged answer is no evidence yet."""
         if not self._is_live(call):
             return False
-        *earlier, now = self._standstills(call)
+        *earlier, now = self._unchanged_counts(call)
         return now < max(10, 3 * max(earlier))
 
     def _repeat(self, call: tuple[str, str], answer: Answer) -> Repeat | None:
         if self._is_live(call):
-            now = self._standstills(call)[-1]
+            now = self._unchanged_counts(call)[-1]
             return Repeat(HALT, now) if now > 1 else None
         last_news = max(self.news, default=0)
         streak = self._streak(call)
@@ -224,7 +226,7 @@ class Oracle:
 
     @staticmethod
     def _circle(stream: list[Element]) -> Circle | None:
-        """The shortest period of 2 to 16 steps that has held for two rounds, at the end of a round."""
+        """Return the shortest period of 2 to 16 steps that has held for two rounds, at the end of a round."""
         whats = [element.what for element in stream]
         for period in range(2, 17):
             held = 0

@@ -1,4 +1,4 @@
-"""What runs spend together: the same whoever books it, however it is cut, and however often it comes."""
+"""Accounts give the same result however statements are divided, and however often they are delivered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def spent(run_id: str, tokens: int, **fields: Any) -> dict[str, Any]:
     return {"run_id": run_id, "node": "agent", "usage": {"total_tokens": tokens}, **fields}
 
 
-def told(raws: list[dict[str, Any]], policy: Any = None) -> list[ControlEvent]:
+def controls_of(raws: list[dict[str, Any]], policy: Any = None) -> list[ControlEvent]:
     monitor = Monitor(policy)
     return [control for raw in raws for control in monitor.feed(raw)]
 
@@ -52,8 +52,8 @@ def short(controls: list[ControlEvent]) -> list[tuple[str, str, str | None]]:
     ]
 
 
-def owed(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[int, dict[str, Any], list[Any]]]:
-    """The charges of a log, each with its place in it."""
+def charges_of(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[int, dict[str, Any], list[Any]]]:
+    """Return the charges of a log, each with its offset."""
     engine = load_policy(policy).engine()
     engine.charges = charges = []
     runs: dict[str, RunState] = {}
@@ -71,8 +71,8 @@ def booked(account: Account, due: list[Statement]) -> list[BudgetReached]:
 # Sessions.
 
 
-def test_a_child_run_is_under_the_limits_of_its_session_though_it_declares_none() -> None:
-    controls = told([
+def test_a_child_run_without_limits_is_under_those_of_its_session() -> None:
+    controls = controls_of([
         started("root", session_id="s", budgets={"maxSessionTokens": 1_000}),
         started("child", session_id="s", parent_run_id="root"),
         *(spent("child", 360) for _ in range(3)),
@@ -85,8 +85,8 @@ def test_a_child_run_is_under_the_limits_of_its_session_though_it_declares_none(
     assert {control.type for control in controls} == {"budget.level"}
 
 
-def test_without_a_session_id_children_belong_to_the_run_that_they_name() -> None:
-    controls = told([
+def test_without_a_session_id_children_belong_to_their_parent_run() -> None:
+    controls = controls_of([
         started("root", budgets={"maxSessionCostUsd": "1.00"}),
         started("child", parent_run_id="root"),
         {"run_id": "child", "node": "a", "usage": {"cost_usd": "1.01"}},
@@ -94,26 +94,28 @@ def test_without_a_session_id_children_belong_to_the_run_that_they_name() -> Non
     assert [run for run, severity, _ in short(controls) if severity == "halt"] == ["root", "child"]
 
 
-def test_a_child_cannot_lift_the_limit_and_may_lower_it() -> None:
+def test_a_child_can_lower_the_limit_but_not_raise_it() -> None:
     def root(limit: int, of_child: int) -> list[tuple[str, str, str | None]]:
         start = started("root", session_id="s", budgets={"maxSessionTokens": limit})
         child = started("child", session_id="s", parent_run_id="root", budgets={"maxSessionTokens": of_child})
-        return short(told([start, child, spent("child", 600)]))
+        return short(controls_of([start, child, spent("child", 600)]))
 
     assert root(500, 10_000) == root(10_000, 500) == [("root", "halt", "exceeded"), ("child", "halt", "exceeded")]
 
 
-def test_what_the_root_declares_wins_over_the_policy() -> None:
+def test_limits_of_the_root_run_override_the_policy() -> None:
     raws = [
         started("root", session_id="s", budgets={"maxSessionTokens": 5_000}),
         started("child", session_id="s", parent_run_id="root"),
         spent("child", 600),
     ]
-    assert told(raws, {"budgets": {"maxSessionTokens": 500}}) == []
-    assert [one.run_id for one in told(raws[1:], {"budgets": {"maxSessionTokens": 500}}) if one.halts] == ["child"]
+    assert controls_of(raws, {"budgets": {"maxSessionTokens": 500}}) == []
+    assert [one.run_id for one in controls_of(raws[1:], {"budgets": {"maxSessionTokens": 500}}) if one.halts] == [
+        "child"
+    ]
 
 
-def test_above_80_percent_new_work_is_rejected_and_from_95_on_all_wrap_up() -> None:
+def test_above_80_percent_new_work_is_rejected_and_from_95_percent_all_runs_wrap_up() -> None:
     monitor = Monitor()
     raws = [started("root", session_id="s", budgets={"maxSessionTokens": 1_000}), spent("root", 801)]
     [restricted] = [control for raw in raws for control in monitor.feed(raw)]
@@ -132,20 +134,20 @@ def test_above_80_percent_new_work_is_rejected_and_from_95_on_all_wrap_up() -> N
 @pytest.mark.parametrize(("tokens", "rung"), [(700, None), (701, "warning"), (800, "warning"), (801, "restrict"),
                                               (949, "restrict"), (950, "wrap_up"), (1_000, "wrap_up"),
                                               (1_001, "exceeded")])  # fmt: skip
-def test_the_rungs_are_where_the_requirement_has_them(tokens: int, rung: str | None) -> None:
+def test_each_level_starts_at_its_mark(tokens: int, rung: str | None) -> None:
     raws = [started("root", budgets={"maxSessionTokens": 1_000}), spent("root", tokens)]
-    assert [found for _, _, found in short(told(raws))] == ([rung] if rung else [])
+    assert [found for _, _, found in short(controls_of(raws))] == ([rung] if rung else [])
 
 
-def test_a_detector_that_is_off_is_silent() -> None:
+def test_a_disabled_detector_reports_nothing() -> None:
     raws = [started("root", tenant="acme", budgets={"maxSessionTokens": 1_000}), spent("root", 9_000)]
-    assert told(raws, TENANT | {"detectors": {"BUDGET009": False, "BUDGET010": False}}) == []
+    assert controls_of(raws, TENANT | {"detectors": {"BUDGET009": False, "BUDGET010": False}}) == []
 
 
-def test_how_fast_it_is_spent_is_told() -> None:
+def test_a_decision_shows_the_rate_of_spending() -> None:
     raws = [started("r", budgets={"maxSessionTokens": 1_000}, at=START_MS)]
     raws += [spent("r", 180, at=START_MS + minute * 60_000) for minute in range(4)]
-    [warning] = told(raws)
+    [warning] = controls_of(raws)
     assert warning.evidence is not None
     assert (warning.evidence.used, warning.evidence.per_minute) == (720, 180)
 
@@ -153,8 +155,8 @@ def test_how_fast_it_is_spent_is_told() -> None:
 # Users and tenants.
 
 
-def test_all_runs_of_a_tenant_are_halted_and_those_of_others_go_on() -> None:
-    controls = told([
+def test_all_runs_of_a_tenant_are_halted_and_those_of_others_continue() -> None:
+    controls = controls_of([
         started("a", tenant="acme"), started("b", tenant="acme"), started("c", tenant="other"),
         spent("a", 500), spent("c", 900), spent("b", 501),
     ], TENANT)  # fmt: skip
@@ -164,34 +166,34 @@ def test_all_runs_of_a_tenant_are_halted_and_those_of_others_go_on() -> None:
     }
 
 
-def test_a_run_that_has_finished_is_told_nothing() -> None:
+def test_a_finished_run_is_not_notified() -> None:
     raws = [started("a", tenant="acme"), {"type": "run.finished", "run_id": "a"}, started("b", tenant="acme")]
-    assert {one.run_id for one in told([*raws, spent("b", 1_001)], TENANT)} == {"b"}
+    assert {one.run_id for one in controls_of([*raws, spent("b", 1_001)], TENANT)} == {"b"}
 
 
 def test_a_run_of_an_exhausted_tenant_is_halted_at_its_first_turn() -> None:
     late = {"run_id": "late", "node": "agent", "tenant": "acme", "output": "hello"}
-    controls = told([started("a", tenant="acme"), spent("a", 1_001), late, {**late, "output": "again"}], TENANT)
+    controls = controls_of([started("a", tenant="acme"), spent("a", 1_001), late, {**late, "output": "again"}], TENANT)
     assert [one.run_id for one in controls if one.halts] == ["a", "late"]
 
 
-def test_windows_move_on() -> None:
+def test_spend_leaves_its_window_after_its_length() -> None:
     raws = [spent("a", 600, tenant="acme", at=START_MS), spent("b", 600, tenant="acme", at=START_MS + 25 * HOUR_MS)]
-    assert told(raws, TENANT) == []
+    assert controls_of(raws, TENANT) == []
     after = [*raws, spent("c", 500, tenant="acme", at=START_MS + 26 * HOUR_MS)]
-    assert {one.run_id for one in told(after, TENANT) if one.halts} == {"b", "c"} | {"a"}
+    assert {one.run_id for one in controls_of(after, TENANT) if one.halts} == {"b", "c"} | {"a"}
 
 
-def test_a_window_that_fills_again_is_told_again() -> None:
+def test_a_window_that_fills_again_is_reported_again() -> None:
     raws = [spent("a", 1_001, tenant="acme", at=START_MS + day * 2 * DAY_MS) for day in range(3)]
-    ids = [one.id for one in told(raws, TENANT) if one.halts]
+    ids = [one.id for one in controls_of(raws, TENANT) if one.halts]
     assert len(ids) == len(set(ids)) == 3
 
 
-def test_users_are_people_of_their_tenant() -> None:
+def test_users_of_the_same_name_in_two_tenants_have_separate_accounts() -> None:
     policy = {"budgets": {"maxUserTokensPerHour": 1_000}}
     raws = [spent(tenant, 600, tenant=tenant, user="admin") for tenant in ("one", "two")]
-    assert told(raws, policy) == []
+    assert controls_of(raws, policy) == []
 
 
 def test_a_user_may_have_limits_of_its_own() -> None:
@@ -201,33 +203,33 @@ def test_a_user_may_have_limits_of_its_own() -> None:
         "users": {"u7": {"budgets": {"maxUserTokensPerHour": 5_000}}},
     }
     raws = [spent("a", 4_000, user="u7"), spent("b", 1_001, user="u8"), spent("c", 2_000, user="u9", tier="pro")]
-    assert [one.run_id for one in told(raws, policy) if one.halts] == ["b"]
+    assert [one.run_id for one in controls_of(raws, policy) if one.halts] == ["b"]
 
 
-def test_a_turn_of_unknown_price_is_counted_and_shown() -> None:
+def test_turns_without_a_price_are_counted_and_shown() -> None:
     policy = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}}
     priced = {"run_id": "a", "node": "agent", "tenant": "acme", "usage": {"cost_usd": "1.01", "total_tokens": 9}}
-    [*_, halt] = told([spent("a", 10**6, tenant="acme"), spent("a", 10**6, tenant="acme"), priced], policy)
+    [*_, halt] = controls_of([spent("a", 10**6, tenant="acme"), spent("a", 10**6, tenant="acme"), priced], policy)
     assert halt.evidence is not None
     assert (halt.evidence.used, halt.evidence.unit, halt.evidence.unpriced) == (1_010_000, "micro_usd", 2)
     assert "2 turns of unknown price" in halt.message
 
 
-def test_a_price_that_policy_knows_counts_for_the_accounts_too() -> None:
+def test_prices_of_the_policy_apply_to_accounts() -> None:
     policy = {
         "budgets": {"maxTenantCostUsdPerDay": "1.00"},
         "prices": {"m1": {"input_per_million_usd": "2", "output_per_million_usd": "10"}},
     }
     raw = {"run_id": "a", "node": "n", "tenant": "acme", "model": "m1", "usage": {"input_tokens": 600_000}}
-    [halt] = told([raw], policy)
+    [halt] = controls_of([raw], policy)
     assert halt.evidence is not None
     assert (halt.evidence.used, halt.evidence.unpriced) == (1_200_000, None)
 
 
-def test_runs_under_no_such_limit_owe_nothing() -> None:
+def test_runs_without_account_limits_are_not_charged() -> None:
     raws = [started("a", tenant="acme", user="u"), spent("a", 10**9)]
-    assert owed(raws, {"name": "none"}) == []
-    assert len(owed(raws, TENANT)) == 2
+    assert charges_of(raws, {"name": "none"}) == []
+    assert len(charges_of(raws, TENANT)) == 2
 
 
 # Laws.
@@ -247,9 +249,9 @@ def log_of(drawn: list[tuple[int, int, int]]) -> list[dict[str, Any]]:
 
 @given(amounts, st.data())
 @BRIEF
-def test_slices_and_redelivery_change_nothing(drawn: list[tuple[int, int, int]], data: st.DataObject) -> None:
-    """However a log is cut into statements, and from wherever it is read again, an account books each turn once."""
-    charges = owed(log_of(drawn))
+def test_batching_and_redelivery_change_nothing(drawn: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    """However a log is divided into statements, and from whatever offset it is read again, each turn is booked once."""
+    charges = charges_of(log_of(drawn))
     whole = Account()
     wanted = [event for charge in charges for event in booked(whole, statements([charge], 0))]
     account, got, position = Account(), [], 0
@@ -269,7 +271,7 @@ def test_slices_and_redelivery_change_nothing(drawn: list[tuple[int, int, int]],
 def test_an_account_agrees_with_a_plain_sum(drawn: list[tuple[int, int, int]]) -> None:
     raws = log_of(drawn)
     account = Account()
-    booked(account, statements(owed(raws), 0))
+    booked(account, statements(charges_of(raws), 0))
     last = raws[-1]["at"]
     for window, length, count in (("hour", 300_000, 12), ("day", HOUR_MS, 24), ("month", DAY_MS, 30)):
         first = (last // length - count + 1) * length
@@ -278,10 +280,10 @@ def test_an_account_agrees_with_a_plain_sum(drawn: list[tuple[int, int, int]]) -
 
 @given(amounts)
 @BRIEF
-def test_two_partitions_halt_whom_one_would(drawn: list[tuple[int, int, int]]) -> None:
-    """Partitions are read at their own pace. Whose window is exceeded in the end is halted in any order."""
+def test_two_partitions_halt_the_same_runs_as_one(drawn: list[tuple[int, int, int]]) -> None:
+    """Partitions are read at different speeds; whether a window is exceeded in the end does not depend on the order."""
     raws = [raw | {"at": START_MS} for raw in log_of(drawn)]
-    charges = owed(raws)
+    charges = charges_of(raws)
     one, two = Account(), Account()
     booked_once = booked(one, statements(charges, 0))
     for source in (1, 0):
@@ -293,14 +295,14 @@ def test_two_partitions_halt_whom_one_would(drawn: list[tuple[int, int, int]]) -
     assert one.windows["day"].tokens == two.windows["day"].tokens
 
 
-def test_a_charge_names_whom_was_known_then_however_many_are_booked_at_once() -> None:
-    """What a run says later of itself must not depend on where a slice of the log ends."""
+def test_charges_use_the_accounts_known_at_their_event_however_they_are_batched() -> None:
+    """A tenant that a run names later must not depend on where a batch of the log ends."""
     log = [
         {"type": "run.started", "run_id": "r", "budgets": {"maxSessionTokens": 50}},
         spent("r", 10),
         spent("r", 20, tenant="acme", user="ann"),
     ]
-    charges = owed(log)
+    charges = charges_of(log)
     apart = [statement for charge in charges for statement in statements([charge], 0)]
     together = statements(charges, 0)
     for account in ("session:r", "tenant:acme"):
@@ -336,7 +338,7 @@ def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
     assert load_account(dump_account(account)) == account
 
 
-def test_admission_takes_the_limits_of_the_same_policy() -> None:
+def test_admission_uses_the_limits_of_the_same_policy() -> None:
     policy = load_policy({
         "budgets": {"maxCostUsd": "2", "maxSessionTokens": 5, "maxUserCostUsdPerHour": "0.50",
                     "maxTenantTokensPerMonth": 9},

@@ -1,4 +1,4 @@
-"""Time in the log: open turns, clocks that run out, and when somebody has to say that nothing happened."""
+"""Log time: open turns, timeouts, and deadlines for runs that send no events."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def next_due(feed: Feed) -> tuple[float, str] | None:
     return None if due is None else ((due.due_ms - START_MS) / MINUTE_MS, due.about)
 
 
-class Alarm(Feed):
-    """A feed that is told of every deadline as soon as log time has come to it, as the worker does."""
+class DeadlineFeed(Feed):
+    """A feed that gets every deadline event as soon as log time reaches it, as from the worker."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         super().__init__(policy or load_policy())
         self.deadlines = 0
 
     def until(self, minutes: float) -> list[Any]:
-        """What is told if nothing happens until then."""
+        """Return the decisions if the run sends nothing until then."""
         found = []
         while (due := self.engine.next_deadline(self.state)) and due.due_ms <= START_MS + minutes * MINUTE_MS:
             found += self.event(deadline_event("r", due), due.due_ms)
@@ -60,63 +60,63 @@ class Alarm(Feed):
         return [short(decision) for decision in found]
 
 
-def test_a_turn_that_never_ends_is_halted_when_its_time_is_over() -> None:
-    alarm = Alarm()
-    alarm.all([PLENTY | at(0), said(1, "planner"), started(2)])
-    assert alarm.until(11.99) == []
-    assert alarm.until(12) == [("BUDGET001", "halt", 0)]
-    assert alarm.until(10_000) == [], "a halted run is not told of again and again"
+def test_a_turn_that_never_ends_is_halted_at_its_timeout() -> None:
+    feed = DeadlineFeed()
+    feed.all([PLENTY | at(0), said(1, "planner"), started(2)])
+    assert feed.until(11.99) == []
+    assert feed.until(12) == [("BUDGET001", "halt", 0)]
+    assert feed.until(10_000) == [], "a halted run has no further deadlines"
 
 
-def test_without_a_declared_time_out_ten_minutes_of_silence_halt_an_open_turn() -> None:
-    alarm = Alarm()
-    alarm.all([said(0, "planner"), started(2)])
-    assert alarm.until(11.99) == []
-    assert alarm.until(12) == [("STALL007", "halt", 0)]
+def test_without_a_timeout_ten_minutes_of_silence_halt_an_open_turn() -> None:
+    feed = DeadlineFeed()
+    feed.all([said(0, "planner"), started(2)])
+    assert feed.until(11.99) == []
+    assert feed.until(12) == [("STALL007", "halt", 0)]
 
 
-def test_an_open_turn_is_no_stall_while_others_are_heard() -> None:
-    alarm = Alarm()
+def test_an_open_turn_is_not_halted_while_other_nodes_are_active() -> None:
+    feed = DeadlineFeed()
     found = []
-    alarm.all([started(0)])
+    feed.all([started(0)])
     for minutes in range(1, 60):
-        found += alarm.until(minutes)
-        found += [short(decision) for decision in alarm.raw(said(minutes, "reviewer"))]
+        found += feed.until(minutes)
+        found += [short(decision) for decision in feed.raw(said(minutes, "reviewer"))]
     assert [one[:2] for one in found] == [("STALL007", "warn")]
 
 
-def test_a_silent_run_without_an_open_turn_is_only_warned_of_and_once() -> None:
-    alarm = Alarm()
-    alarm.all([said(0)])
-    assert alarm.until(10_000) == [("STALL007", "warn", 0)]
-    assert alarm.deadlines == 1
-    alarm.all([said(10_001)])
-    assert alarm.until(20_000) == []
+def test_a_silent_run_without_an_open_turn_causes_one_warning() -> None:
+    feed = DeadlineFeed()
+    feed.all([said(0)])
+    assert feed.until(10_000) == [("STALL007", "warn", 0)]
+    assert feed.deadlines == 1
+    feed.all([said(10_001)])
+    assert feed.until(20_000) == []
 
 
-def test_policy_may_halt_a_silent_run() -> None:
-    alarm = Alarm(policy(STALL007={"halt_silence_s": 1_800}))
-    alarm.all([said(0)])
-    assert alarm.until(10_000) == [("STALL007", "warn", 0), ("STALL007", "halt", 0)]
+def test_a_policy_can_halt_a_silent_run() -> None:
+    feed = DeadlineFeed(policy(STALL007={"halt_silence_s": 1_800}))
+    feed.all([said(0)])
+    assert feed.until(10_000) == [("STALL007", "warn", 0), ("STALL007", "halt", 0)]
 
 
-def test_policy_may_leave_silence_alone() -> None:
+def test_a_policy_can_ignore_silence() -> None:
     off = {"warn_open_turn_s": 0, "halt_open_turn_s": 0, "warn_silence_s": 0, "warn_late_s": 0}
-    alarm = Alarm(policy(STALL007=off))
-    alarm.all([started(0), said(100)])
-    assert next_due(alarm) is None
-    assert alarm.until(10_000) == []
+    feed = DeadlineFeed(policy(STALL007=off))
+    feed.all([started(0), said(100)])
+    assert next_due(feed) is None
+    assert feed.until(10_000) == []
 
 
 @pytest.mark.parametrize("end", [{"type": "run.finished"}, {"type": "operator.stop", "by": "ann"}])
-def test_a_run_that_has_ended_waits_for_nothing(end: Raw) -> None:
+def test_a_run_that_has_ended_has_no_deadline(end: Raw) -> None:
     feed = Feed()
     feed.all([PLENTY | at(0), started(0), at(1, **end)])
     assert next_due(feed) is None
     assert feed.raw(deadline(100)) == []
 
 
-def test_the_first_of_several_moments_comes_first() -> None:
+def test_the_earliest_of_several_deadlines_is_returned() -> None:
     feed = Feed()
     feed.all([PLENTY | at(0), started(0)])
     assert next_due(feed) == (10, "BUDGET001")
@@ -126,7 +126,7 @@ def test_the_first_of_several_moments_comes_first() -> None:
     assert next_due(feed) == (60, "BUDGET006")
 
 
-def test_a_run_that_runs_out_of_time_carries_what_was_last_known_of_it() -> None:
+def test_a_run_that_times_out_carries_its_last_known_status() -> None:
     [halt] = decisions([
         PLENTY | at(0), said(5, "writer", round=3, usage={"total_tokens": 70, "cost_usd": "0.20"}), deadline(60),
     ])[-1:]  # fmt: skip
@@ -140,50 +140,50 @@ def test_a_run_that_runs_out_of_time_carries_what_was_last_known_of_it() -> None
 
 
 @pytest.mark.parametrize("start", [[PLENTY | at(0)], []])
-def test_a_decision_names_the_node_that_hangs_and_not_the_one_that_was_heard(start: list[Raw]) -> None:
-    [told] = decisions([*start, started(0, "coder"), said(5, "planner"), said(11, "planner")])
-    assert told.node == "coder"
-    assert "coder" in told.message
+def test_a_decision_names_the_node_that_hangs_and_not_the_active_one(start: list[Raw]) -> None:
+    [decision] = decisions([*start, started(0, "coder"), said(5, "planner"), said(11, "planner")])
+    assert decision.node == "coder"
+    assert "coder" in decision.message
     [hangs, *_] = decisions([*start, started(0, "coder"), deadline(10)])
     assert hangs.node == "coder"
 
 
-def test_a_multiple_of_the_usual_runtime_is_a_clock_too() -> None:
+def test_a_multiple_of_the_usual_runtime_is_a_deadline() -> None:
     mine = policy(BUDGET006={"p99_s": 300, "p99_multiple": 3})
     assert told([at(0, node="a"), said(14), said(15)], mine) == [("BUDGET006", "halt", 2)]
-    alarm = Alarm(mine)
-    alarm.all([at(0, node="a"), said(8)])
-    assert alarm.until(15) == [("BUDGET006", "halt", 1)]
+    feed = DeadlineFeed(mine)
+    feed.all([at(0, node="a"), said(8)])
+    assert feed.until(15) == [("BUDGET006", "halt", 1)]
 
 
-def test_a_resumed_run_that_is_silent_has_not_begun_its_loop_again() -> None:
-    alarm = Alarm()
-    alarm.all([said(0), at(1, type="operator.stop", by="ann"), at(2, type="operator.resume", by="ann"), said(3)])
-    assert alarm.state.probation
-    assert alarm.until(10_000) == [("STALL007", "warn", 1)]
+def test_a_resumed_run_that_is_silent_is_warned_and_not_halted() -> None:
+    feed = DeadlineFeed()
+    feed.all([said(0), at(1, type="operator.stop", by="ann"), at(2, type="operator.resume", by="ann"), said(3)])
+    assert feed.state.probation
+    assert feed.until(10_000) == [("STALL007", "warn", 1)]
 
 
-def test_the_time_that_a_run_was_halted_is_not_its_own() -> None:
-    alarm = Alarm()
-    alarm.all([PLENTY | at(0), said(5), at(10, type="operator.stop"), at(200, type="operator.resume"), said(201)])
-    assert alarm.state.halted < 0
-    assert alarm.until(211) == [("STALL007", "warn", 1)]
-    assert alarm.until(300) == [("BUDGET006", "halt", 1)]
+def test_the_time_while_a_run_was_halted_does_not_count() -> None:
+    feed = DeadlineFeed()
+    feed.all([PLENTY | at(0), said(5), at(10, type="operator.stop"), at(200, type="operator.resume"), said(201)])
+    assert feed.state.halted < 0
+    assert feed.until(211) == [("STALL007", "warn", 1)]
+    assert feed.until(300) == [("BUDGET006", "halt", 1)]
 
 
-def test_without_deadlines_it_is_seen_at_the_next_event() -> None:
+def test_without_deadlines_a_timeout_is_found_at_the_next_event() -> None:
     for late in (said(13, "planner"), started(13, "planner"), at(13, type="user.message"), at(13, type="run.finished")):
         assert told([PLENTY | at(0), started(2), late])[:1] == [("BUDGET001", "halt", 0)]
 
 
-def test_a_deadline_is_no_sign_of_life() -> None:
+def test_a_deadline_is_not_activity_of_the_run() -> None:
     feed = Feed()
     feed.all([said(0), started(1), deadline(9)])
     assert feed.state.at_ms == START_MS + MINUTE_MS
     assert [short(one) for one in feed.raw(deadline(11))] == [("STALL007", "halt", 0)]
 
 
-def test_a_deadline_that_came_early_may_come_again() -> None:
+def test_a_deadline_that_comes_too_early_can_come_again() -> None:
     feed = Feed()
     feed.all([said(0), started(1)])
     due = feed.engine.next_deadline(feed.state)
@@ -194,7 +194,7 @@ def test_a_deadline_that_came_early_may_come_again() -> None:
     assert halt.severity == "halt"
 
 
-def test_a_deadline_that_two_workers_append_is_one_event() -> None:
+def test_the_same_deadline_from_two_workers_counts_once() -> None:
     feed = Feed()
     feed.all([said(0), started(1)])
     due = feed.engine.next_deadline(feed.state)
@@ -205,14 +205,14 @@ def test_a_deadline_that_two_workers_append_is_one_event() -> None:
     assert feed.state.duplicates == 1
 
 
-def test_deadlines_of_different_things_have_different_ids() -> None:
+def test_different_deadlines_have_different_ids() -> None:
     due = Due(5, "STALL007", 1, "coder")
     others = [due._replace(due_ms=6), due._replace(about="BUDGET001"), due._replace(since_ms=2), due._replace(node="x")]
     ids = {deadline_event(run, one).event_id for run in ("r", "s") for one in (due, *others)}
     assert len(ids) == 10
 
 
-def test_a_turn_of_a_task_ends_that_task_s_clock_alone() -> None:
+def test_a_turn_of_a_task_ends_only_the_open_turn_of_that_task() -> None:
     feed = Feed()
     feed.all([started(0, task_id="T1"), started(1, task_id="T2"), said(2, task_id="T1")])
     assert [turn.started_ms for turn in feed.state.open_turns] == [START_MS + MINUTE_MS]
@@ -220,13 +220,13 @@ def test_a_turn_of_a_task_ends_that_task_s_clock_alone() -> None:
     assert feed.state.open_turns == [], "a turn that names no task ends all of its node's"
 
 
-def test_a_node_that_starts_again_has_a_new_clock() -> None:
+def test_a_node_that_starts_another_turn_has_one_open_turn() -> None:
     feed = Feed()
     feed.all([started(0), started(5)])
     assert [turn.started_ms for turn in feed.state.open_turns] == [START_MS + 5 * MINUTE_MS]
 
 
-def test_a_start_without_a_node_is_anybody_s() -> None:
+def test_a_turn_of_any_node_ends_an_open_turn_without_a_node() -> None:
     feed = Feed()
     feed.all([at(0, type="turn.started"), said(1)])
     assert feed.state.open_turns == []
@@ -239,7 +239,7 @@ def test_open_turns_are_bounded() -> None:
     assert feed.state.evicted == 50 - OPEN_MAX
 
 
-def test_a_run_id_that_is_used_again_has_a_new_clock() -> None:
+def test_a_reused_run_id_starts_its_clocks_again() -> None:
     feed = Feed()
     feed.all([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(91)])
     assert next_due(feed) == (101, "STALL007")
@@ -250,7 +250,7 @@ def test_a_run_id_that_is_used_again_has_a_new_clock() -> None:
 
 @given(traces, st.lists(st.integers(0, 90), max_size=4))
 @BRIEF
-def test_what_is_due_is_always_ahead_and_survives_dump_and_load(trace: list[Raw], minutes: list[int]) -> None:
+def test_the_next_deadline_is_in_the_future_and_survives_dump_and_load(trace: list[Raw], minutes: list[int]) -> None:
     feed = Feed()
     waits = [started(n, "coder") for n in minutes] + [deadline(n) for n in minutes]
     for raw in [PLENTY | at(0), *trace, *waits]:
@@ -263,9 +263,9 @@ def test_what_is_due_is_always_ahead_and_survives_dump_and_load(trace: list[Raw]
 
 @given(traces)
 @BRIEF
-def test_time_that_passes_is_told_of_a_bounded_number_of_times(trace: list[Raw]) -> None:
-    alarm = Alarm()
-    alarm.all([PLENTY | at(0), started(0), *trace])
-    alarm.until(100_000)
-    assert alarm.deadlines <= 2 * OPEN_MAX + 3
-    assert alarm.until(200_000) == []
+def test_silence_causes_a_bounded_number_of_deadlines(trace: list[Raw]) -> None:
+    feed = DeadlineFeed()
+    feed.all([PLENTY | at(0), started(0), *trace])
+    feed.until(100_000)
+    assert feed.deadlines <= 2 * OPEN_MAX + 3
+    assert feed.until(200_000) == []

@@ -1,4 +1,4 @@
-"""The engine: the ladder, evidence, orders, time, spend and status."""
+"""The engine: escalation, evidence, commands, time, spend and status."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def call(name: str, n: int, result: str) -> Raw:
     return {"node": "agent", "tool_calls": [{"name": name, "args": n, "result": result}]}
 
 
-# The ladder.
+# Escalation.
 
 
-def test_a_halt_is_told_once_however_long_it_goes_on() -> None:
+def test_a_loop_is_reported_once_at_each_level_however_long_it_lasts() -> None:
     assert told([MAKE] * 100) == [("LOOP003", "warn", 1), ("LOOP003", "halt", 2)]
 
 
@@ -36,24 +36,24 @@ def test_a_loop_that_began_before_the_halt_is_the_same_episode() -> None:
     assert [one.code for one in decisions(both) if one.severity == "halt"] == ["LOOP003"]
 
 
-def test_a_loop_that_begins_after_the_halt_is_told() -> None:
+def test_a_loop_that_begins_after_the_halt_is_reported() -> None:
     found = halts([MAKE] * 3 + [call("read", 1, "news")] + [call("look", 1, "nothing")] * 3)
     assert found == [("LOOP003", "halt", 2), ("LOOP003", "halt", 6)]
 
 
-def test_a_budget_is_told_also_after_a_halt() -> None:
+def test_a_budget_is_reported_even_after_a_halt() -> None:
     found = halts([{"type": "run.started", "budgets": {"maxSteps": 5}}, *[MAKE] * 9])
     assert found == [("LOOP003", "halt", 2), ("BUDGET004", "halt", 5)]
 
 
-def test_hundreds_of_loops_are_remembered_up_to_a_cap() -> None:
+def test_reported_loops_are_kept_up_to_a_cap() -> None:
     feed = Feed()
     for n in range(300):
         feed.all([call("look", n, f"nothing at {n}")] * 2)
     assert len(feed.state.episodes) == EPISODES_MAX
 
 
-def test_every_code_has_its_own_memory() -> None:
+def test_hashes_of_codes_do_not_collide() -> None:
     codes = [
         f"{letters}{n:03}"
         for letters in ("LOOP", "STALL", "ERROR", "BUDGET", "TASK", "GRAPH", "INFRA", "OPERATOR")
@@ -67,7 +67,7 @@ def test_every_code_has_its_own_memory() -> None:
 
 
 class Broken:
-    """Says that it waits, too, and raises whenever it is asked."""
+    """A detector that raises whenever it is asked, also for deadlines."""
 
     code, name, kinds = "LOOP000", "broken", -1
 
@@ -79,7 +79,7 @@ class Broken:
 
 
 class WithBroken:
-    """The standard policy, and one detector more, asked before all others."""
+    """The standard policy, with one more detector that is asked before all others."""
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         rules = STANDARD.rules(workflow, tenant, tier)
@@ -89,21 +89,21 @@ class WithBroken:
         return rules
 
 
-def test_a_detector_that_raises_is_counted_and_the_others_decide_as_ever() -> None:
+def test_a_detector_that_raises_is_counted_and_the_others_decide_as_usual() -> None:
     feed, faults = Feed(), []
     feed.engine = Engine(WithBroken())
     feed.engine.on_fault = lambda code, times, problem: faults.append((code, times, type(problem)))
     events = [{"type": "run.started", "budgets": {"turnTimeoutMs": 1_000}}, *[MAKE] * 9]
 
-    told = feed.all(events)
+    found = feed.all(events)
 
-    assert [decision.id for decision in told] == [decision.id for decision in Feed().all(events)]
+    assert [decision.id for decision in found] == [decision.id for decision in Feed().all(events)]
     assert feed.engine.faults == {"LOOP000": len(faults)}
     assert faults[:2] == [("LOOP000", 1, ZeroDivisionError), ("LOOP000", 2, ZeroDivisionError)]
-    assert feed.engine.next_deadline(feed.state) is None  # of a halted run
+    assert feed.engine.next_deadline(feed.state) is None  # the run is halted
 
 
-def test_a_detector_that_raises_when_it_is_asked_for_its_deadline_delays_no_other() -> None:
+def test_a_detector_that_raises_for_its_deadline_does_not_affect_others() -> None:
     feed = Feed()
     feed.engine = Engine(WithBroken())
     feed.all([
@@ -119,7 +119,7 @@ def test_a_detector_that_raises_when_it_is_asked_for_its_deadline_delays_no_othe
 # Evidence.
 
 
-def test_a_repeated_call_is_shown_with_tool_turns_and_hashes() -> None:
+def test_the_evidence_of_a_repeated_call_has_tool_turns_and_hashes() -> None:
     halt = decisions([AGAIN, *[MAKE] * 3])[-1]
     assert halt.message == "run was called with the same answer at turns 1, 2 and 3, and nothing new happened."
     evidence = halt.evidence
@@ -130,7 +130,7 @@ def test_a_repeated_call_is_shown_with_tool_turns_and_hashes() -> None:
     assert evidence.result_hash == hex16(content("error: no rule").exact)
 
 
-def test_a_halt_carries_the_last_things_of_the_run() -> None:
+def test_a_halt_carries_the_latest_outputs_artifacts_and_test_results() -> None:
     outputs = [{"node": "coder", "output": f"text {n}", "artifact": f"+{n}"} for n in range(9)]
     tests = [{"node": "verifier", "tests": {"failed": [f"t{n}" for n in range(k)], "total": 9}} for k in (3, 2, 1)]
     evidence = decisions([*outputs, *tests, *[MAKE] * 3])[-1].evidence
@@ -141,7 +141,7 @@ def test_a_halt_carries_the_last_things_of_the_run() -> None:
     assert evidence.failing_signatures == [hex16(h64("\n".join(f"t{n}" for n in range(k)))) for k in (3, 2, 1)]
 
 
-def test_an_oscillation_is_shown_with_its_period() -> None:
+def test_the_evidence_of_an_oscillation_has_its_period() -> None:
     halt = decisions([{"node": node, "output": node} for node in "abc" * 2])[-1]
     evidence = halt.evidence
     assert evidence is not None
@@ -151,13 +151,13 @@ def test_an_oscillation_is_shown_with_its_period() -> None:
 
 
 @pytest.mark.parametrize("start", range(3))
-def test_a_loop_is_the_same_loop_wherever_one_starts_to_look(start: int) -> None:
-    ring = "abc"[start:] + "abc"[:start]
-    found = decisions([{"node": node, "output": node} for node in ring * 2 + "abc" * 2])
+def test_a_loop_is_the_same_whichever_element_comes_first(start: int) -> None:
+    rotated = "abc"[start:] + "abc"[:start]
+    found = decisions([{"node": node, "output": node} for node in rotated * 2 + "abc" * 2])
     assert [one.severity for one in found] == ["halt"]
 
 
-def test_a_failing_test_is_named() -> None:
+def test_the_evidence_names_failing_tests() -> None:
     report = {"node": "verifier", "tests": {"failed": ["test_a", "test_b"], "total": 5}}
     halt = decisions([report] * 3)[-1]
     evidence = halt.evidence
@@ -166,7 +166,7 @@ def test_a_failing_test_is_named() -> None:
     assert (halt.code, halt.message) == ("STALL002", "The same 2 tests fail for 3 iterations.")
 
 
-def test_the_first_error_is_shown_redacted() -> None:
+def test_the_evidence_shows_the_first_error_redacted() -> None:
     failed = {"node": "executor", "errors": [{"message": "login failed: password=hunter2"}]}
     halt = decisions([failed] * 2)[-1]
     assert halt.evidence is not None
@@ -175,7 +175,7 @@ def test_the_first_error_is_shown_redacted() -> None:
     assert halt.halt_reason == "repeated_error"
 
 
-def test_scope_and_labels_go_with_a_decision() -> None:
+def test_a_decision_carries_scope_and_labels() -> None:
     scope = {"workflow": "w", "tenant": "t", "user": "u"}
     started = {"type": "run.started", **scope}
     halt = decisions([started, *[MAKE | {"labels": {"team": "red"}, "task_id": "7"}] * 3])[-1]
@@ -183,16 +183,16 @@ def test_scope_and_labels_go_with_a_decision() -> None:
     assert (halt.node, halt.task_id, halt.labels) == ("agent", "7", {"team": "red"})
 
 
-def test_a_runs_scope_is_what_was_said_first() -> None:
+def test_the_first_event_that_names_a_scope_fixes_it() -> None:
     feed = Feed()
     feed.all([AGAIN | {"tenant": "first"}, AGAIN | {"tenant": "second", "user": "u"}])
     assert (feed.state.tenant, feed.state.user) == ("first", "u")
 
 
-# Orders, ends, duplicates.
+# Commands, ends, duplicates.
 
 
-def test_an_order_to_stop_halts_at_once() -> None:
+def test_a_stop_command_halts_at_once() -> None:
     [stop] = decisions([AGAIN, {"type": "operator.stop", "by": "ann", "reason": "enough"}])
     assert (stop.code, stop.severity) == ("OPERATOR001", "halt")
     assert (stop.halt_reason, stop.terminal_status) == ("user_stop", "stopped")
@@ -205,13 +205,13 @@ def test_a_run_can_be_stopped_before_its_first_turn() -> None:
     assert stop.message == "Stopped by an operator."
 
 
-def test_what_comes_after_the_end_is_counted_and_not_looked_at() -> None:
+def test_events_after_the_end_of_a_run_are_only_counted() -> None:
     feed = Feed()
     feed.all([MAKE, {"type": "run.finished"}, *[MAKE] * 5, {"type": "operator.stop"}, {"type": "user.message"}])
     assert (feed.state.turns, feed.state.late) == (1, 6)
 
 
-def test_duplicates_are_known_within_what_a_producer_may_repeat() -> None:
+def test_duplicates_are_recognised_among_the_events_a_producer_may_resend() -> None:
     feed = Feed()
     events = [call("read", n, f"{n}") | {"event_id": f"e{n}"} for n in range(IDS_MAX)]
     feed.all([*events, *events])
@@ -224,15 +224,15 @@ def test_events_without_an_id_are_never_duplicates() -> None:
     assert (feed.state.turns, feed.state.duplicates) == (5, 0)
 
 
-def test_a_run_id_that_is_used_again_begins_again_and_keeps_its_place_in_the_log() -> None:
+def test_a_reused_run_id_starts_again_and_keeps_its_position_in_the_log() -> None:
     run = RunState(partition=3, offset=77, turns=9, halted=4, severity=2, workflow="w", event_ids={1: 0})
     reset_run(run)
     assert (run.partition, run.offset, run.event_ids) == (3, 77, {1: 0})
     assert (run.turns, run.halted, run.severity, run.workflow) == (0, -1, 0, "")
 
 
-def test_a_run_id_that_is_used_again_has_ids_of_its_own() -> None:
-    """Whoever knows the first run's halt must not take the second run's for a duplicate."""
+def test_decisions_of_a_reused_run_id_have_new_ids() -> None:
+    """Readers of the first run's halt must not skip the second run's as a duplicate."""
     once = [MAKE] * 3
     found = decisions([*once, {"type": "run.finished"}, {"type": "run.started"}, *once])
     assert [one.severity for one in found] == ["warn", "halt", "warn", "halt"]
@@ -242,7 +242,7 @@ def test_a_run_id_that_is_used_again_has_ids_of_its_own() -> None:
 # Time and spend.
 
 
-def test_time_is_the_logs_and_never_goes_back() -> None:
+def test_log_time_never_goes_back() -> None:
     feed = Feed()
     times = [None, 1_767_225_600_000, 1_767_225_500_000, None, 1_767_225_700_000]
     seen = []
@@ -253,7 +253,7 @@ def test_time_is_the_logs_and_never_goes_back() -> None:
     assert feed.state.started_ms == 1_767_225_600_000
 
 
-def test_a_decision_without_a_time_has_none() -> None:
+def test_a_decision_on_events_without_a_time_has_none() -> None:
     assert decisions([AGAIN] * 2)[0].at is None
     assert rfc3339(1_767_225_600_250) == "2026-01-01T00:00:00.250Z"
 
@@ -270,13 +270,13 @@ def test_spend_is_summed_in_integers() -> None:
     assert ledger.unpriced == 1
 
 
-def test_a_limit_is_used_up_at_it_and_exceeded_above_it() -> None:
+def test_a_budget_is_exceeded_above_its_limit_and_not_at_it() -> None:
     spend = [{"node": "a", "output": f"{n}", "usage": {"cost_usd": "0.10"}} for n in range(12)]
     found = told([{"type": "run.started", "budgets": {"maxCostUsd": "1.00"}}, *spend])
     assert found == [("BUDGET007", "warn", 7), ("BUDGET007", "halt", 10)]
 
 
-def test_two_limits_of_one_node_are_both_told() -> None:
+def test_each_of_two_limits_of_a_node_is_reported() -> None:
     limits = {"type": "run.started", "budgets": {"maxTurnsPerNode": 2, "maxRuntimeMsPerNode": 10}}
     turns = [{"node": "a", "output": f"{n}", "usage": {"duration_ms": 6}} for n in range(2)]
     found = decisions([limits, *turns])
@@ -288,7 +288,7 @@ def test_two_limits_of_one_node_are_both_told() -> None:
 # Status.
 
 
-def test_a_status_tells_where_a_run_stands() -> None:
+def test_a_status_shows_state_and_severity_of_a_run() -> None:
     feed = Feed()
     assert feed.engine.status(feed.state, "r").status == "running"
     [warning] = feed.all([MAKE] * 2)
@@ -301,7 +301,7 @@ def test_a_status_tells_where_a_run_stands() -> None:
 
 
 @pytest.mark.parametrize(("budgets", "badge"), [({}, "Loop 2"), ({"maxCycleIterations": 8}, "Loop 2/8")])
-def test_a_badge_counts_the_iterations(budgets: dict[str, int], badge: str) -> None:
+def test_a_badge_shows_the_iterations(budgets: dict[str, int], badge: str) -> None:
     feed = Feed()
     assert feed.engine.status(feed.state, "r").badge is None
     feed.all([{"type": "run.started", "budgets": budgets}, *({"node": node} for node in "ababa")])

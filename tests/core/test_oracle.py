@@ -1,4 +1,4 @@
-"""The engine, which never looks back, agrees with an oracle that does nothing else."""
+"""The engine, which keeps a bounded state, agrees with an oracle that keeps the whole history."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SEEDS: Final = range(500)
 LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}
 
 
-class Watched:
-    """What a detector found at each turn, before the ladder decides what is told."""
+class Recorded:
+    """A detector whose findings are recorded, before escalation decides which to report."""
 
     def __init__(self, inner: Detector) -> None:
         self.inner = inner
@@ -46,11 +46,11 @@ class Watched:
 
 
 class Watching:
-    """A policy with these two detectors alone, watched."""
+    """A policy with these two detectors only, both recorded."""
 
     def __init__(self) -> None:
-        self.repeats = Watched(BY_CODE["LOOP003"].DETECTOR)
-        self.circles = Watched(BY_CODE["LOOP002"].DETECTOR)
+        self.repeats = Recorded(BY_CODE["LOOP003"].DETECTOR)
+        self.circles = Recorded(BY_CODE["LOOP002"].DETECTOR)
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         return Rules(
@@ -75,12 +75,12 @@ def event_of(turn: Turn) -> Event:
 
 
 def judged(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]:
-    """What the engine finds of each turn."""
+    """Return the findings of the engine for each turn."""
     watching = Watching()
     engine, run = Engine(watching), RunState()
     for turn in turns:
         engine.step(run, event_of(turn), None)
-        run.episodes.clear()  # what was told once is not looked into again
+        run.episodes.clear()  # or detectors would skip loops that were reported
     repeats: list[Repeat | None] = [None] * run.turns
     circles: list[Circle | None] = [None] * run.turns
     for index, finding in watching.repeats.found.items():
@@ -92,10 +92,10 @@ def judged(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]
 
 
 def remembered(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]:
-    """What the oracle finds of each turn."""
+    """Return the findings of the oracle for each turn."""
     oracle = Oracle()
     for turn in turns:
-        oracle.take(turn)
+        oracle.add(turn)
     return oracle.repeats, oracle.circles
 
 
@@ -104,7 +104,7 @@ def answer(text: str) -> tuple[str, str]:
 
 
 def shuffled(make: Callable[[random.Random], Turn], dice: random.Random) -> list[Turn]:
-    """A trace of blocks, some of them repeated: pure chance makes few loops."""
+    """Return a trace of blocks, some of them repeated: independent random turns rarely form loops."""
     turns: list[Turn] = []
     for _ in range(dice.randint(1, 5)):
         block = [make(dice) for _ in range(dice.choice((1, 1, 2, 3, 5, 8)))]

@@ -1,4 +1,4 @@
-"""A halted run that a person lets go on: fresh streaks, a grant, and one iteration on probation."""
+"""Resuming a halted run: fresh streaks, a grant, and one iteration on probation."""
 
 from __future__ import annotations
 
@@ -29,29 +29,34 @@ def status(feed: Feed) -> str:
     return feed.engine.status(feed.state, "r").status
 
 
-def test_a_resumed_run_is_running_and_that_is_told() -> None:
+def test_a_resumed_run_is_running_and_the_resume_is_published() -> None:
     feed = Feed()
     feed.all(STUCK)
     assert status(feed) == "halted"
 
-    [told] = feed.raw(resumed(turns=10))
+    [decision] = feed.raw(resumed(turns=10))
 
-    assert (told.type, told.code, told.severity, told.action) == ("run.resumed", "OPERATOR003", "info", None)
-    assert (told.halt_reason, told.terminal_status) == (None, None)
-    assert told.message == "Resumed by ada: one more try (maxSteps +10)."
-    assert told.evidence is not None
-    assert told.evidence.grant == {"maxSteps": 10}
+    assert (decision.type, decision.code, decision.severity, decision.action) == (
+        "run.resumed",
+        "OPERATOR003",
+        "info",
+        None,
+    )
+    assert (decision.halt_reason, decision.terminal_status) == (None, None)
+    assert decision.message == "Resumed by ada: one more try (maxSteps +10)."
+    assert decision.evidence is not None
+    assert decision.evidence.grant == {"maxSteps": 10}
     assert status(feed) == "running"
     assert feed.engine.status(feed.state, "r").severity == "info"
 
 
-def test_what_a_person_writes_is_told_in_one_line() -> None:
+def test_names_and_reasons_of_operators_are_shown_on_one_line() -> None:
     feed = Feed()
-    orders = [{"type": kind, "by": "ada\n", "reason": "two\nlines"} for kind in ("operator.stop", "operator.resume")]
-    assert [one.message for one in feed.all(orders)] == ["Stopped by ada: two lines.", "Resumed by ada: two lines."]
+    commands = [{"type": kind, "by": "ada\n", "reason": "two\nlines"} for kind in ("operator.stop", "operator.resume")]
+    assert [one.message for one in feed.all(commands)] == ["Stopped by ada: two lines.", "Resumed by ada: two lines."]
 
 
-def test_where_nothing_is_halted_there_is_nothing_to_resume() -> None:
+def test_resuming_a_run_that_is_not_halted_is_ignored() -> None:
     feed = Feed()
     assert feed.all([*steps(0, 2), RESUME, *STUCK[:2]])[0].severity == "warn"  # and no probation
     assert feed.state.ignored_events == 1
@@ -74,7 +79,7 @@ def halts_at(found: list[Decision]) -> list[tuple[str, int]]:
     return [(one.code, short(one).at) for one in found if one.severity == "halt"][:1]
 
 
-def test_the_same_loop_on_probation_is_halted_at_its_warning_and_that_is_final() -> None:
+def test_the_same_loop_on_probation_is_halted_at_its_warning_for_good() -> None:
     feed = Feed()
     first = halt_of(feed.all(STUCK))
     feed.raw(RESUME)
@@ -88,14 +93,14 @@ def test_the_same_loop_on_probation_is_halted_at_its_warning_and_that_is_final()
     assert feed.state.probation == []
 
 
-def test_after_probation_a_loop_is_warned_of_first() -> None:
+def test_after_probation_a_loop_causes_a_warning_first() -> None:
     feed = Feed()
     feed.all([*STUCK, RESUME, *steps(0, 3)])
     assert feed.state.probation == []
     assert [short(one) for one in feed.all(STUCK)] == [("LOOP001", "warn", 7), ("LOOP001", "halt", 8)]
 
 
-def test_what_never_halts_does_not_halt_on_probation_either() -> None:
+def test_detectors_that_only_warn_do_not_halt_on_probation() -> None:
     feed = Feed()
     busy = {"node": "coder", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]}
     feed.all([*STUCK, RESUME])
@@ -103,7 +108,7 @@ def test_what_never_halts_does_not_halt_on_probation_either() -> None:
     assert {(one.code, one.severity) for one in feed.all([busy] * 12)} == {("INFRA001", "warn")}
 
 
-def test_in_a_cycle_probation_lasts_until_an_iteration_is_through() -> None:
+def test_in_a_cycle_probation_lasts_until_an_iteration_is_complete() -> None:
     graph = {"edges": [["plan", "code"], {"from": "code", "to": "plan", "anchor": True}, ["code", "end"]]}
     rounds = [
         {"node": node, "from": source, "output": f"{node} {n}"}
@@ -119,7 +124,7 @@ def test_in_a_cycle_probation_lasts_until_an_iteration_is_through() -> None:
     assert feed.state.probation == []
 
 
-def test_probation_is_not_for_ever() -> None:
+def test_probation_ends_after_a_maximum_of_turns() -> None:
     feed = Feed()
     graph = {"edges": [["plan", "code"], ["code", "plan"], ["code", "end"]]}
     feed.all([{"type": "run.started", "graph": graph}, *steps(0, 2), STOP, RESUME, *steps(2, 30)])
@@ -134,7 +139,7 @@ def test_probation_is_not_for_ever() -> None:
         ({"maxTurnsPerNode": 4}, {}, {"maxTurnsPerNode": 3}),
     ],
 )
-def test_a_grant_is_what_the_run_gets_more(budgets: Raw, turn: Raw, more: Raw) -> None:
+def test_a_grant_extends_the_budget_by_its_amount(budgets: Raw, turn: Raw, more: Raw) -> None:
     feed = Feed()
     begin = {"type": "run.started", "budgets": budgets}
     first = halt_of(feed.all([begin, *steps(0, 8, **turn)]))
@@ -146,12 +151,12 @@ def test_a_grant_is_what_the_run_gets_more(budgets: Raw, turn: Raw, more: Raw) -
 
     again = halt_of(found)
     assert again.trigger is not None
-    assert again.trigger.turn == spent + 3  # the three that were granted are taken
+    assert again.trigger.turn == spent + 3  # three more turns were granted
     assert again.code == first.code
     assert again.id != first.id
 
 
-def test_a_grant_of_tokens_is_for_every_task_that_has_a_budget() -> None:
+def test_a_grant_of_tokens_applies_to_every_task_with_a_budget() -> None:
     feed = Feed()
     delegated = {"type": "task.delegated", "tasks": ["T1"], "max_token_budget": 1_000}
     spent = {"task_id": "T1", "usage": {"total_tokens": 200}}
@@ -162,21 +167,21 @@ def test_a_grant_of_tokens_is_for_every_task_that_has_a_budget() -> None:
     assert halts_at(feed.all(steps(5, 15, **spent))) == [("BUDGET008", 9)]
 
 
-def test_a_budget_without_a_grant_is_still_used_up() -> None:
+def test_a_budget_without_a_grant_stays_exceeded() -> None:
     feed = Feed()
     feed.all([{"type": "run.started", "budgets": {"maxSteps": 2}}, *steps(0, 3), RESUME])
     halt = halt_of(feed.all(steps(3, 4)))
     assert (halt.code, halt.terminal_status) == ("BUDGET004", "escalated")
 
 
-def test_a_grant_does_not_limit_what_was_unlimited_and_no_ceiling_is_passed() -> None:
+def test_a_grant_adds_no_new_limit_and_respects_ceilings() -> None:
     feed = Feed()
     feed.all([{"type": "run.started", "budgets": {"maxRounds": 10}}, *steps(0, 2), STOP, resumed(turns=1, rounds=90)])
     assert feed.state.budgets["maxRounds"] == 15
     assert "maxSteps" not in feed.state.budgets
 
 
-def test_the_time_in_which_a_run_was_halted_is_not_its_own() -> None:
+def test_the_time_while_a_run_was_halted_does_not_count() -> None:
     feed = Feed()
     hour_ms = 3_600_000
     feed.raw({"type": "run.started", "budgets": {"maxRuntimeMs": 2 * hour_ms}, "at": NOON_MS})
@@ -185,7 +190,7 @@ def test_the_time_in_which_a_run_was_halted_is_not_its_own() -> None:
     assert [one.type for one in found] == ["run.resumed"]
 
 
-def test_a_run_can_be_stopped_and_resumed_again_and_again_under_ids_of_their_own() -> None:
+def test_every_stop_and_resume_of_a_run_has_its_own_id() -> None:
     feed = Feed()
     found = [*feed.all(steps(0, 1)), *[one for _ in range(5) for one in feed.all([STOP, RESUME])]]
     assert len({one.id for one in found}) == len(found) == 10
@@ -199,7 +204,7 @@ def test_a_resume_survives_a_restart() -> None:
     assert halt_of(feed.all(STUCK[:1])).terminal_status == "escalated"
 
 
-# Halts that nobody heeds.
+# Halts without an acknowledgement.
 
 
 def escalations(raws: list[Raw]) -> list[Decision]:
@@ -209,11 +214,11 @@ def escalations(raws: list[Raw]) -> list[Decision]:
 KNOWN: Raw = {"type": "halt.acknowledged", "by": "ada"}
 
 
-def test_a_run_that_goes_on_after_its_halt_is_escalated_once() -> None:
-    [told] = escalations([*steps(0, 3), STOP, *steps(3, 500)])
-    assert (told.type, told.severity, told.terminal_status) == ("notification", "warn", "escalated")
-    assert told.action == "ask_human"
-    assert short(told).at == 103
+def test_a_run_that_continues_after_its_halt_is_escalated_once() -> None:
+    [decision] = escalations([*steps(0, 3), STOP, *steps(3, 500)])
+    assert (decision.type, decision.severity, decision.terminal_status) == ("notification", "warn", "escalated")
+    assert decision.action == "ask_human"
+    assert short(decision).at == 103
 
 
 def test_a_halt_that_was_acknowledged_is_not_escalated_and_a_later_one_is() -> None:
@@ -222,16 +227,16 @@ def test_a_halt_that_was_acknowledged_is_not_escalated_and_a_later_one_is() -> N
     assert len(escalations([*acknowledged, *STUCK, *steps(303, 420)])) == 1
 
 
-def test_a_second_halt_does_not_put_the_escalation_off() -> None:
+def test_a_second_halt_does_not_delay_the_escalation() -> None:
     loops = [{"node": "coder", "output": f"loop {n // 4}"} for n in range(200)]
-    [told] = escalations([*steps(0, 6), STOP, *loops])
-    assert short(told).at == 106
+    [decision] = escalations([*steps(0, 6), STOP, *loops])
+    assert short(decision).at == 106
 
 
 def test_a_resumed_run_is_not_escalated_for_its_old_halt() -> None:
     assert escalations([*steps(0, 3), STOP, RESUME, *steps(3, 300)]) == []
 
 
-def test_where_a_turn_is_a_whole_session_ten_are_enough() -> None:
+def test_with_the_tickets_policy_ten_turns_after_a_halt_escalate_it() -> None:
     found = Feed(load_policy("tickets")).all([*steps(0, 3), STOP, *steps(3, 20)])
     assert [short(one) for one in found] == [("OPERATOR001", "halt", 2), ("OPERATOR002", "warn", 13)]

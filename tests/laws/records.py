@@ -1,4 +1,4 @@
-"""Records of the turns topic for Hypothesis: what a publisher in any language might write, right or wrong."""
+"""Records of the turns topic for Hypothesis: valid and invalid ones, as publishers in any language may write them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ fingerprinted: Final = st.fixed_dictionaries(
     },
     optional=_WIRE,
 )
-"""Fingerprinted events, most of which can be decoded."""
+"""Fingerprinted events; most can be decoded."""
 
 _RAW: Final[dict[str, st.SearchStrategy[Any]]] = {
     **{name: _WIRE[name] for name in ("event_id", "seq", "workflow", "labels", "from", "graph", "round", "progress")},
@@ -118,7 +118,7 @@ raw: Final = st.fixed_dictionaries(
     {"run_id": st.just("r") | _name, "node": st.sampled_from(["a", "b"]) | junk},
     optional=_RAW | {"type": st.sampled_from(EVENT_TYPES) | junk, "w": junk},
 )
-"""Raw events, some of which can be used."""
+"""Raw events; some are valid."""
 
 spoilt: Final = st.builds(
     lambda record, name, value: record | {name: value},
@@ -126,11 +126,11 @@ spoilt: Final = st.builds(
     st.sampled_from(sorted({*_RAW, *_WIRE, "run_id", "node", "type", "w"})),
     junk,
 )
-"""Events with one field that is anything."""
+"""Events with arbitrary JSON in one field."""
 
 
 def written(record: Any) -> bytes:
-    """A record as bytes, with integers of any size."""
+    """Return a record as JSON bytes, with integers of any size."""
     return json.dumps(record, ensure_ascii=False).encode()
 
 
@@ -141,4 +141,4 @@ def _cut(record: Any, at: int, put: bytes) -> bytes:
 
 
 torn: Final = st.builds(_cut, fingerprinted | raw, st.integers(0, 10_000), st.binary(max_size=3))
-"""Bytes that were an event before something happened to them."""
+"""Bytes of an event with a few of them overwritten."""

@@ -1,4 +1,4 @@
-"""A run costs at most 4 KiB, and a turn costs the same, however long the run and whatever it brings."""
+"""A state takes at most 4 KiB, however long the run is and whatever its events contain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCOPE = WIDE * 32  # 128 bytes
 
 
 def started(**more: Any) -> RunStarted:
-    """The largest legal start of a run: every scope as long as may be, every budget declared."""
+    """Return the largest legal start of a run: scopes of the maximum length, and every budget declared."""
     budgets = {budget.name: COUNT_MAX for budget in BUDGETS}
     scope: dict[str, Any] = {"workflow": SCOPE, "tenant": SCOPE, "user": SCOPE, "tier": SCOPE}
     scope |= {"session_id": WIDE * 32, "parent_run_id": WIDE * 64, "task_id": WIDE * 32}
@@ -38,7 +38,7 @@ def started(**more: Any) -> RunStarted:
 
 
 def full_turn(n: int, dice: random.Random) -> Turn:
-    """A turn that brings every kind of evidence, in the largest numbers that may come."""
+    """Return a turn with random kinds of evidence, in the largest legal numbers."""
 
     def of(kinds: int) -> int:
         return HASH_MAX - dice.randrange(kinds)
@@ -69,7 +69,7 @@ def full_turn(n: int, dice: random.Random) -> Turn:
 
 
 def circling_turn(n: int, dice: random.Random) -> Turn:
-    """A turn of a run that is stuck in every way at once: twelve calls in parallel, texts, artifacts, tests, errors."""
+    """Return a turn of a run that is stuck in every way: twelve parallel calls, texts, artifacts, tests, errors."""
     same = Content(HASH_MAX, HASH_MAX)
     return Turn(
         w=WIRE_VERSION,
@@ -88,7 +88,7 @@ def circling_turn(n: int, dice: random.Random) -> Turn:
 
 
 def growing_turn(n: int, dice: random.Random) -> Turn:
-    """A turn in numbers that are as short as may be for long, and then as long as may be."""
+    """Return a turn with small numbers for the first 700 turns, and with the largest ones after that."""
     if n >= 700:
         return full_turn(n, dice)
     shape = full_turn(n, dice)
@@ -106,7 +106,7 @@ def growing_turn(n: int, dice: random.Random) -> Turn:
 
 
 def full_board(n: int, dice: random.Random) -> wire.Event:
-    """An event of the board, as large as may be, of one of forty tasks."""
+    """Return a board event of maximum size, about one of forty tasks."""
     task = f"{WIDE * 120}{dice.randrange(40)}"
     proofs = {f"{WIDE * 70}{k}": wire.Proof(bool(k % 2), (WIDE * 80,) * 24, (WIDE * 80,) * 24) for k in range(16)}
     states = ("IMPLEMENTING", "QA_REVIEW", "REWORK", "BLOCKED", "VALIDATION", "elsewhere")
@@ -130,7 +130,7 @@ def full_board(n: int, dice: random.Random) -> wire.Event:
 def largest(
     make: Callable[[int, random.Random], Turn], turns: int, start: RunStarted | None = None, before: int = 0
 ) -> int:
-    """The largest state on the way, in bytes, of a run that had `before` turns before."""
+    """Return the size in bytes of the largest state of a run that already had `before` turns."""
     feed, dice, worst = Feed(), random.Random(1), 0
     if start is not None:
         feed.event(start)
@@ -138,7 +138,7 @@ def largest(
     for n in range(turns):
         feed.event(make(n, dice), START_MS + n * 1_000)
         size = len(dump(feed.state))
-        assert size + feed.state.size_left <= STATE_BYTES_MAX  # what may still come before it is looked at again
+        assert size + feed.state.size_left <= STATE_BYTES_MAX  # what may be added before it is measured again
         worst = max(worst, size)
     assert feed.state.turns == before + turns
     return worst
@@ -146,7 +146,7 @@ def largest(
 
 @given(traces)
 @BRIEF
-def test_a_state_is_small_after_every_event(trace: list[Raw]) -> None:
+def test_a_state_is_within_the_limit_after_every_event(trace: list[Raw]) -> None:
     feed = Feed()
     for raw in trace:
         feed.raw(raw)
@@ -155,14 +155,14 @@ def test_a_state_is_small_after_every_event(trace: list[Raw]) -> None:
 
 @pytest.mark.parametrize("before", [0, 100_000])
 @pytest.mark.parametrize("make", [full_turn, circling_turn, growing_turn])
-def test_a_state_is_small_when_everything_in_it_is_full(
+def test_a_state_is_within_the_limit_when_every_collection_is_full(
     make: Callable[[int, random.Random], Turn], before: int
 ) -> None:
     assert largest(make, 2_000, started(), before) <= STATE_BYTES_MAX
 
 
 @pytest.mark.parametrize("make", [full_turn, circling_turn])
-def test_what_is_forgotten_does_not_depend_on_where_the_log_stands(make: Callable[[int, random.Random], Turn]) -> None:
+def test_dropped_entries_do_not_depend_on_the_position_in_the_log(make: Callable[[int, random.Random], Turn]) -> None:
     memories = []
     for place in (-1, 2**62):
         feed, dice = Feed(), random.Random(1)
@@ -177,7 +177,7 @@ def test_what_is_forgotten_does_not_depend_on_where_the_log_stands(make: Callabl
 
 
 @pytest.mark.parametrize("make", [full_turn, circling_turn])
-def test_a_state_with_a_full_board_is_small(make: Callable[[int, random.Random], Turn]) -> None:
+def test_a_state_with_a_full_board_is_within_the_limit(make: Callable[[int, random.Random], Turn]) -> None:
     feed, dice, worst = Feed(), random.Random(2), 0
     feed.event(started())
     for n in range(1_500):
@@ -192,7 +192,7 @@ def test_a_state_with_a_full_board_is_small(make: Callable[[int, random.Random],
 
 
 @pytest.mark.parametrize("make", [full_turn, circling_turn])
-def test_a_state_with_open_turns_is_small(make: Callable[[int, random.Random], Turn]) -> None:
+def test_a_state_with_open_turns_is_within_the_limit(make: Callable[[int, random.Random], Turn]) -> None:
     feed, dice, worst = Feed(), random.Random(3), 0
     feed.event(started())
     for n in range(1_500):
@@ -217,7 +217,7 @@ def test_ten_thousand_tasks_are_bounded() -> None:
     assert len(dump(feed.state)) <= STATE_BYTES_MAX
 
 
-def test_a_hundred_thousand_turns_cost_no_more_than_a_thousand() -> None:
+def test_a_state_after_a_hundred_thousand_turns_is_as_small_as_after_a_thousand() -> None:
     events = [fingerprint(parse_raw({"run_id": "r", **raw})) for raw in TURNS]
     feed, sizes = Feed(), []
     feed.event(started())
@@ -229,7 +229,7 @@ def test_a_hundred_thousand_turns_cost_no_more_than_a_thousand() -> None:
             sizes.append(len(dump(feed.state)))
     assert feed.state.turns == 100_000
     assert max(sizes) <= STATE_BYTES_MAX
-    assert sizes[2] - sizes[0] < 384  # turn indices and counters have more digits, and nothing else grows
+    assert sizes[2] - sizes[0] < 384  # only turn indices and counters grow, by their digits
 
 
 @pytest.mark.parametrize("what", ["node", "tool", "metric", "run"])
@@ -270,7 +270,7 @@ def test_a_turn_of_ten_thousand_calls_is_bounded() -> None:
     assert len(dump(feed.state)) <= STATE_BYTES_MAX
 
 
-def test_what_was_dropped_is_counted() -> None:
+def test_dropped_entries_are_counted() -> None:
     feed = Feed()
     for n in range(100):
         feed.raw({"node": f"n{n}"})
@@ -279,7 +279,7 @@ def test_what_was_dropped_is_counted() -> None:
 
 @pytest.mark.parametrize("huge", [2**64, 10**40])
 def test_numbers_beyond_64_bits_can_be_stored(huge: int) -> None:
-    """A publisher in another language may write what it likes; the worker must not choke on storing it."""
+    """A publisher in another language may send any number; storing the state must not fail."""
     feed = Feed()
     content = Content(huge, huge, huge, 1)
     feed.event(RunStarted(w=1, run_id="r", budgets={"maxSteps": huge, "maxRounds": huge, "nonsense": 1}))
@@ -308,7 +308,7 @@ def test_numbers_beyond_64_bits_can_be_stored(huge: int) -> None:
     assert len(stored) <= STATE_BYTES_MAX
 
 
-def test_spend_stops_at_the_largest_number_that_can_be_stored() -> None:
+def test_spend_stops_at_the_largest_number_a_state_can_hold() -> None:
     feed = Feed()
     turn = full_turn(0, random.Random(0))
     for n in range(100_000 // 8):
@@ -320,7 +320,7 @@ def test_spend_stops_at_the_largest_number_that_can_be_stored() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [-(2**63), -1, 0, 253_402_300_800_000, 2**63, 10**40])
-def test_a_time_that_is_none_does_not_move_the_clock(at_ms: int) -> None:
+def test_an_invalid_time_does_not_move_the_clock(at_ms: int) -> None:
     feed = Feed()
     said = fingerprint(parse_raw({"run_id": "r", "node": "a", "output": "hm"}))
     feed.event(said, START_MS)
@@ -330,7 +330,7 @@ def test_a_time_that_is_none_does_not_move_the_clock(at_ms: int) -> None:
     assert halt.at == "2026-01-01T00:00:00.005Z"
 
 
-def test_a_state_of_another_shape_is_refused() -> None:
+def test_bytes_that_are_not_a_state_are_refused() -> None:
     with pytest.raises(Exception, match="array"):
         load(b"\x01")
     assert load(dump(RunState())) == RunState()

@@ -1,4 +1,4 @@
-"""What holds for all detectors together, whatever comes in."""
+"""Properties of all detectors together, for any input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def written(decisions: list[Decision]) -> list[bytes]:
 
 
 class Recording(Engine):
-    """An engine that remembers which finding each decision was made of."""
+    """An engine that records the finding behind each decision."""
 
     def __init__(self) -> None:
         super().__init__(STANDARD)
@@ -52,7 +52,7 @@ class Recording(Engine):
 
 
 def starts_again(state: RunState, raw: Raw) -> bool:
-    """A run id that is used again after its run finished is another run, and a run that is resumed begins anew."""
+    """Whether an event starts a new episode: a reused run id after the end of its run, or a resume."""
     resumed = state.halted >= 0 and raw.get("type") == "operator.resume"
     return resumed or (state.finished and raw.get("type") == "run.started")
 
@@ -67,7 +67,7 @@ def test_the_same_events_give_the_same_decisions(trace: list[Raw], policy: Any) 
 
 @given(traces)
 @LONGER
-def test_a_state_survives_being_stored_after_every_event(trace: list[Raw]) -> None:
+def test_storing_a_state_after_every_event_changes_nothing(trace: list[Raw]) -> None:
     kept, stored = Feed(), Feed()
     for raw in trace:
         assert written(kept.raw(raw)) == written(stored.raw(raw))
@@ -78,7 +78,7 @@ def test_a_state_survives_being_stored_after_every_event(trace: list[Raw]) -> No
 
 @given(traces, st.data())
 @LONGER
-def test_an_event_that_comes_twice_changes_nothing(trace: list[Raw], data: st.DataObject) -> None:
+def test_a_duplicate_event_changes_nothing(trace: list[Raw], data: st.DataObject) -> None:
     twice = data.draw(st.sets(st.integers(0, len(trace) - 1)))
     once, again = Feed(), Feed()
     for n, raw in enumerate(trace):
@@ -92,7 +92,7 @@ def test_an_event_that_comes_twice_changes_nothing(trace: list[Raw], data: st.Da
 
 @given(traces, traces, st.randoms(use_true_random=False))
 @BRIEF
-def test_interleaved_runs_stay_apart(first: list[Raw], second: list[Raw], order: Any) -> None:
+def test_interleaved_runs_do_not_affect_each_other(first: list[Raw], second: list[Raw], order: Any) -> None:
     alone = [
         written(Feed().all(raw | {"run_id": run} for raw in trace)) for run, trace in (("a", first), ("b", second))
     ]
@@ -109,7 +109,7 @@ def test_interleaved_runs_stay_apart(first: list[Raw], second: list[Raw], order:
 
 @given(traces)
 @LONGER
-def test_a_loop_is_told_once_at_each_level(trace: list[Raw]) -> None:
+def test_a_loop_is_reported_once_at_each_level(trace: list[Raw]) -> None:
     engine, state = Recording(), RunState()
     ids: list[str] = []
     for raw in trace:
@@ -117,17 +117,17 @@ def test_a_loop_is_told_once_at_each_level(trace: list[Raw]) -> None:
             engine.findings.clear()
         event = event_of({"run_id": "r", **raw})
         ids += [decision.id for decision in engine.step(state, event, event.at)]
-        told = [(finding.code, finding.loop, finding.level) for finding in engine.findings]
-        assert len(told) == len(set(told))
-        for code, loop, _ in told:
-            levels = [level for other, where, level in told if (other, where) == (code, loop)]
+        reported = [(finding.code, finding.loop, finding.level) for finding in engine.findings]
+        assert len(reported) == len(set(reported))
+        for code, loop, _ in reported:
+            levels = [level for other, where, level in reported if (other, where) == (code, loop)]
             assert levels == sorted(levels)
     assert len(ids) == len(set(ids))
 
 
 @given(traces)
 @LONGER
-def test_a_decision_points_at_the_turn_that_caused_it(trace: list[Raw]) -> None:
+def test_a_decision_names_the_turn_that_caused_it(trace: list[Raw]) -> None:
     feed = Feed()
     for raw in trace:
         turns = feed.state.turns
@@ -142,7 +142,7 @@ def test_a_decision_points_at_the_turn_that_caused_it(trace: list[Raw]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**6)), max_size=200))
 @BRIEF
-def test_missing_evidence_is_never_told(turns: list[tuple[str, int]]) -> None:
+def test_turns_without_evidence_lead_to_no_decision(turns: list[tuple[str, int]]) -> None:
     raws = [{"node": node, "usage": {"input_tokens": tokens, "duration_ms": tokens}} for node, tokens in turns]
     assert Feed().all(raws) == []
 
@@ -163,13 +163,13 @@ def test_a_turn_that_fixes_the_last_failing_test_is_never_halted(trace: list[Raw
 
 @given(turns_only)
 @LONGER
-def test_without_budgets_nothing_is_told_of_budgets(trace: list[Raw]) -> None:
+def test_without_budgets_no_budget_detector_decides(trace: list[Raw]) -> None:
     assert [decision for decision in Feed().all(trace) if decision.code.startswith("BUDGET")] == []
 
 
 @given(traces)
 @BRIEF
-def test_a_finished_run_is_told_nothing_more(trace: list[Raw]) -> None:
+def test_a_finished_run_gets_no_more_decisions(trace: list[Raw]) -> None:
     feed = Feed()
     feed.all(trace)
     feed.raw({"type": "run.finished"})
@@ -193,8 +193,8 @@ def test_a_halted_run_stays_halted(trace: list[Raw]) -> None:
         assert (feed.state.halted >= 0) == (feed.state.severity == Level.HALT)
 
 
-def test_the_traces_bring_every_code_of_this_engine() -> None:
-    """The laws above would prove little on traces that loop nowhere."""
+def test_the_traces_cause_decisions_of_every_kind_of_detector() -> None:
+    """The laws above would prove little on traces without loops."""
     trace = [raw for template in EVENTS[: -len(OTHERS)] for raw in [template] * 5]
     started = [OTHERS[2], OTHERS[3], OTHERS[4]]
     assert {decision.code for decision in Feed().all([*started, *trace])} >= {"BUDGET002", "BUDGET004", "BUDGET007"}
@@ -203,7 +203,7 @@ def test_the_traces_bring_every_code_of_this_engine() -> None:
     assert alone | pairs >= {"LOOP001", "LOOP002", "LOOP003", "STALL001", "STALL002", "STALL003", "ERROR001"}
 
 
-def test_the_traces_bring_every_code_of_the_board() -> None:
+def test_the_traces_cause_decisions_of_every_board_detector() -> None:
     found = {decision.code for a in BOARD for b in BOARD for decision in Feed().all([a, b] * 4)}
     chain = [{"type": "task.transition", "task_id": f"T{n}", "to": "BLOCKED"} for n in range(4)]
     found |= {decision.code for decision in Feed().all([*BOARD[:5], *chain])}
@@ -215,11 +215,11 @@ def test_the_traces_bring_every_code_of_the_board() -> None:
     assert found >= {*(f"TASK00{n}" for n in range(1, 9)), "ERROR002", "ERROR004", "STALL005", "STALL006"}
 
 
-def test_the_traces_bring_every_code_of_time() -> None:
+def test_the_traces_cause_decisions_of_every_time_detector() -> None:
     found = {decision.code for a in CLOCKS for b in CLOCKS for decision in Feed().all(_spread([a, b] * 4))}
     assert found >= {"BUDGET001", "BUDGET005", "BUDGET006", "STALL007"}
 
 
 def _spread(raws: list[Raw]) -> list[Raw]:
-    """Ten minutes apart."""
+    """Return the events, ten minutes apart."""
     return [raw | {"at": 1_767_225_600_000 + 600_000 * n} for n, raw in enumerate(raws)]

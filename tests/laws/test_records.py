@@ -1,4 +1,4 @@
-"""Whatever is on the topic is an event or is refused with a reason, and no event upsets the engine."""
+"""Every record is an event or is refused with a reason, and no event makes the engine raise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("template", EVENTS)
-def test_an_event_survives_the_wire(template: Raw) -> None:
+def test_encoding_an_event_loses_nothing(template: Raw) -> None:
     parsed = parse_raw({"run_id": "r", "event_id": "e", "at": START_MS, **template})
     for include_content in (False, True):
         event = fingerprint(parsed, include_content=include_content)
@@ -34,7 +34,7 @@ def test_an_event_survives_the_wire(template: Raw) -> None:
 
 @given(raw)
 @LONGER
-def test_a_raw_record_reads_as_it_would_have_been_published(record: Raw) -> None:
+def test_a_raw_record_reads_as_the_event_its_publisher_would_send(record: Raw) -> None:
     line = written(record)
     try:
         expected = fingerprint(parse_line(line))
@@ -46,7 +46,7 @@ def test_a_raw_record_reads_as_it_would_have_been_published(record: Raw) -> None
 
 
 def problems_of(read: Callable[[Any], Any], value: bytes | str) -> tuple[Problem, ...]:
-    """What is wrong with a record; nothing where it is an event."""
+    """Return the problems of a record; none if it is an event."""
     try:
         event = read(value)
     except InvalidEvent as refusal:
@@ -79,7 +79,7 @@ def test_the_wire_is_decoded_or_refused(value: bytes) -> None:
 
 @given(st.lists(fingerprinted, min_size=1, max_size=6), st.integers(-(10**15), 10**15) | st.none())
 @LONGER
-def test_no_decodable_event_upsets_the_engine(records: list[Raw], at_ms: int | None) -> None:
+def test_no_decodable_event_makes_the_engine_raise(records: list[Raw], at_ms: int | None) -> None:
     feed = Feed()
     for record in records:
         try:
@@ -94,7 +94,7 @@ def test_no_decodable_event_upsets_the_engine(records: list[Raw], at_ms: int | N
             feed.state = load(dump(feed.state))
 
 
-def test_most_of_these_records_are_events() -> None:
+def test_many_of_the_drawn_records_are_events() -> None:
     """The laws above would prove little if everything were refused."""
     counted = {"decoded": 0, "read": 0, "all": 0}
 

@@ -1,6 +1,6 @@
-"""Raw traces for Hypothesis: blocks of a small alphabet, some of them repeated, so that loops are frequent.
+"""Raw traces for Hypothesis: blocks of events from a small alphabet, some repeated, which makes loops frequent.
 
-A trace is drawn as numbers (which templates, how often), so that it is quick to draw and shrinks to what matters.
+A trace is drawn as numbers (which templates, how often): it is quick to draw, and shrinks to the essential events.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _unrolled(blocks: list[tuple[list[Raw], int]]) -> list[Raw]:
 
 
 def identified(raws: list[Raw]) -> list[Raw]:
-    """Each with an id and a time: a second after the one before, or as long as it says it waited."""
+    """Return the events with ids and times: `wait_s` seconds after the event before, one by default."""
     at_ms, found = START_MS - 1_000, []
     for n, raw in enumerate(raws):
         at_ms += 1_000 * raw.get("wait_s", 1)
@@ -140,13 +140,13 @@ def _of(alphabet: tuple[Raw, ...], blocks_max: int) -> st.SearchStrategy[list[Ra
 
 
 traces: Final = _of(EVENTS, 8)
-"""Anything that a user may hand in for one run, in order; each event with an id and a time."""
+"""Any events of one run, in order, each with an id and a time."""
 
 boards: Final = _of((*BOARD, *TURNS[-6:], *OTHERS[:2]), 10)
-"""Mostly events of a board."""
+"""Mostly board events."""
 
 clocks: Final = _of((*CLOCKS, *OTHERS[:3], *TURNS[-6:]), 10)
-"""Mostly events that time passes between."""
+"""Mostly events with pauses between them."""
 
 turns_only: Final = _of(TURNS, 8)
-"""Turns of one run, without budgets, people and endings."""
+"""Turns of one run, without budgets, user messages and endings."""

@@ -1,4 +1,4 @@
-"""A run's board: what moves a task may make, what is remembered of it, and what becomes of it."""
+"""The board of a run: allowed moves, guards, and decisions on tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def move(task: str, source: str, to: str, **more: Any) -> Raw:
 
 
 def walk(task: str, *states: str, **more: Any) -> list[Raw]:
-    """Every move carries `more`."""
+    """Return the moves along `states`, each with the fields `more`."""
     return [move(task, source, to, **more) for source, to in pairwise(states)]
 
 
@@ -51,7 +51,7 @@ def evidence(decision: Decision) -> Any:
 
 
 def state_of(raws: list[Raw], task: str = "T1") -> str:
-    """Where the board has a task after all this."""
+    """Return the state of a task on the board after these events."""
     feed = Feed()
     feed.all(raws)
     board = feed.state.board
@@ -60,10 +60,10 @@ def state_of(raws: list[Raw], task: str = "T1") -> str:
     return feed.engine.rules_of(feed.state).board.name(found.state)
 
 
-# Ways.
+# Transitions.
 
 
-def test_the_whole_way_is_silent() -> None:
+def test_a_task_that_takes_every_step_causes_no_decision() -> None:
     assert codes([created("T1"), *walk("T1", *PATH, dod=APPROVED)]) == []
     assert state_of(walk("T1", *PATH, dod=True)) == "DONE"
 
@@ -86,52 +86,52 @@ def test_every_check_may_send_a_task_back(source: str) -> None:
     assert codes(walk("T1", source, "REWORK", "IMPLEMENTING", "QA_REVIEW")) == []
 
 
-def test_what_follows_a_skip_is_judged_from_the_last_valid_state() -> None:
+def test_moves_after_a_skip_are_checked_from_the_last_valid_state() -> None:
     skip = walk("T1", "READY", "LOCKED", "VALIDATION")
     assert codes([*skip, move("T1", "VALIDATION", "DOCUMENTATION")]) == ["TASK004", "TASK004"]
     assert codes([*skip, move("T1", "LOCKED", "IMPLEMENTING")]) == ["TASK004"]
 
 
-def test_the_same_skip_is_told_once() -> None:
+def test_the_same_skip_is_reported_once() -> None:
     skip = move("T1", "LOCKED", "VALIDATION")
     assert codes([skip, skip | {"reason": "again"}, skip | {"reason": "and again"}]) == ["TASK004"]
     back = walk("T1", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "REWORK", "IMPLEMENTING")
     assert codes([skip, *back, skip]) == ["TASK004", "TASK004"]
 
 
-def test_a_created_task_starts_at_the_first_state_unless_it_says_otherwise() -> None:
+def test_a_created_task_starts_in_the_first_state_unless_the_event_names_another() -> None:
     to_locked, to_qa = move("T1", "", "LOCKED"), move("T1", "", "QA_REVIEW")
     assert codes([created("T1"), to_locked]) == []
     assert codes([created("T1"), to_qa]) == ["TASK004"]
     assert codes([created("T1", status="IMPLEMENTING"), to_qa]) == []
 
 
-def test_a_task_that_was_never_created_is_known_from_its_first_move() -> None:
+def test_a_task_without_a_created_event_is_known_from_its_first_move() -> None:
     assert codes([move("T1", "", "CI_REVIEW"), move("T1", "", "COMMIT")]) == []
-    assert codes([created("T1"), move("T1", "IMPLEMENTING", "QA_REVIEW")]) == []  # the claim is believed once
+    assert codes([created("T1"), move("T1", "IMPLEMENTING", "QA_REVIEW")]) == []  # the claimed state is accepted once
     assert codes([move("T1", "READY", "VALIDATION")]) == ["TASK004"]
 
 
-def test_a_board_joined_late_takes_the_guards_before_as_passed() -> None:
+def test_a_task_first_seen_midway_has_passed_the_guards_before() -> None:
     assert codes(walk("T1", "CI_REVIEW", "COMMIT", "DONE")) == []
 
 
-def test_states_of_another_board_are_not_judged() -> None:
+def test_transitions_between_unknown_states_are_not_checked() -> None:
     assert codes([*walk("T1", "Backlog", "Doing", "Shipped"), *walk("T2", "todo", "in_progress", "done")]) == []
     assert codes([move("T1", "READY", "SOMEWHERE")]) == ["TASK004"]
 
 
 @pytest.mark.parametrize("spelling", ["qa_review", "QA-Review", "qa review", " QA_REVIEW "])
-def test_states_are_compared_without_case_and_spaces(spelling: str) -> None:
+def test_state_names_ignore_case_spaces_and_hyphens(spelling: str) -> None:
     assert codes([move("T1", "implementing", spelling), move("T1", spelling, "REWORK")]) == []
 
 
-def test_a_task_put_aside_goes_back_to_where_it_was() -> None:
+def test_a_parked_task_may_return_to_the_state_it_left() -> None:
     assert codes(walk("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "STALLED", "CI_REVIEW")) == []
     assert codes(walk("T1", "LOCKED", "BLOCKED", "CI_REVIEW")) == ["TASK004"]
 
 
-def test_evidence_that_says_that_it_failed_is_not_enough() -> None:
+def test_a_move_with_failed_evidence_is_refused() -> None:
     [refused] = decisions([move("T1", "CI_REVIEW", "COMMIT", evidence={"ci": {"passed": False}}, agent="ci-bot")])
     assert (refused.code, evidence(refused).guard, evidence(refused).agent) == ("TASK004", "ci", "ci-bot")
     assert codes([move("T1", "CI_REVIEW", "REWORK", evidence={"ci": {"passed": False}})]) == []
@@ -152,7 +152,7 @@ def test_evidence_that_says_that_it_failed_is_not_enough() -> None:
         ({"dod": {"verdict": "changes requested later"}}, ["dod verdict CHANGES REQUESTED LATER"]),
     ],
 )
-def test_past_the_review_a_report_must_pass(dod: Raw, missing: list[str]) -> None:
+def test_leaving_the_review_needs_a_report_that_passes(dod: Raw, missing: list[str]) -> None:
     raws = [move("T1", "QA_REVIEW", "VALIDATION", **dod)]
     [refused] = decisions(raws)
     assert (refused.code, evidence(refused).missing, evidence(refused).guard) == ("TASK005", missing, "dod")
@@ -164,11 +164,11 @@ def test_past_the_review_a_report_must_pass(dod: Raw, missing: list[str]) -> Non
     [True, "approved", "docs/reviews/dod/T1-dod.yaml", APPROVED, {"verdict": "pass", "items": ["tests", "docs"]},
      {"tests": True, "docs": True}, [{"name": "tests", "status": "passed"}], {"allPassed": True}],
 )  # fmt: skip
-def test_a_report_may_be_told_in_many_ways(dod: Any) -> None:
+def test_a_report_may_have_many_forms(dod: Any) -> None:
     assert codes([move("T1", "QA_REVIEW", "VALIDATION", dod=dod)]) == []
 
 
-def test_the_second_attempt_flags_the_agent_and_a_third_is_silent() -> None:
+def test_the_second_attempt_names_the_agent_and_the_third_is_not_reported() -> None:
     attempt = move("T1", "QA_REVIEW", "VALIDATION", agent="coder-2")
     again = [attempt, *walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt]
     first, second = decisions(again)
@@ -178,20 +178,20 @@ def test_the_second_attempt_flags_the_agent_and_a_third_is_silent() -> None:
     assert codes([*again, *walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt])[2:] == []
 
 
-def test_going_on_as_if_nothing_had_been_refused_is_another_attempt() -> None:
+def test_continuing_after_a_refusal_is_another_attempt() -> None:
     on = walk("T1", *PATH[3:])
     assert codes(on) == ["TASK005", "TASK005"]
     assert codes([*walk("T1", *PATH[3:6]), *walk("T1", *PATH[5:], dod=True)]) == ["TASK005", "TASK005"]
     assert state_of([*walk("T1", *PATH[3:6]), *walk("T1", *PATH[5:], dod=True)]) == "DONE"
 
 
-def test_a_report_holds_for_one_round_of_work() -> None:
+def test_a_report_is_valid_for_one_round_of_work() -> None:
     first = [move("T1", "IMPLEMENTING", "QA_REVIEW", dod=APPROVED), *walk("T1", "QA_REVIEW", "VALIDATION")]
     assert codes(first) == []
     assert codes([*first, *walk("T1", "VALIDATION", "REWORK", *PATH[2:5])]) == ["TASK005"]
 
 
-def test_a_module_is_initialised_once() -> None:
+def test_a_module_needs_initialisation_once() -> None:
     task = created("T1", module="billing")
     assert codes([task, move("T1", "LOCKED", "IMPLEMENTING")]) == ["TASK006"]
     done = [task, move("T1", "LOCKED", "IMPLEMENTING", init={"allPassed": True})]
@@ -206,7 +206,7 @@ def test_the_second_attempt_without_initialisation_asks_a_person() -> None:
     assert codes([*raws, move("T1", "REWORK", "IMPLEMENTING", init=True)]) == ["TASK006", "TASK006"]
 
 
-def test_work_on_an_interface_needs_its_design() -> None:
+def test_work_on_a_user_interface_needs_its_design() -> None:
     tasks = [created("D1", agent="UIDesigner"), created("T1", ui_touching="yes", depends_on=["D1"])]
     begin = move("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/x/{name}.md" for name in ARTIFACTS])
     [refused] = decisions([*tasks, begin])
@@ -217,7 +217,7 @@ def test_work_on_an_interface_needs_its_design() -> None:
     assert evidence(refused).missing == ARTIFACTS[:2]
 
 
-def test_the_gate_opens_for_a_named_person_only() -> None:
+def test_only_approval_by_a_named_person_overrides_the_design_gate() -> None:
     begin = move("T1", "LOCKED", "IMPLEMENTING", ui_touching=True)
     assert codes([begin | {"override": True}]) == ["TASK007"]
     assert codes([begin | {"approvals": {"by": "ann", "granted": False}}]) == ["TASK007"]
@@ -225,21 +225,26 @@ def test_the_gate_opens_for_a_named_person_only() -> None:
         assert codes([begin | approval]) == []
 
 
-def test_a_design_done_long_ago_is_remembered() -> None:
+def test_a_design_that_was_done_long_ago_still_counts() -> None:
     others = [raw for n in range(60) for raw in (created(f"X{n}"), *walk(f"X{n}", "COMMIT", "DONE"))]
     tasks = [created("D1", kind="design"), created("T1", ui=True, depends_on=["D1"]), move("D1", "COMMIT", "DONE")]
     assert codes([*tasks, *others, move("T1", "LOCKED", "IMPLEMENTING", artifacts=ARTIFACTS)]) == []
 
 
-# What becomes of a task.
+# Decisions on tasks.
 
 ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
 
 
-def test_a_task_that_swings_is_blocked_until_somebody_says_why() -> None:
+def test_a_task_that_swings_is_blocked_until_an_event_names_the_root_cause() -> None:
     swings = walk("T1", "IMPLEMENTING", *ROUND * 3)
-    [told] = decisions(swings)
-    assert (told.code, told.severity, told.terminal_status, told.task_id) == ("TASK001", "warn", "blocked", "T1")
+    [decision] = decisions(swings)
+    assert (decision.code, decision.severity, decision.terminal_status, decision.task_id) == (
+        "TASK001",
+        "warn",
+        "blocked",
+        "T1",
+    )
     assert state_of(swings) == "BLOCKED"
     on = [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "QA_REVIEW", "REWORK")]
     assert [(one.code, one.type) for one in decisions([*swings, *on])][1:] == [("TASK001", "transition.blocked")]
@@ -248,30 +253,30 @@ def test_a_task_that_swings_is_blocked_until_somebody_says_why() -> None:
     assert codes([*swings, why, *walk("T1", "IMPLEMENTING", *ROUND * 2)]) == ["TASK001"]
 
 
-def test_a_task_swings_on_any_board() -> None:
+def test_swings_between_unknown_states_are_reported() -> None:
     swings = walk("T1", "Doing", *("Review", "Doing") * 3)
-    [told] = decisions(swings)
-    assert (told.code, evidence(told).to_state, evidence(told).from_state) == ("TASK001", "DOING", "Review")
-    assert codes([move("T1", "", "Doing")] * 9) == []  # it is said again, and nothing swings
+    [decision] = decisions(swings)
+    assert (decision.code, evidence(decision).to_state, evidence(decision).from_state) == ("TASK001", "DOING", "Review")
+    assert codes([move("T1", "", "Doing")] * 9) == []  # the same state again is not a swing
     why = move("T1", "BLOCKED", "Doing", root_cause="too large")
     assert codes([*swings, why, *walk("T1", "Doing", "Review", "Doing")]) == ["TASK001"]
 
 
-def test_a_retry_that_fails_in_its_place_counts() -> None:
+def test_a_failed_retry_without_a_change_of_state_counts() -> None:
     again = move("T1", "IMPLEMENTING", "IMPLEMENTING", failure_class="timeout")
     assert codes([again] * 3) == ["ERROR002"]
 
 
-def test_two_reworks_are_honest() -> None:
+def test_two_reworks_are_not_reported() -> None:
     rest = walk("T1", *PATH[2:], dod=APPROVED)
     assert codes([*walk("T1", "LOCKED", "IMPLEMENTING", *ROUND * 2), *rest]) == []
 
 
 def test_three_rejections_escalate_with_their_reports() -> None:
     rejections = [verdict("T1", "REJECTED", validator=f"qa-{n}", reason=f"criterion {n}") for n in range(3)]
-    [told] = decisions([*rejections, verdict("T1", "REJECTED")])
-    assert (told.code, told.type, told.terminal_status) == ("TASK008", "task.escalated", "escalated")
-    shown = evidence(told)
+    [decision] = decisions([*rejections, verdict("T1", "REJECTED")])
+    assert (decision.code, decision.type, decision.terminal_status) == ("TASK008", "task.escalated", "escalated")
+    shown = evidence(decision)
     assert [(one.validator, one.reason) for one in shown.rejections] == [
         (f"qa-{n}", f"criterion {n}") for n in range(3)
     ]
@@ -289,7 +294,7 @@ def test_an_escalated_task_waits_for_a_person(to: str, more: Raw, state: str) ->
     assert codes([*escalated, move("T1", "ESCALATED", to, **more)]) == ["TASK008", *refused]
 
 
-def test_a_verdict_in_a_persons_name_lets_a_task_go_on() -> None:
+def test_a_verdict_approved_by_a_person_releases_an_escalated_task() -> None:
     escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
     on = move("T1", "ESCALATED", "QA_REVIEW")
     assert codes([*escalated, verdict("T1", "APPROVED"), on]) == ["TASK008", "TASK008"]
@@ -303,7 +308,7 @@ def test_a_verdict_and_its_transition_are_one_failure() -> None:
     assert "ERROR002" in codes([*failed, *again, *failed, *again, *failed])
 
 
-def test_progress_and_another_class_start_the_retries_again() -> None:
+def test_progress_and_another_error_class_reset_the_count_of_failures() -> None:
     def fails(n: int, kind: str = "ImportError") -> Raw:
         return {"node": "coder", "task_id": "T1", "errors": [{"message": f"no module m{n}", "class": kind}]}
 
@@ -317,7 +322,7 @@ def test_progress_and_another_class_start_the_retries_again() -> None:
 @pytest.mark.parametrize("sign", [
     verdict("T1", "APPROVED"), {"node": "qa", "tests": {"failed": ["a"], "passed": 9, "total": 11}},
 ])  # fmt: skip
-def test_a_task_that_fails_no_more_goes_on(sign: Raw) -> None:
+def test_a_task_that_no_longer_fails_is_released(sign: Raw) -> None:
     before = {"node": "qa", "tests": {"failed": ["a", "b"], "passed": 9, "total": 11}}
     fails = [
         {"node": "coder", "task_id": "T1", "errors": [{"message": f"attempt {n}", "class": "KeyError"}]}
@@ -329,11 +334,11 @@ def test_a_task_that_fails_no_more_goes_on(sign: Raw) -> None:
     assert codes([*stuck, sign, *on]) == ["ERROR002"]
 
 
-def test_a_cycle_whose_result_was_refused_is_no_empty_one() -> None:
+def test_a_cycle_with_a_refused_result_is_not_empty() -> None:
     assert codes([move("T1", "COMMIT", "DONE", dod=False), cycle(None)]) == ["TASK005"]
 
 
-def test_retryable_errors_are_no_failures_of_a_task() -> None:
+def test_retryable_errors_do_not_count_as_failures_of_a_task() -> None:
     busy = [
         {"node": "n", "task_id": "T1", "errors": [{"message": f"HTTP 503 {n}", "class": "Busy", "retryable": True}]}
         for n in range(4)
@@ -341,15 +346,15 @@ def test_retryable_errors_are_no_failures_of_a_task() -> None:
     assert "ERROR002" not in codes(busy)
 
 
-def test_tasks_that_fail_one_after_the_other_are_told_once() -> None:
+def test_tasks_that_fail_one_after_the_other_are_reported_once() -> None:
     fails = [verdict(f"T{n}", "REJECTED") for n in range(5)]
-    [told] = decisions(fails)
-    assert (told.code, told.type, evidence(told).tasks) == ("ERROR004", "notification", ["T0", "T1", "T2"])
+    [decision] = decisions(fails)
+    assert (decision.code, decision.type, evidence(decision).tasks) == ("ERROR004", "notification", ["T0", "T1", "T2"])
     assert codes([*fails[:2], verdict("T9", "APPROVED"), *fails[2:4]]) == []
     assert codes([*fails[:2], move("T9", "COMMIT", "DONE"), *fails[2:4]]) == []
 
 
-def test_a_task_that_waits_for_a_blocked_one_did_not_fail() -> None:
+def test_a_task_blocked_by_another_blocked_task_did_not_fail() -> None:
     tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["A"])]
     assert codes([*tasks, *(move(name, "LOCKED", "BLOCKED") for name in "ABC")]) == []
 
@@ -358,24 +363,24 @@ def test_a_task_that_waits_for_a_blocked_one_did_not_fail() -> None:
 
 
 @pytest.mark.parametrize("order", ["ABC", "ACB", "BAC", "BCA", "CAB", "CBA"])
-def test_a_chain_is_told_at_its_third_task_with_its_root(order: str) -> None:
+def test_a_chain_is_reported_at_its_third_task_with_its_root(order: str) -> None:
     tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["B"])]
     found = decisions([*tasks, *(move(name, "LOCKED", "BLOCKED") for name in order)])
-    [told] = [one for one in found if one.code == "TASK002"]
-    assert (told.task_id, evidence(told).chain, evidence(told).priority) == ("A", ["A", "B", "C"], "P0")
+    [decision] = [one for one in found if one.code == "TASK002"]
+    assert (decision.task_id, evidence(decision).chain, evidence(decision).priority) == ("A", ["A", "B", "C"], "P0")
 
 
-def test_tasks_that_wait_for_each_other_end_the_chain() -> None:
-    ring = [created(f"T{n}", depends_on=[f"T{(n + 1) % 3}"]) for n in range(3)]
-    found = codes([*ring, *(move(f"T{n}", "LOCKED", "BLOCKED") for n in range(3)), *[cycle()] * 3])
+def test_circular_dependencies_end_a_chain() -> None:
+    circle = [created(f"T{n}", depends_on=[f"T{(n + 1) % 3}"]) for n in range(3)]
+    found = codes([*circle, *(move(f"T{n}", "LOCKED", "BLOCKED") for n in range(3)), *[cycle()] * 3])
     assert found.count("TASK002") >= 1
 
 
-def test_a_chain_that_stays_blocked_goes_to_a_person_once() -> None:
+def test_a_chain_that_stays_blocked_is_escalated_to_a_person_once() -> None:
     tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["B"])]
     blocked = [*tasks, *(move(name, "LOCKED", "BLOCKED") for name in "ABC")]
-    told = [one for one in decisions([*blocked, *[cycle()] * 6]) if one.code == "TASK002"]
-    assert [(one.type, one.action) for one in told] == [("loop.warning", "warn"), ("notification", "ask_human")]
+    decision = [one for one in decisions([*blocked, *[cycle()] * 6]) if one.code == "TASK002"]
+    assert [(one.type, one.action) for one in decision] == [("loop.warning", "warn"), ("notification", "ask_human")]
     freed = [*blocked, cycle(), move("A", "BLOCKED", "LOCKED"), *[cycle()] * 3]
     assert codes(freed).count("TASK002") == 1
 
@@ -383,12 +388,12 @@ def test_a_chain_that_stays_blocked_goes_to_a_person_once() -> None:
 @pytest.mark.parametrize(("size", "phase", "refused"), [
     (3, "", False), (4, "", True), (4, "BUILD", True), (5, "SPEC", False), (5, "spec", False), (6, "SPEC", True),
 ])  # fmt: skip
-def test_batches_have_a_size_for_each_phase(size: int, phase: str, refused: bool) -> None:
+def test_each_phase_has_its_batch_size(size: int, phase: str, refused: bool) -> None:
     batch = {"type": "task.delegated", "agent": "a", "tasks": [f"T{n}" for n in range(size)], "phase": phase}
     assert codes([batch]) == (["TASK003"] if refused else [])
 
 
-def test_the_phase_of_a_batch_is_that_of_its_tasks() -> None:
+def test_a_batch_has_the_phase_of_its_tasks() -> None:
     tasks = [created(f"T{n}", phase="SPEC") for n in range(5)]
     batch = {"type": "task.delegated", "agent": "a", "tasks": [f"T{n}" for n in range(5)]}
     assert codes([*tasks, batch]) == []
@@ -397,14 +402,14 @@ def test_the_phase_of_a_batch_is_that_of_its_tasks() -> None:
 
 
 @pytest.mark.parametrize("change", [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "IMPLEMENTING", "BLOCKED")])
-def test_any_change_of_state_is_a_sign_of_life(change: Raw) -> None:
+def test_any_change_of_state_counts_as_activity(change: Raw) -> None:
     work = move("T1", "LOCKED", "IMPLEMENTING")
     assert codes([work, cycle(), cycle(), change, cycle(), cycle()]) == []
     assert codes([work, cycle(), cycle(), cycle()]) == ["STALL005"]
     assert codes([work, *[cycle(transitions=[{"task_id": "T1", "to": "IMPLEMENTING"}])] * 5]) == []
 
 
-def test_every_stalled_task_is_told_once() -> None:
+def test_every_stalled_task_is_reported_once() -> None:
     work = [move(f"T{n}", "LOCKED", "IMPLEMENTING") for n in range(3)]
     found = decisions([*work, *[cycle()] * 6])
     assert [(one.code, one.task_id, one.terminal_status) for one in found] == [
@@ -413,7 +418,7 @@ def test_every_stalled_task_is_told_once() -> None:
     assert len({one.id for one in found}) == 3
 
 
-def test_a_cycle_without_a_result_halts_once_until_there_is_one() -> None:
+def test_cycles_without_a_result_halt_once_until_one_has_a_result() -> None:
     work = move("T1", "LOCKED", "IMPLEMENTING")
     [halt] = decisions([work, cycle(0), cycle(0)])
     assert (halt.code, halt.severity, halt.halt_reason, halt.terminal_status) == (
@@ -423,24 +428,24 @@ def test_a_cycle_without_a_result_halts_once_until_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raws", "told"),
+    ("raws", "reported"),
     [
         ([cycle(None)], False),
         ([cycle(0)], True),
         ([created("T1"), cycle(None)], True),
         ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(None)], False),
-        ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(0)], False),  # the board saw one
-        ([*walk("T1", "COMMIT", "DONE"), cycle(None), cycle(0)], False),  # nothing is left to do
+        ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(0)], False),  # the board has counted one
+        ([*walk("T1", "COMMIT", "DONE"), cycle(None), cycle(0)], False),  # no task is left
         ([created("T1"), cycle(None, transitions=[{"task": "T9", "to": "DONE"}])], False),
         ([created("T1"), cycle(0, phase="SPEC")], False),
         ([created("T1"), cycle(0, phase="BUILD→VALIDATE")], True),
     ],
 )
-def test_what_a_cycle_brought_is_counted_by_whoever_knows(raws: list[Raw], told: bool) -> None:
-    assert ("STALL006" in codes(raws)) == told
+def test_results_of_a_cycle_come_from_the_event_or_from_the_board(raws: list[Raw], reported: bool) -> None:
+    assert ("STALL006" in codes(raws)) == reported
 
 
-# The run around it.
+# The run of the board.
 
 
 def test_a_run_without_tasks_has_no_board() -> None:
@@ -449,14 +454,14 @@ def test_a_run_without_tasks_has_no_board() -> None:
     assert feed.state.board is None
 
 
-def test_a_finished_run_takes_no_more_moves() -> None:
+def test_moves_after_the_end_of_a_run_are_counted_as_late() -> None:
     feed = Feed()
     feed.all([move("T1", "READY", "LOCKED"), {"type": "run.finished"}])
     assert feed.raw(move("T1", "LOCKED", "DONE")) == []
     assert feed.state.late == 1
 
 
-def test_a_resumed_run_may_have_an_empty_cycle_again_and_is_halted_again() -> None:
+def test_a_resumed_run_is_halted_again_for_a_new_empty_cycle() -> None:
     work = move("T1", "LOCKED", "IMPLEMENTING")
     found = decisions([work, cycle(0), {"type": "operator.resume", "by": "ann"}, cycle(0)])
     halts = [one for one in found if one.severity == "halt"]
@@ -464,7 +469,7 @@ def test_a_resumed_run_may_have_an_empty_cycle_again_and_is_halted_again() -> No
     assert len({one.id for one in halts}) == 2
 
 
-def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
+def test_a_change_of_board_resets_states_and_keeps_tasks(tmp_path: Path) -> None:
     file = tmp_path / "board.yaml"
     file.write_text("board: {path: [TODO, DOING, DONE], done: DONE}\n")
     other = load_policy(file)
@@ -472,11 +477,11 @@ def test_another_policy_forgets_states_and_keeps_tasks(tmp_path: Path) -> None:
     feed.all([created("T1"), move("T1", "READY", "LOCKED")])
     feed.engine = other.engine()
     assert feed.raw(move("T1", "TODO", "DOING")) == []
-    [told] = feed.raw(move("T1", "DOING", "TODO"))
-    assert told.code == "TASK004"
+    [decision] = feed.raw(move("T1", "DOING", "TODO"))
+    assert decision.code == "TASK004"
 
 
-def test_other_sizes_and_guards_number_them_anew(tmp_path: Path) -> None:
+def test_a_change_of_guards_and_batch_sizes_resets_their_numbers(tmp_path: Path) -> None:
     file = tmp_path / "board.yaml"
     file.write_text("board: {batch: {default: 1, ALPHA: 9, OMEGA: 2}, guards: {dod: false}}\n")
     feed = Feed(load_policy(file))
@@ -487,14 +492,14 @@ def test_other_sizes_and_guards_number_them_anew(tmp_path: Path) -> None:
     assert [one.code for one in feed.raw(batch | {"tasks": ["T1"] * 3 + ["T2", "T3", "T4"]})] == ["TASK003"]
 
 
-def test_rules_that_are_off_let_tasks_pass(tmp_path: Path) -> None:
+def test_disabled_detectors_refuse_no_moves(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("detectors: {TASK004: false, TASK005: false}\n")
     lax = load_policy(file)
     assert decisions([move("T1", "READY", "CI_REVIEW"), *walk("T2", *PATH)], lax) == []
 
 
-def test_a_policy_may_halt_the_run_for_one_task(tmp_path: Path) -> None:
+def test_a_policy_can_halt_the_run_for_one_task(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("detectors: {TASK008: {halt: 3}, STALL005: {halt: 2}}\nactions: {TASK008: kill}\n")
     strict = load_policy(file)

@@ -1,4 +1,4 @@
-"""Cycles as a run goes through them."""
+"""Cycles of the workflow graph and their iterations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMITED: Raw = {"type": "run.started", "budgets": {"maxCycleIterations": 2}}
 
 
 def path(names: str, start: int = 0) -> list[Raw]:
-    """Turns of nodes with one letter, each saying something new."""
+    """Return turns of nodes with one-character names, each with a new text."""
     return [{"node": name, "output": f"{name} {n}"} for n, name in enumerate(names, start)]
 
 
@@ -35,7 +35,7 @@ def of(code: str, found: list[Decision]) -> Decision:
 def test_a_declared_cycle_is_followed_from_the_start() -> None:
     assert iterations(DECLARED) == [0]
     turns = [{"node": node} for node in ("planner", "coder", "verifier", "coder", "verifier", "coder")]
-    assert iterations(DECLARED, *turns) == [2]  # the planner, outside of the cycle, hands over to the anchor once
+    assert iterations(DECLARED, *turns) == [2]  # the handover from the planner, outside the cycle, does not count
 
 
 def test_a_declared_anchor_edge_alone_counts() -> None:
@@ -48,26 +48,26 @@ def test_a_declared_anchor_edge_alone_counts() -> None:
 @pytest.mark.parametrize(
     ("names", "counted"), [("ab", []), ("aba", [1]), ("abab", [1]), ("ababa", [2]), ("abcabcabc", [2]), ("aaaa", [])]
 )
-def test_a_cycle_is_found_from_the_hand_overs(names: str, counted: list[int]) -> None:
+def test_a_cycle_is_found_from_handovers(names: str, counted: list[int]) -> None:
     assert iterations(*path(names)) == counted
 
 
-def test_who_handed_over_may_be_said() -> None:
-    """Two coders work in parallel, so that the order of the turns says nothing about hand-overs."""
-    hand_overs = ["v1 c1", "v2 c2", "c1 v1", "c2 v2", "v1 c1", "v2 c2"]
-    turns = [dict(zip(("from", "node"), pair.split(), strict=True)) for pair in hand_overs]
+def test_turns_may_name_the_node_that_handed_over() -> None:
+    """Two coders work in parallel, so the order of the turns does not show the handovers."""
+    handovers = ["v1 c1", "v2 c2", "c1 v1", "c2 v2", "v1 c1", "v2 c2"]
+    turns = [dict(zip(("from", "node"), pair.split(), strict=True)) for pair in handovers]
     assert iterations(*turns) == [1, 1]
 
 
-def test_a_node_that_says_it_took_its_own_output_is_a_cycle() -> None:
+def test_a_node_that_hands_over_to_itself_is_a_cycle() -> None:
     assert iterations(*[{"node": "a", "from": "a"}] * 3) == [3]
 
 
-def test_a_cycle_found_later_has_the_same_id_in_every_run() -> None:
+def test_a_found_cycle_has_the_same_id_in_every_run() -> None:
     found = [
         decisions([LIMITED | {"run_id": run}, *({**turn, "run_id": run} for turn in path("abababab"))]) for run in "xy"
     ]
-    ids = [of("BUDGET003", told).cycle_id for told in found]
+    ids = [of("BUDGET003", found).cycle_id for found in found]
     assert ids[0] == ids[1]
     assert ids[0] is not None
     assert len(ids[0]) == 16
@@ -79,7 +79,7 @@ def test_a_declared_and_a_found_cycle_have_the_same_id() -> None:
     assert of("BUDGET003", declared).cycle_id == of("BUDGET003", decisions([LIMITED, *path("abababab")])).cycle_id
 
 
-def test_cycles_that_meet_become_one() -> None:
+def test_cycles_that_become_connected_are_merged() -> None:
     feed = Feed()
     feed.all(path("aba"))
     feed.all(path("cdc", 10))
@@ -89,12 +89,12 @@ def test_cycles_that_meet_become_one() -> None:
     assert len(feed.state.cycles) == 1
 
 
-def test_iterations_are_a_budget_of_each_cycle() -> None:
-    told = decisions([LIMITED, *path("abababababab")])
-    assert [(one.severity, one.evidence.iteration) for one in told if one.evidence] == [("warn", 2), ("halt", 3)]
+def test_the_iterations_of_a_cycle_have_a_budget() -> None:
+    found = decisions([LIMITED, *path("abababababab")])
+    assert [(one.severity, one.evidence.iteration) for one in found if one.evidence] == [("warn", 2), ("halt", 3)]
 
 
-def test_a_verifier_that_reports_twice_in_one_pass_is_counted_once() -> None:
+def test_repeated_reports_in_one_iteration_count_once() -> None:
     report: Raw = {"node": "verifier", "tests": {"failed": ["t1"], "total": 3, "passed": 2}}
     feed = Feed()
     feed.raw(DECLARED)
@@ -102,7 +102,7 @@ def test_a_verifier_that_reports_twice_in_one_pass_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize("graph", [None, {"edges": [["p", "a"], ["a", "b"], ["b", "a"], ["b", "end"]]}])
-def test_the_first_pass_of_a_cycle_costs_money_and_time_too(graph: Raw | None) -> None:
+def test_the_first_iteration_of_a_cycle_counts_for_cost_and_runtime(graph: Raw | None) -> None:
     started: Raw = {"type": "run.started", "budgets": {"maxCycleCost": "0.25", "maxCycleRuntimeMs": 200_000}}
     if graph:
         started["graph"] = graph
@@ -133,7 +133,7 @@ def test_money_and_time_of_a_cycle_that_nobody_declared_count_from_where_it_was_
     assert decisions([limits, *slow])[-1].evidence.unit == "ms"  # type: ignore[union-attr]
 
 
-def test_hand_overs_and_cycles_are_bounded() -> None:
+def test_handovers_and_cycles_are_bounded() -> None:
     feed = Feed()
     for n in range(200):
         feed.all([{"node": f"a{n}"}, {"node": f"b{n}"}, {"node": f"a{n}"}, {"node": f"lone{n}"}])
@@ -145,7 +145,7 @@ def test_hand_overs_and_cycles_are_bounded() -> None:
 @pytest.mark.parametrize("graph", [{"edges": 7}, {"edges": [["a"]]}, {"nodes": [5]}, {"edges": [[1, 2]]}])
 def test_a_graph_that_cannot_be_read_does_not_stop_a_run(graph: Raw) -> None:
     feed = Feed()
-    [told] = feed.raw({"type": "run.started", "graph": graph, "budgets": {"maxSteps": 1}})
-    assert (told.code, told.severity) == ("GRAPH002", "warn")
-    assert "graph." in told.message
+    [found] = feed.raw({"type": "run.started", "graph": graph, "budgets": {"maxSteps": 1}})
+    assert (found.code, found.severity) == ("GRAPH002", "warn")
+    assert "graph." in found.message
     assert [one.code for one in feed.all(path("ab"))] == ["BUDGET004", "BUDGET004"]

@@ -1,4 +1,4 @@
-"""What a run remembers of calls, statements and news, and for how long."""
+"""Novelty, periods and polls: what a run keeps of them, and for how long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def other(n: int) -> Raw:
 
 
 def pushed(stream: int, tags: str, run: RunState | None = None) -> list[tuple[int, int]]:
-    """The periods found on the way: the length of each, and at which element."""
+    """Return the periods that are found: the length of each, and the element that completed it."""
     run = RunState() if run is None else run
     found = [(n, push(run, stream, ord(tag), n)) for n, tag in enumerate(tags)]
     return [(period.length, n) for n, period in found if period is not None]
@@ -36,7 +36,7 @@ def test_a_thing_is_new_once() -> None:
     assert [remember_tag(run, tag) for tag in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
 
 
-def test_what_keeps_coming_back_is_not_forgotten() -> None:
+def test_tags_that_keep_coming_back_are_kept() -> None:
     run = RunState()
     remember_tag(run, 1)
     for tag in range(2, 2 + 3 * SEEN_MAX):
@@ -50,36 +50,37 @@ def test_what_keeps_coming_back_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("length", range(2, PERIOD_MAX + 1))
-def test_every_period_is_found_when_its_second_round_is_full(length: int) -> None:
+def test_every_period_is_found_when_its_second_round_is_complete(length: int) -> None:
     block = "abcdefghijklmnop"[:length]
     found = pushed(STATEMENTS, block * 3)
     assert found[0] == (length, 2 * length - 1)
     assert {period for period, _ in found} == {length}
 
 
-def test_a_longer_period_is_not_seen() -> None:
+def test_a_longer_period_is_not_found() -> None:
     assert pushed(STATEMENTS, "abcdefghijklmnopq" * 4) == []
 
 
-def test_the_same_thing_over_and_over_is_a_repeat_and_no_period() -> None:
+def test_one_repeated_tag_is_not_a_period() -> None:
     assert pushed(STATEMENTS, "a" * 40) == []
     assert pushed(STATEMENTS, "ab" + "a" * 40) == []
 
 
-def test_the_shortest_period_is_told() -> None:
+def test_the_shortest_period_is_found() -> None:
     assert pushed(STATEMENTS, "abababab")[-1] == (2, 7)
     assert pushed(STATEMENTS, "aabaab")[-1] == (3, 5)
 
 
-def test_one_other_thing_ends_a_period() -> None:
+def test_one_other_tag_ends_a_period() -> None:
     assert pushed(STATEMENTS, "abaxbab") == []
 
 
 @pytest.mark.parametrize(("stream", "own", "found"), [
-    (STATEMENTS, (), False), (STATEMENTS, (STATEMENTS,), True), (STEPS, (STEPS,), True), (STEPS, (STATEMENTS,), False), (ARTIFACTS, (), True),
+    (STATEMENTS, (), False), (STATEMENTS, (STATEMENTS,), True), (STEPS, (STEPS,), True),
+    (STEPS, (STATEMENTS,), False), (ARTIFACTS, (), True),
 ])  # fmt: skip
-def test_a_round_with_news_from_elsewhere_does_not_count(stream: int, own: tuple[int, ...], found: bool) -> None:
-    """Two elements, news, the same two again: a full second round only where the news was one of the two."""
+def test_a_round_with_news_from_another_stream_does_not_count(stream: int, own: tuple[int, ...], found: bool) -> None:
+    """Two elements, news, the same two again: the second round counts only if the news was one of the two."""
     run = RunState()
     pushed(stream, "ab", run)
     note_news(run, 1, own)
@@ -95,7 +96,7 @@ def test_measured_progress_ends_every_period() -> None:
     assert [pushed(stream, "ab", run) for stream in (STEPS, STATEMENTS, ARTIFACTS)] == [[], [], []]
 
 
-def test_a_loop_is_named_for_its_round_wherever_it_starts() -> None:
+def test_a_loop_has_the_same_tag_whichever_element_comes_first() -> None:
     assert loop_tag([1, 2, 3]) == loop_tag([2, 3, 1]) == loop_tag([3, 1, 2])
     assert len({loop_tag(block) for block in ([1, 2, 3], [1, 3, 2], [1, 2], [1, 2, 2], [1, 1, 2], [2, 2, 1, 1])}) == 6
 
@@ -103,30 +104,30 @@ def test_a_loop_is_named_for_its_round_wherever_it_starts() -> None:
 # Polls.
 
 
-def test_a_poll_that_stood_still_for_an_hour_may_stand_still_for_three() -> None:
-    moved = [poll("1%", 0), poll("2%", 60)]
-    assert {code for code, *_ in told([*moved, *(poll("2%", 60 + n) for n in range(1, 40))])} == {"STALL007"}  # slow
-    assert halts([*moved, *(poll("2%", 60 + 10 * n) for n in range(1, 40))]) == [("LOOP003", "halt", 19)]
+def test_a_poll_that_was_unchanged_for_an_hour_may_stay_unchanged_for_three() -> None:
+    changed = [poll("1%", 0), poll("2%", 60)]
+    assert {code for code, *_ in told([*changed, *(poll("2%", 60 + n) for n in range(1, 40))])} == {"STALL007"}  # slow
+    assert halts([*changed, *(poll("2%", 60 + 10 * n) for n in range(1, 40))]) == [("LOOP003", "halt", 19)]
 
 
-def test_without_times_a_poll_may_stand_still_three_times_as_long_as_before() -> None:
-    moved = [*[poll("1%")] * 2, *[poll("2%")] * 7, poll("3%")]
-    assert halts([*moved, *[poll("3%")] * 30]) == [("LOOP003", "halt", 9 + 20)]
+def test_without_times_a_poll_may_repeat_its_answer_three_times_as_often_as_before() -> None:
+    changed = [*[poll("1%")] * 2, *[poll("2%")] * 7, poll("3%")]
+    assert halts([*changed, *[poll("3%")] * 30]) == [("LOOP003", "halt", 9 + 20)]
 
 
-def test_a_poll_is_remembered_while_other_things_are_done() -> None:
+def test_a_poll_is_kept_while_other_calls_are_made() -> None:
     others = [other(n) for n in range(3 * CALLS_MAX)]
     assert told([poll("1%"), poll("2%"), *others, *[poll("2%")] * 5]) == []
     assert halts([poll("2%"), *others, *[poll("2%")] * 5]) == [("LOOP003", "halt", 3 * CALLS_MAX + 3)]
 
 
-def test_a_call_that_changed_after_something_else_was_found_is_no_poll() -> None:
+def test_a_call_that_changes_after_other_news_is_not_a_poll() -> None:
     assert halts([poll("1%"), other(1), *[poll("2%")] * 3]) == [("LOOP003", "halt", 4)]
 
 
 @pytest.mark.parametrize("between", range(2, 9))
 def test_a_repeat_counts_within_ten_calls(between: int) -> None:
-    """The last ten calls: with more than three known ones between each two, the third repeat is out of sight."""
+    """With more than three other known calls between them, the third repeat is beyond the last ten calls."""
     known = [other(n) for n in range(between)]
     trace = [*known, poll("x"), *reversed(known), poll("x"), *known, poll("x")]
     assert halts(trace) == ([("LOOP003", "halt", 3 * between + 2)] if between <= 3 else [])

@@ -1,4 +1,4 @@
-"""Progress is measured against the best so far, and whatever is better than that starts the streaks again."""
+"""Progress is a result better than the best so far; it restarts the streaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def worked(n: int, node: str = "verifier") -> Raw:
 # Failing tests.
 
 
-def test_the_same_failures_are_told_at_the_second_and_the_third_time() -> None:
+def test_the_same_failures_warn_at_the_second_and_halt_at_the_third_report() -> None:
     assert told([report("a", "b")] * 4) == [("STALL002", "warn", 1), ("STALL002", "halt", 2)]
 
 
@@ -44,7 +44,7 @@ def test_the_order_of_failures_does_not_count() -> None:
     ],
     ids=["fewer fail", "more pass", "a metric", "others of another suite", "another suite", "none fails"],
 )
-def test_whatever_is_better_starts_again(better: Raw) -> None:
+def test_any_improvement_restarts_the_streak(better: Raw) -> None:
     first = report("a", "b", progress={"coverage": 0.4})
     again = {"node": "verifier", "tests": better["tests"]}
     assert halts([first, first, better]) == []
@@ -52,8 +52,8 @@ def test_whatever_is_better_starts_again(better: Raw) -> None:
         assert halts([first, first, better, again, again]) == [("STALL002", "halt", 4)]
 
 
-def test_better_is_better_than_ever_before() -> None:
-    """One step back and half a step forward is no progress."""
+def test_only_a_new_best_result_is_progress() -> None:
+    """Making up part of a setback is no progress."""
     counts = [5, 3, 4, 4, 4]
     results = [
         report(*(f"t{round_}{n}" for n in range(count)), passed=9 - count) for round_, count in enumerate(counts)
@@ -61,39 +61,39 @@ def test_better_is_better_than_ever_before() -> None:
     assert halts(results) == [("STALL003", "halt", 4)]
 
 
-def test_work_of_a_lone_agent_between_two_results_starts_again() -> None:
+def test_work_of_a_single_agent_between_two_results_restarts_the_streak() -> None:
     assert told([turn for n in range(6) for turn in (worked(n), report("a", "b"))]) == []
     moving = [turn for n in range(6) for turn in (worked(n), report(f"a{n}", f"b{n}"))]
     assert told(moving) == []
 
 
-def test_work_of_others_does_not_help_a_verifier_in_a_cycle() -> None:
+def test_work_of_other_nodes_does_not_restart_the_streak_of_a_verifier_in_a_cycle() -> None:
     rounds = [turn for n in range(3) for turn in (worked(n, "coder"), report("a", "b"))]
     assert halts(rounds) == [("STALL002", "halt", 5)]
 
 
-def test_where_nothing_passes_it_is_told_early() -> None:
+def test_a_suite_in_which_nothing_passes_is_reported_early() -> None:
     nothing = [report(f"a{n}", passed=0) for n in range(2)]
     assert told(nothing) == [("STALL003", "warn", 1)]
     assert told([nothing[0], report("b", passed=2), report("c", passed=0)]) == []
 
 
-def test_counts_alone_can_show_a_plateau_and_no_set() -> None:
+def test_counts_without_names_show_a_plateau_but_no_failing_set() -> None:
     counts: Raw = {"node": "verifier", "tests": {"passed": 7, "total": 9}}
     assert told([counts] * 5) == [("STALL003", "halt", 3)]
 
 
 @pytest.mark.parametrize("unknown", [{}, {"passed": 3}, {"total": 9}])
-def test_a_report_that_says_nothing_of_failures_is_no_evidence(unknown: Raw) -> None:
+def test_a_report_without_failures_is_no_evidence(unknown: Raw) -> None:
     assert told([{"node": "verifier", "tests": unknown}] * 9) == []
 
 
-def test_the_last_failing_test_fixed_and_broken_again_starts_anew() -> None:
+def test_fixing_the_last_failing_test_restarts_the_streak() -> None:
     assert halts([*[report("a")] * 2, report(), *[report("a")] * 2]) == []
     assert halts([*[report("a")] * 2, report(), *[report("a")] * 3]) == [("STALL002", "halt", 5)]
 
 
-def test_two_verifiers_are_told_apart() -> None:
+def test_results_of_two_verifiers_are_separate() -> None:
     other = report("x", "y") | {"node": "linter"}
     assert halts([report("a", "b"), other, report("a"), other, report(), other]) == []
 
@@ -101,13 +101,13 @@ def test_two_verifiers_are_told_apart() -> None:
 # Artifacts.
 
 
-def test_an_artifact_is_seen_for_the_third_time() -> None:
+def test_the_same_artifact_warns_at_the_second_and_halts_at_the_third_time() -> None:
     assert told([patched()] * 5) == [("STALL001", "warn", 1), ("STALL001", "halt", 2)]
     assert told([patched(), patched(), patched("+b"), patched(), patched()]) == [("STALL001", "warn", 1)]
 
 
 @pytest.mark.parametrize("between", [worked(1, "coder"), report(), {"node": "coder", "progress": {"score": 2}}])
-def test_progress_and_own_work_start_an_artifacts_streak_again(between: Raw) -> None:
+def test_progress_and_own_work_restart_the_streak_of_an_artifact(between: Raw) -> None:
     before = [{"node": "coder", "progress": {"score": 1}}, report("a"), patched(), patched()]
     assert halts([*before, between, patched()]) == []
 
@@ -136,12 +136,14 @@ def failed(*messages: str, node: str = "executor") -> Raw:
         (["HTTP 429"], ["HTTP 429"], False),
     ],
 )
-def test_a_repair_is_futile_if_the_signature_stays(first: list[str], second: list[str], futile: bool) -> None:
+def test_a_repair_is_futile_if_the_error_signature_stays_the_same(
+    first: list[str], second: list[str], futile: bool
+) -> None:
     repair: Raw = {"node": "repair", "output": "try this"}
     assert bool(halts([failed(*first), repair, failed(*second)])) is futile
 
 
-def test_trouble_of_the_infrastructure_neither_counts_nor_excuses() -> None:
+def test_infrastructure_errors_neither_extend_nor_end_a_streak() -> None:
     assert halts([failed("boom"), failed("HTTP 503"), failed("boom")]) == [("ERROR001", "halt", 2)]
 
 

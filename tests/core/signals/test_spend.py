@@ -1,4 +1,4 @@
-"""The ledger counts in integers that can be stored, however much is reported."""
+"""The ledger counts in integers that fit into a state, however much is reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamproc.model.wire import Usage
 LARGEST = 2**53  # of one report
 
 
-def test_sums_stop_at_what_can_be_stored() -> None:
+def test_sums_stop_at_the_largest_stored_integer() -> None:
     run = RunState()
     counts = new_counts(run, 7)
 

@@ -1,4 +1,4 @@
-"""The ladder over a task's tokens: each rung once, at the mark that the requirement gives it."""
+"""The levels of a task's token budget: each is reported once, at its mark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def spent(tokens: int, task: str = "T", **fields: Any) -> dict[str, Any]:
 
 
 def rungs(raws: list[dict[str, Any]], policy: Any = STANDARD) -> list[tuple[str | None, str, str | None]]:
-    """Rung, severity and action of what is told of tokens."""
+    """Return rung, severity and action of the decisions on task tokens."""
     return [
         (one.evidence.rung if one.evidence else None, one.severity, one.action)
         for one in decisions(raws, policy)
@@ -26,7 +26,7 @@ def rungs(raws: list[dict[str, Any]], policy: Any = STANDARD) -> list[tuple[str 
     ]
 
 
-@pytest.mark.parametrize(("tokens", "told"), [
+@pytest.mark.parametrize(("tokens", "reported"), [
     (699, []),
     (700, [("warning", "warn", "warn")]),
     (800, [("restrict", "warn", "warn")]),
@@ -35,18 +35,18 @@ def rungs(raws: list[dict[str, Any]], policy: Any = STANDARD) -> list[tuple[str 
     (1_000, [("hard_stop", "halt", "force_synthesis")]),
     (1_001, [("violation", "warn", "ask_human"), ("violation", "halt", "kill")]),
 ])  # fmt: skip
-def test_the_rungs_are_where_the_requirement_has_them(tokens: int, told: list[tuple[str, str, str]]) -> None:
-    assert rungs([DELEGATED, spent(tokens)]) == told
+def test_each_level_starts_at_its_mark(tokens: int, reported: list[tuple[str, str, str]]) -> None:
+    assert rungs([DELEGATED, spent(tokens)]) == reported
 
 
-def test_each_rung_is_told_once() -> None:
+def test_each_level_is_reported_once() -> None:
     raws = [DELEGATED, spent(690), *(spent(1) for _ in range(400))]
     assert [rung for rung, _, _ in rungs(raws)] == [
         "warning", "restrict", "urgent", "hard_stop", "violation", "violation",
     ]  # fmt: skip
 
 
-def test_a_violation_kills_with_the_status_of_a_budget_and_escalates_the_task() -> None:
+def test_a_violation_kills_the_run_and_escalates_the_task() -> None:
     escalated, killed = decisions([DELEGATED, spent(1_001)])
     assert (escalated.type, escalated.task_id) == ("task.escalated", "T")
     assert (killed.type, killed.terminal_status, killed.halt_reason) == (
@@ -56,13 +56,13 @@ def test_a_violation_kills_with_the_status_of_a_budget_and_escalates_the_task() 
     assert (killed.evidence.used, killed.evidence.limit, killed.evidence.unit) == (1_001, 1_000, "tokens")
 
 
-def test_tasks_of_a_batch_have_a_budget_each() -> None:
+def test_each_task_of_a_batch_has_its_own_budget() -> None:
     batch = {"type": "task.delegated", "agent": "a", "tasks": ["A", "B"], "max_token_budget": 1_000}
     assert rungs([batch, spent(690, "A"), spent(690, "B")]) == []
     assert [rung for rung, _, _ in rungs([batch, spent(690, "A"), spent(710, "B"), spent(20, "A")])] == ["warning"] * 2
 
 
-def test_a_run_that_was_started_for_a_task_spends_its_tokens() -> None:
+def test_a_run_that_was_started_for_a_task_spends_the_tokens_of_that_task() -> None:
     turn = {"node": "agent", "usage": {"total_tokens": 960}}
     assert rungs([{"type": "run.started", "task_id": "T"}, DELEGATED, turn]) == [
         ("hard_stop", "halt", "force_synthesis")
@@ -70,7 +70,7 @@ def test_a_run_that_was_started_for_a_task_spends_its_tokens() -> None:
     assert rungs([DELEGATED, turn]) == []
 
 
-def test_tasks_without_a_budget_have_that_of_the_policy_or_of_the_run() -> None:
+def test_tasks_without_a_budget_use_that_of_the_policy_or_the_run() -> None:
     policy = load_policy({"budgets": {"maxTaskTokens": 1_000}})
     assert [rung for rung, _, _ in rungs([spent(720)], policy)] == ["warning"]
     assert [rung for rung, _, _ in rungs([{**DELEGATED, "max_token_budget": 9_000}, spent(720)], policy)] == []
@@ -79,7 +79,7 @@ def test_tasks_without_a_budget_have_that_of_the_policy_or_of_the_run() -> None:
     ]
 
 
-def test_a_rung_can_be_left_out_and_the_detector_switched_off() -> None:
+def test_a_level_and_the_detector_can_be_switched_off() -> None:
     policy = load_policy({"detectors": {"BUDGET008": {"warn_percent": 0}}})
     assert rungs([DELEGATED, spent(790)], policy) == []
     assert rungs([DELEGATED, spent(9_000)], load_policy({"detectors": {"BUDGET008": False}})) == []
