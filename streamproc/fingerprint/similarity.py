@@ -78,8 +78,3 @@ def _voted(features: list[int]) -> int:
 def _spread(feature: int) -> int:
     """A feature's 64 bits, each in a lane of its own."""
     return sum(_SPREAD[byte] << (lane * 8 * _LANE) for lane, byte in enumerate(feature.to_bytes(8, "little")))
-
-
-def distance(first: int, second: int) -> int:
-    """In how many of 64 bits two SimHashes differ."""
-    return (first ^ second).bit_count()

@@ -326,8 +326,6 @@ TYPED: Final = (
 
 _Union: Any = Union[*TYPED]
 
-EVENT_TYPES: Final = tuple(kind.type for kind in TYPED)
-
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
 _encoder = msgspec.json.Encoder()
 

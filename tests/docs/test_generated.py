@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from docs import generate
 from streamproc.model import raw_events
 from streamproc.model.budgets import BUDGETS
-from streamproc.model.wire import EVENT_TYPES
+from streamproc.model.wire import TYPED
 from tests.docs.pages import ROOT, blocks
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_every_field_is_explained(model: type[BaseModel]) -> None:
 def test_every_type_of_event_is_explained() -> None:
     text = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
 
-    assert not {kind for kind in EVENT_TYPES if f"`{kind}`" not in text and kind != "turn"}
+    assert not {kind.type for kind in TYPED if f"`{kind.type}`" not in text and kind.type != "turn"}
 
 
 def test_the_page_of_a_detector_shows_its_limits_and_what_its_examples_do() -> None:

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from streamproc.model.wire import EVENT_TYPES
+from streamproc.model.wire import TYPED
+
+EVENT_TYPES: Final = tuple(kind.type for kind in TYPED)
 
 junk: Final = st.recursive(
     st.none()
