@@ -31,6 +31,7 @@ from benchmarks import (
 from benchmarks.machine import ROOT, header, others
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
+from docs import generate
 from streamproc.settings import Settings, load_settings
 
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
@@ -74,9 +75,9 @@ def main() -> int:
     print(markdown(rows, head))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) | {"met": row.met} for row in rows], indent=1), "utf-8")
-    if options.readme:
-        write_between_marks(ROOT / "README.md", markdown([row for row in rows if not row.detail], head))
+    if options.write:
         write_between_marks(ROOT / "docs" / "performance.md", markdown(rows, head))
+        generate.main()  # the README shows figures of the table
     return EXIT_OK
 
 
@@ -85,10 +86,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="less of everything: under a minute, and rougher")
     parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="some parts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md and docs/performance.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the table to docs/performance.md and update the README"
+    )
     options = parser.parse_args()
-    if options.readme and options.only:
-        parser.error("--readme needs the whole table: leave --only out")
+    if options.write and options.only:
+        parser.error("--write needs the whole table: leave --only out")
     return options
 
 

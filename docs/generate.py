@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
@@ -209,7 +209,66 @@ def acls() -> str:
     return table(("role", "who", "may"), rows)
 
 
+class Headline(NamedTuple):
+    """A figure of the README: what it is, the table's page and row, and its text, with `<column>` for a cell."""
+
+    what: str
+    page: str
+    row: tuple[str, ...]
+    figure: str
+
+
+QUALITY, PERFORMANCE = "quality", "performance"
+COMMANDS: Final = {QUALITY: "make quality", PERFORMANCE: "make bench"}
+HEADLINES: Final = (
+    Headline("planted loops found; median (longest) delay in turns", QUALITY, ("**all detectors**",),
+             "<found>; <delay: median (most)>"),
+    Headline("false halts on synthetic honest work; on solved real runs", QUALITY, ("**all detectors**",),
+             "<false halts, honest work>; <false halts, solved runs>"),
+    Headline("throughput of one worker: all detectors, states and decisions on Kafka", PERFORMANCE,
+             ("worker, all detectors, states and decisions on Kafka", "the same worker with the core in pure Python"),
+             "<figure> compiled, <its figure> in pure Python"),
+    Headline("from publishing a turn to cancelling the agent, median, at 1 000 turns/s", PERFORMANCE,
+             ("publish → guard fires, 1001 turns/s beside it, p50", "bare round trip over two topics"),
+             "<figure>, <ratio> a bare round trip"),
+    Headline("from `kill -9` of a worker to the first decision after its restart", PERFORMANCE,
+             ("kill -9 → first decision of the successor, started again under its name; sessions of 10 s", ""),
+             "<figure>"),
+)  # fmt: skip
+
+
+def headlines() -> str:
+    """The figures of the README, from the tables of quality.md and performance.md."""
+    rows = []
+    for line in HEADLINES:
+        source = f"`{COMMANDS[line.page]}`, [{line.page}](docs/{line.page}.md#the-figures)"
+        row = measured(line.page)[line.row]
+        rows.append((line.what, re.sub(r"<(.+?)>", lambda name, row=row: row[name[1]], line.figure), source))
+    machines = dict.fromkeys(_head(page, "Machine") for page in COMMANDS)
+    return table(("measured", "figure", "by"), rows) + f"\nMachine: {'; '.join(machines)}.\n"
+
+
+def measured(page: str) -> dict[tuple[str, ...], dict[str, str]]:
+    """The rows of a page's table of figures, by their first cell and, if they have one, their cell `beside`."""
+    lines = re.findall(r"^\| (.*) \|$", _figures(page), re.MULTILINE)
+    head, *rows = ([cell.strip() for cell in line.split(" | ")] for line in lines)
+    found = [
+        dict(zip(reversed(head), reversed(row), strict=True)) for row in rows
+    ]  # of two cells, the first one counts
+    return {(row[head[0]], *([row["beside"]] if "beside" in row else [])): row for row in found}
+
+
+def _figures(page: str) -> str:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return re.search(r"<!-- (quality|bench):begin -->\n(.*?)<!-- \1:end -->", text, re.DOTALL)[2]  # type: ignore[index]
+
+
+def _head(page: str, name: str) -> str:
+    return re.search(rf"^{name}: (.+?)\.?$", _figures(page), re.MULTILINE)[1]  # type: ignore[index]
+
+
 PARTS: Final = {
+    "headlines": headlines,
     "acls": acls,
     "detector-index": detectors,
     "settings": settings,

@@ -19,6 +19,7 @@ from benchmarks.quality.table import explanation, markdown, write_between_marks
 from benchmarks.quality.tally import tallies
 from benchmarks.quality.traces import HONEST, LOOPS, Kind, all_traces, name_of, trace_of
 from benchmarks.quality.watchers import OURS, SIMPLE_RULES, breaker
+from docs import generate
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import load_policy
 
@@ -51,8 +52,9 @@ def main() -> int:
         print(*faults(found[OURS]), sep="\n")
     if options.json:
         options.json.write_text(json.dumps([row.figures() for row in table], indent=1), "utf-8")
-    if options.readme:
-        write_between_marks(ROOT / "README.md", text)
+    if options.write:
+        write_between_marks(ROOT / "docs" / "quality.md", text)
+        generate.main()  # the README shows figures of the table
     return _verdict(table)
 
 
@@ -67,7 +69,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", action="store_true", help="list every miss and every false alarm")
     parser.add_argument("--dump", metavar="KIND/SEED", help="print one made-up run as JSONL, and its labels")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
-    parser.add_argument("--readme", action="store_true", help="put the table into the README, between its marks")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/quality.md and update the README")
     return parser.parse_args()
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
-LANGUAGES = {"python", "json", "yaml", "console", "sh", "text"}
+LANGUAGES = {"python", "json", "yaml", "console", "sh", "text", "mermaid"}
+DIAGRAMS = {"flowchart", "sequenceDiagram", "stateDiagram-v2"}
 
 
 @pytest.fixture
@@ -49,6 +50,8 @@ def test_the_blocks_of_a_page_hold(page: Path, folder: Path) -> None:
             yaml.safe_load(block.text)
         elif block.language == "console":
             hold_session(block, console)
+        elif block.language == "mermaid":
+            hold_diagram(block)
         elif block.language == "sh":
             assert not [f"{block}: {fault}" for command in lines(block.text) for fault in faults(command)]
 
@@ -60,6 +63,17 @@ def hold_session(block: Block, console: Console) -> None:
         if not command.startswith("python "):
             printed = console.run(command)
             assert agrees(shown, printed), f"{block}: `{command}` prints\n{printed}"
+
+
+def hold_diagram(block: Block) -> None:
+    """A diagram of a kind that we use, whose brackets and subgraphs are closed. (Browsers draw it, not the build.)"""
+    kind, *lines = block.text.split("\n")
+    assert kind.split()[0] in DIAGRAMS, f"{block}: no kind of diagram that we use"
+    for opening, closing in ("[]", "()", "{}"):
+        open_ones = [line for line in lines if line.count(opening) != line.count(closing)]
+        assert not open_ones, f"{block}: {open_ones[0]}"
+    starts = sum(line.strip().startswith("subgraph ") for line in lines)
+    assert starts == sum(line.strip() == "end" for line in lines), f"{block}: a subgraph without its end"
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:

@@ -1,0 +1,97 @@
+"""MkDocs hooks: pages from outside of docs/, and links that are right on GitHub and in the site.
+
+Pages link to each other by their paths in the repository. In the site, a link to a page of the site stays a link to
+that page. A link to any other file becomes a link into the repository if `repo_url` is set, and plain text if not.
+"""
+# ruff: noqa: INP001
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT: Final = Path(__file__).parents[1]
+OUTSIDE: Final = (
+    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/local/README.md", "examples/*/README.md",
+)  # fmt: skip
+"""Pages of the site that are not in docs/, as patterns of paths in the repository."""
+
+BRANCH: Final = "main"
+DETECTORS: Final = "detectors/"
+
+_FENCE: Final = re.compile(r"^(```+).*?^\1$", re.DOTALL | re.MULTILINE)
+_LINK: Final = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Write the entry `detectors/` of the navigation out: one page for each detector."""
+    for section in config.nav or ():
+        for entries in section.values():
+            if isinstance(entries, list):
+                entries[:] = [{title: _pages(target)} for entry in entries for title, target in entry.items()]
+
+
+def _pages(target: str) -> str | list[str]:
+    if target != DETECTORS:
+        return target
+    names = sorted(path.name for path in (ROOT / "docs" / DETECTORS).glob("*.md"))
+    return [f"{DETECTORS}README.md", *(f"{DETECTORS}{name}" for name in names if name != "README.md")]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from outside of docs/."""
+    for path in outside():
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def outside() -> Iterator[str]:
+    """The paths of these pages in the repository, which are their paths in the site, too."""
+    for pattern in OUTSIDE:
+        yield from sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Rewrite the links of a page; code blocks stay as they are."""
+    home = page.file.src_uri
+    origin = home if home in set(outside()) else f"docs/{home}"
+
+    def rewritten(link: re.Match[str]) -> str:
+        target = link["target"]
+        if re.match(r"[a-z]+:|#", target):
+            return link[0]
+        path, hash_sign, anchor = target.partition("#")
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
+        in_site = _in_site(there)
+        if files.get_file_from_path(in_site) is not None:
+            relative = posixpath.relpath(in_site, posixpath.dirname(home) or ".")
+            return f"{link['image']}[{link['text']}]({relative}{hash_sign}{anchor})"
+        if not (ROOT / there).exists():
+            return link[0]  # the strict build reports it
+        if config.repo_url:
+            return f"[{link['text']}]({config.repo_url.rstrip('/')}/blob/{BRANCH}/{there}{hash_sign}{anchor})"
+        return link["text"]
+
+    pieces, end = [], 0
+    for fence in _FENCE.finditer(markdown):
+        pieces += [_LINK.sub(rewritten, markdown[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*pieces, _LINK.sub(rewritten, markdown[end:])])
+
+
+def _in_site(path: str) -> str:
+    """The path in the site of a file of the repository, if it is a page there: docs/ is the site's root."""
+    if path == "README.md":
+        return "index.md"
+    return path.removeprefix("docs/")
