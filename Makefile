@@ -1,6 +1,6 @@
 # streamproc: what people and CI run. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas clean
+.PHONY: help setup demo test test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -80,6 +80,13 @@ redis-stop: setup  ## stop it
 schemas: setup  ## write schemas/ from the models
 	@$(BIN)/streamproc schema export
 
+docs: setup  ## build the documentation as a site, strictly, into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'docs: open site/index.html'
+
+dist: setup  ## build the wheel and the source distribution into dist/, and use the wheel in an empty environment
+	@$(BIN)/python deploy/local/dist.py
+
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
@@ -93,4 +100,4 @@ $(UV):
 clean:  ## remove what these targets made: .venv, the compiled core, .local (stops its Kafka and Redis), caches
 	@if [ -d .local/kafka ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/kafka.py stop; fi
 	@if [ -d .local/redis ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/redis.py stop; fi
-	rm -rf streamproc/_compiled .venv .local dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf streamproc/_compiled .venv .local dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -63,8 +63,16 @@ def outside() -> Iterator[str]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite the links of a page; code blocks stay as they are."""
-    home = page.file.src_uri
+    """Rewrite the links of a page."""
+    known = {file.src_uri for file in files}
+    return rewrite(markdown, page.file.src_uri, known, config.repo_url or "")
+
+
+def rewrite(markdown: str, home: str, known: Container[str], repo_url: str) -> str:
+    """The Markdown of the page `home` with links that are right in the site; code blocks stay as they are.
+
+    `known` has the paths of the site's files.
+    """
     origin = home if home in set(outside()) else f"docs/{home}"
 
     def rewritten(link: re.Match[str]) -> str:
@@ -74,13 +82,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path, hash_sign, anchor = target.partition("#")
         there = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
         in_site = _in_site(there)
-        if files.get_file_from_path(in_site) is not None:
+        if in_site in known:
             relative = posixpath.relpath(in_site, posixpath.dirname(home) or ".")
             return f"{link['image']}[{link['text']}]({relative}{hash_sign}{anchor})"
         if not (ROOT / there).exists():
             return link[0]  # the strict build reports it
-        if config.repo_url:
-            return f"[{link['text']}]({config.repo_url.rstrip('/')}/blob/{BRANCH}/{there}{hash_sign}{anchor})"
+        if repo_url:
+            return f"[{link['text']}]({repo_url.rstrip('/')}/blob/{BRANCH}/{there}{hash_sign}{anchor})"
         return link["text"]
 
     pieces, end = [], 0

@@ -12,3 +12,11 @@ def test_every_test_that_is_named_exists() -> None:
     named = set(re.findall(r"`(tests/[\w/.]+)`", text))
     assert len(named) > 20
     assert not [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
+def test_every_test_of_a_detector_exists() -> None:
+    text = (ROOT / "docs" / "catalogue.md").read_text("utf-8")
+    named = set(re.findall(r"`(\w+\.py)::(\w+)\[", text))
+    assert len(named) == 2
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / "catalogue" / file).read_text("utf-8")

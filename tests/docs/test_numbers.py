@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -60,6 +61,22 @@ IN_WORDS = [
 @pytest.mark.parametrize(("page", "stated"), STATED)
 def test_a_bound_is_stated_as_it_is(page: str, stated: str) -> None:
     assert stated in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("share", "stage"),
+    [
+        ("**The core's step: {} of the time.**", "the core's step"),
+        ("**The rest: {}.**", "the rest (Kafka client, Faust, loop)"),
+        ("**Decoding the record: {}.**", "decoding the record"),
+        ("**Encoding states: {}.**", "encoding states"),
+        ("bookkeeping shows as {}.", "bookkeeping, decisions to records"),
+    ],
+)
+def test_the_shares_of_a_turn_are_those_of_the_table(share: str, stage: str) -> None:
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    [percent] = re.findall(rf"of an event in the worker: {re.escape(stage)} \((-?\d+%)\)", text)
+    assert share.format(percent) in text
 
 
 @pytest.mark.parametrize(("page", "words", "so"), IN_WORDS)

@@ -1,0 +1,98 @@
+"""The documentation builds as a site, strictly, and its links are right on GitHub and in the site."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs import mkdocs_hooks
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environ = os.environ | {"NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stdout + done.stderr
+    return folder
+
+
+def text_of(site: Path, page: str) -> str:
+    return (site / page / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_page_can_be_searched(site: Path) -> None:
+    entries = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    found = {entry["location"].partition("#")[0] for entry in entries}
+
+    for page in ("tutorial/", "architecture/", "detectors/LOOP002/", "examples/kanban/", "CHANGELOG/"):
+        assert page in found
+
+
+def test_the_reference_shows_the_public_names_with_their_docstrings(site: Path) -> None:
+    text = text_of(site, "api")
+
+    for name in (
+        "streamproc.monitor.Monitor.feed",
+        "streamproc.client.TurnPublisher.turn",
+        "streamproc.client.HaltListener.guard",
+        "streamproc.client.Guard.ready",
+        "streamproc.client.admission.Admission.balances",
+        "streamproc.policy.load_policy",
+        "streamproc.core.graph.check_graph",
+        "streamproc.errors.Halted",
+    ):
+        assert f'id="{name}"' in text
+    assert ":::" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_a_diagram_is_left_for_the_browser_to_draw(site: Path) -> None:
+    assert '<pre class="mermaid"><code>flowchart TB' in text_of(site, "architecture")
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    for page in ("tutorial", "architecture", "api"):
+        assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://[^\"]+", text_of(site, page))
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "in_site"),
+    [
+        ("architecture.md", "[a](glossary.md)", "[a](glossary.md)"),
+        ("operations.md", "[a](../SECURITY.md#reporting)", "[a](SECURITY.md#reporting)"),
+        ("detectors/LOOP001.md", "[a](../../CHANGELOG.md)", "[a](../CHANGELOG.md)"),
+        ("examples/kanban/README.md", "[a](../../docs/tasks.md)", "[a](../../tasks.md)"),
+        ("architecture.md", "[`a`](../streamproc/core/engine.py)", "`a`"),
+        ("architecture.md", "[a](../streamproc/nowhere.py)", "[a](../streamproc/nowhere.py)"),
+        ("architecture.md", "[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
+        ("architecture.md", "```text\n[a](../SECURITY.md)\n```", "```text\n[a](../SECURITY.md)\n```"),
+    ],
+)
+def test_a_link_leads_to_the_same_place_in_the_site(page: str, link: str, in_site: str) -> None:
+    assert rewritten(page, link) == in_site
+
+
+def test_a_link_to_a_source_file_leads_into_the_repository_if_it_is_known() -> None:
+    link = "[a](../streamproc/core/engine.py)"
+
+    found = rewritten("architecture.md", link, repo_url="https://example.com/o/n/")
+
+    assert found == "[a](https://example.com/o/n/blob/main/streamproc/core/engine.py)"
+
+
+def rewritten(page: str, markdown: str, repo_url: str = "") -> str:
+    in_docs = (ROOT / "docs").rglob("*.md")
+    known = {*mkdocs_hooks.outside(), *(path.relative_to(ROOT / "docs").as_posix() for path in in_docs)}
+    return mkdocs_hooks.rewrite(markdown, page, known, repo_url)
