@@ -80,18 +80,18 @@ redis-stop: setup  ## stop it
 schemas: setup  ## write schemas/ from the models
 	@$(BIN)/streamproc schema export
 
-docs: setup  ## build the documentation as a site, strictly, into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo 'docs: open site/index.html'
-
-dist: setup  ## build the wheel and the source distribution into dist/, and use the wheel in an empty environment
-	@$(BIN)/python deploy/local/dist.py
-
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
 	$(COMPILE) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
+
+docs: setup  ## build the documentation as a site, strictly, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'docs: open build/site/index.html'
+
+dist: setup  ## build the wheel and the source distribution into dist/, and use the wheel in an empty environment
+	@$(BIN)/python deploy/local/dist.py
 
 $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv
@@ -100,4 +100,4 @@ $(UV):
 clean:  ## remove what these targets made: .venv, the compiled core, .local (stops its Kafka and Redis), caches
 	@if [ -d .local/kafka ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/kafka.py stop; fi
 	@if [ -d .local/redis ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/redis.py stop; fi
-	rm -rf streamproc/_compiled .venv .local dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf streamproc/_compiled .venv .local dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

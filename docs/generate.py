@@ -1,9 +1,9 @@
-"""Writes what the documentation says of the code, from the code: detector pages, tables of settings, topics, budgets.
+"""Write the generated parts of the documentation: detector pages, tables of settings, topics and budgets, figures.
 
     .venv/bin/python docs/generate.py
 
-A page keeps its own text; what is made stands between `<!-- made:NAME:begin -->` and `<!-- made:NAME:end -->`.
-`tests/docs/test_generated.py` fails where a page and the code differ.
+Generated parts of a page stand between `<!-- made:NAME:begin -->` and `<!-- made:NAME:end -->`; the rest is its own.
+`tests/docs/test_generated.py` fails if a page and the code differ.
 """
 # ruff: noqa: INP001
 
@@ -35,7 +35,7 @@ BANNER: Final = "<!-- Made by docs/generate.py from {source}: change that file, 
 
 
 def pages() -> dict[Path, str]:
-    """Every file that is made, or made in part, with the text that it should have."""
+    """Return every generated or partly generated file with its intended text."""
     found = {ROOT / "docs" / "detectors" / f"{page.code}.md": text for page, text in _detector_pages()}
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if path not in found:
@@ -47,7 +47,7 @@ def pages() -> dict[Path, str]:
 
 
 def fill(text: str) -> str:
-    """A page's text, with its made parts as they should be. Raises `KeyError` for a part that nobody makes."""
+    """Return the text of a page with its parts generated again. Raises `KeyError` for an unknown part."""
     return re.sub(
         r"(<!-- made:([a-z-]+):begin -->\n).*?(<!-- made:\2:end -->)",
         lambda part: f"{part[1]}{PARTS[part[2]]()}{part[3]}",
@@ -63,14 +63,14 @@ def _detector_pages() -> Iterator[tuple[Page, str]]:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     head = list(head)
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def detectors() -> str:
-    """All detectors, by code."""
+    """List all detectors by code."""
     rows = []
     for module in sorted(MODULES, key=lambda module: str(module.DETECTOR.code)):
         page = read_page(module)
@@ -90,7 +90,7 @@ _BUDGETS: Final = kind.BUDGET | kind.CYCLE | kind.SPENDING
 
 
 def tested() -> str:
-    """Every detector with the tests that play its examples."""
+    """List every detector with the tests that run its examples."""
     rows = [
         (
             f"[{code}](detectors/{code}.md)",
@@ -104,7 +104,7 @@ def tested() -> str:
 
 
 def settings() -> str:
-    """Every setting, as an environment variable."""
+    """List every setting as an environment variable."""
     rows = [
         (f"`STREAMPROC_{name.upper()}`", _default(field), _meaning(name, field))
         for name, field in Settings.model_fields.items()
@@ -134,7 +134,7 @@ _UNDESCRIBED: Final = {
 
 
 def topics() -> str:
-    """Every topic of a deployment with the default settings."""
+    """List every topic of a deployment with the default settings."""
     rows = [(f"`{spec.name}`", spec.purpose, _cleanup(spec), _more(spec)) for spec in specs(Settings.model_construct())]
     return table(("topic", "purpose", "kept", "besides"), rows)
 
@@ -179,7 +179,7 @@ def budgets() -> str:
 
 
 def presets() -> str:
-    """The presets that are shipped, with what their files say of them."""
+    """List the presets with the first line of their files."""
     rows = []
     for name in preset_names():
         text = (ROOT / "streamproc" / "policy" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
@@ -189,13 +189,13 @@ def presets() -> str:
 
 
 def triggers() -> str:
-    """What people are notified of."""
+    """List the triggers of notifications."""
     rows = [(f"`{one.name}`", f"`{one.type}`", one.urgency.name, one.what, one.reason) for one in TRIGGERS]
     return table(("trigger", "type", "urgency", "when", "why so urgent"), rows)
 
 
 def acls() -> str:
-    """What each role must be allowed to do."""
+    """List the rights that each role needs."""
     rows = []
     for role in ROLES:
         allowed: dict[tuple[str, str], list[str]] = {}
@@ -210,7 +210,7 @@ def acls() -> str:
 
 
 class Headline(NamedTuple):
-    """A figure of the README: what it is, the table's page and row, and its text, with `<column>` for a cell."""
+    """A figure of the README: its label, the table's page and row, and its text, with `<column>` for a cell."""
 
     what: str
     page: str
@@ -238,7 +238,7 @@ HEADLINES: Final = (
 
 
 def headlines() -> str:
-    """The figures of the README, from the tables of quality.md and performance.md."""
+    """Return the figures of the README, from the tables of quality.md and performance.md."""
     rows = []
     for line in HEADLINES:
         source = f"`{COMMANDS[line.page]}`, [{line.page}](docs/{line.page}.md#the-figures)"
@@ -249,7 +249,7 @@ def headlines() -> str:
 
 
 def measured(page: str) -> dict[tuple[str, ...], dict[str, str]]:
-    """The rows of a page's table of figures, by their first cell and, if they have one, their cell `beside`."""
+    """Return the rows of a page's table of figures, by their first cell and, if there is one, their cell `beside`."""
     lines = re.findall(r"^\| (.*) \|$", _figures(page), re.MULTILINE)
     head, *rows = ([cell.strip() for cell in line.split(" | ")] for line in lines)
     found = [
@@ -281,7 +281,7 @@ PARTS: Final = {
 
 
 def main() -> None:
-    """Write what differs."""
+    """Write the files that differ."""
     for path, text in pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Shell commands in the documentation: whether what they name exists, and what those of ours print."""
+"""Shell commands in the documentation: check that the names in them exist, and run those of streamproc."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tests.docs.pages import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ELSEWHERE = {"cd", "cat", "echo", "source", "git", "kafka-console-consumer.sh"}  # of the shell, and of other projects
+ELSEWHERE = {"cd", "cat", "echo", "source", "git", "kafka-console-consumer.sh"}  # of the shell and of other projects
 STARTS_PYTHON = {"python", "python3", ".venv/bin/python"}
 
 
 def lines(text: str) -> Iterator[str]:
-    """The commands of a block: a line each, those that end in a backslash joined, without comments."""
+    """Yield the commands of a block: one a line, with continued lines joined and comments removed."""
     for line in text.replace("\\\n", " ").splitlines():
         if command := re.sub(r"(^|\s)#\s.*$", "", line).strip():
             yield command
 
 
 def faults(command: str) -> Iterator[str]:
-    """What a command names that does not exist."""
+    """Yield the names in a command that do not exist."""
     for part in re.split(r"\s(?:\||&&)\s", command):
         words = shlex.split(part)
         while words and (assigned := re.fullmatch(r"(\w+)=.*", words[0])):
@@ -46,7 +46,7 @@ def _faults_of_words(words: list[str]) -> Iterator[str]:
     elif name in STARTS_PYTHON:
         yield from (f"no file {word}" for word in rest if word.endswith(".py") and not (ROOT / word).exists())
     elif name not in ELSEWHERE:
-        yield f"nobody knows whether `{name}` exists; teach tests/docs/commands.py"
+        yield f"unknown command `{name}`: add it to tests/docs/commands.py"
 
 
 def _faults_of_streamproc(words: list[str]) -> Iterator[str]:
@@ -112,13 +112,13 @@ _COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
 
 
 class Console:
-    """Runs the commands of ours, in this process and in the working directory."""
+    """Runs streamproc commands in this process and in the working directory."""
 
     def __init__(self) -> None:
         self.exit_code = 0
 
     def run(self, command: str) -> str:
-        """What a command prints, on both streams."""
+        """Return the output of a command on both streams."""
         if command == "echo $?":
             return f"{self.exit_code}\n"
         words = shlex.split(command)
@@ -139,6 +139,6 @@ def _here(name: str) -> Any:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed: `...` stands for anything, as in doctests."""
+    """Whether a page shows the printed text: `...` stands for anything, as in doctests."""
     pattern = ".*?".join(map(re.escape, shown.split("...")))
     return re.fullmatch(pattern, printed, re.DOTALL) is not None

@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Every page that people read: at the top, in docs/, in schemas/ and in the examples."""
+    """Every documentation page: at the top level, in docs/, schemas/, deploy/, benchmarks/ and the examples."""
     found = [*ROOT.glob("*.md"), *(ROOT / "deploy").rglob("*.md")]
     for folder in ("docs", "schemas", "examples", "benchmarks"):
         found += (ROOT / folder).rglob("*.md")
@@ -38,7 +38,7 @@ def pages() -> list[Path]:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page, in its order."""
+    """Yield the blocks of a page in order."""
     text = page.read_text(encoding="utf-8")
     for found in _FENCE.finditer(text):
         above = _MARK.search(text[: found.start()])
@@ -47,16 +47,16 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def links(page: Path) -> Iterator[str]:
-    """The targets of a page's links."""
+    """Yield the targets of a page's links."""
     yield from _LINK.findall(prose(page))
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors that GitHub makes for a page's headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

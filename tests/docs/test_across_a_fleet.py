@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def worker(brokers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the README says to start: the topics, and a worker."""
+    """Create the topics and start a worker, as the README says."""
     monkeypatch.setenv("STREAMPROC_BROKERS", brokers)
     monkeypatch.setenv("STREAMPROC_TOPIC_PREFIX", topic_prefix)
     assert CliRunner().invoke(build(), ["topics", "apply"]).exit_code == 0

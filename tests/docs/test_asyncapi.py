@@ -1,4 +1,4 @@
-"""`schemas/asyncapi.yaml` describes the topics, keys and messages that there are."""
+"""`schemas/asyncapi.yaml` describes the existing topics, keys and messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def resolve(reference: str) -> Any:
     return found
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_has_a_target() -> None:
     found = set(references(DOCUMENT))
     assert len(found) > 20
     for reference in found:
@@ -51,16 +51,16 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_every_schema_is_used() -> None:
     used = {reference for reference in references(DOCUMENT) if not reference.startswith("#")}
-    elsewhere = {"notification"}  # goes to people and webhooks, and not onto Kafka
+    elsewhere = {"notification"}  # goes to people and webhooks, not to Kafka
     assert used == {f"./{kind.name}.schema.json" for kind in KINDS if kind.name not in elsewhere}
 
 
-def test_its_topics_are_those_that_are_made() -> None:
+def test_it_describes_the_topics_that_the_code_creates() -> None:
     assert {channel["address"] for channel in DOCUMENT["channels"].values()} == set(SPECS)
 
 
 @pytest.mark.parametrize("channel", DOCUMENT["channels"].values(), ids=lambda channel: channel["address"])
-def test_a_topic_is_configured_as_it_is_made(channel: dict[str, Any]) -> None:
+def test_a_topic_has_the_configuration_that_the_code_gives_it(channel: dict[str, Any]) -> None:
     spec: TopicSpec = SPECS[channel["address"]]
     kafka = channel["bindings"]["kafka"]
     config = {
@@ -74,7 +74,7 @@ def test_a_topic_is_configured_as_it_is_made(channel: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
-def test_it_is_of_this_version() -> None:
+def test_it_has_the_version_of_the_package() -> None:
     assert DOCUMENT["info"]["version"] == __version__
 
 

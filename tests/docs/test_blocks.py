@@ -1,4 +1,4 @@
-"""Every block of code in the documentation does what it says."""
+"""Every code block in the documentation works as shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIAGRAMS = {"flowchart", "sequenceDiagram", "stateDiagram-v2"}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, as a reader would have it after a clone, with the sample data in its place."""
+    """A working directory that holds nothing but the sample data, in the place it has in a clone."""
     samples = tmp_path / "streamproc" / "samples"
     samples.mkdir(parents=True)
     with trajectory_file() as path:
@@ -35,11 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_blocks_of_a_page_hold(page: Path, folder: Path) -> None:
+def test_the_blocks_of_a_page_work(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": page.stem}
     console = Console()
     for block in blocks(page):
-        assert block.language in LANGUAGES, f"{block}: say what language it is"
+        assert block.language in LANGUAGES, f"{block}: name its language"
         if block.mark.startswith("file: "):
             (folder / block.mark.removeprefix("file: ")).write_text(block.text, encoding="utf-8")
         if block.language == "python":
@@ -57,7 +57,7 @@ def test_the_blocks_of_a_page_hold(page: Path, folder: Path) -> None:
 
 
 def hold_session(block: Block, console: Console) -> None:
-    """Every command of ours has to print what is shown; a script of the examples has tests of its own."""
+    """Check that every streamproc command prints what is shown. (Scripts of the examples have their own tests.)"""
     for command, shown in sessions(block):
         assert not [f"{block}: {fault}" for fault in faults(command)]
         if not command.startswith("python "):
@@ -66,9 +66,9 @@ def hold_session(block: Block, console: Console) -> None:
 
 
 def hold_diagram(block: Block) -> None:
-    """A diagram of a kind that we use, whose brackets and subgraphs are closed. (Browsers draw it, not the build.)"""
+    """Check a diagram: its kind, closed brackets and subgraphs. (The browser draws it, not the build.)"""
     kind, *lines = block.text.split("\n")
-    assert kind.split()[0] in DIAGRAMS, f"{block}: no kind of diagram that we use"
+    assert kind.split()[0] in DIAGRAMS, f"{block}: not a kind of diagram that we use"
     for opening, closing in ("[]", "()", "{}"):
         open_ones = [line for line in lines if line.count(opening) != line.count(closing)]
         assert not open_ones, f"{block}: {open_ones[0]}"
@@ -77,19 +77,19 @@ def hold_diagram(block: Block) -> None:
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:
-    """Run a block; one with prompts has to print what it shows. `__main__` is not this one: nothing connects."""
+    """Run a block; one with prompts must print what it shows. Its `__name__` is not `__main__`, so nothing connects."""
     if ">>>" not in block.text:
         exec(compile(block.text, str(block), "exec"), names)
         return
     test = doctest.DocTestParser().get_doctest(block.text, names, str(block), str(block.page), block.line)
-    told: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append, clear_globs=False)
+    failures: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=failures.append, clear_globs=False)
     names.update(test.globs)
-    assert not told, "".join(told)
+    assert not failures, "".join(failures)
 
 
 def read_json(text: str) -> None:
-    """One JSON value, or one a line."""
+    """Read one JSON value, or one a line."""
     try:
         json.loads(text)
     except ValueError:
@@ -98,7 +98,7 @@ def read_json(text: str) -> None:
 
 
 def sessions(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, with what each is said to print."""
+    """Return the commands of a console block, each with the output that the page shows."""
     found = re.split(r"^\$ (.+)\n", block.text, flags=re.MULTILINE)
     assert not found[0], f"{block}: a console block begins with a command"
     return list(zip(found[1::2], found[2::2], strict=True))
@@ -111,7 +111,7 @@ def sessions(block: Block) -> list[tuple[str, str]]:
         ("streamproc scan --wings 2 x.jsonl", "No such option"),
         ("streamproc scan", "Missing argument"),
         ("streamproc policy chek", "no command `streamproc policy chek`"),
-        ("my-agent | streamproc scan -", "nobody knows"),
+        ("my-agent | streamproc scan -", "unknown command"),
         ("make coffee", "no target coffee"),
         ("export STREAMPROC_BROKER=x", "no setting STREAMPROC_BROKER"),
         ("STREAMPROC_BROKER=x streamproc worker", "no setting STREAMPROC_BROKER"),
@@ -120,9 +120,9 @@ def sessions(block: Block) -> list[tuple[str, str]]:
         (".venv/bin/python docs/generrate.py", "no file"),
     ],
 )
-def test_a_command_that_does_not_exist_is_seen(command: str, fault: str) -> None:
-    [seen] = faults(command)
-    assert fault in seen
+def test_a_command_that_does_not_exist_is_reported(command: str, fault: str) -> None:
+    [reported] = faults(command)
+    assert fault in reported
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_command_that_exists_has_no_fault(command: str) -> None:
     assert not list(faults(command))
 
 
-def test_a_page_that_shows_something_else_does_not_agree() -> None:
+def test_a_page_that_shows_other_output_does_not_agree() -> None:
     assert agrees("halt ...\n", "halt LOOP001\nand more\n")
     assert not agrees("halt LOOP002\n", "halt LOOP001\n")
     assert not agrees("halt\n", "halt\nand more\n")

@@ -1,4 +1,4 @@
-"""The tests that docs/catalogue.md names are there."""
+"""The tests that docs/catalogue.md names exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tests.docs.pages import ROOT
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_every_named_file_exists() -> None:
     text = (ROOT / "docs" / "catalogue.md").read_text("utf-8")
     named = set(re.findall(r"`(tests/[\w/.]+)`", text))
     assert len(named) > 20

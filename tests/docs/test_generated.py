@@ -1,4 +1,4 @@
-"""What the documentation says of the code is made from the code."""
+"""The generated parts of the documentation agree with the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def made() -> dict[Path, str]:
     return generate.pages()
 
 
-def test_made_pages_are_as_the_code_is(made: dict[Path, str]) -> None:
+def test_generated_pages_agree_with_the_code(made: dict[Path, str]) -> None:
     stale = [
         str(path.relative_to(ROOT))
         for path, text in made.items()
@@ -31,16 +31,16 @@ def test_made_pages_are_as_the_code_is(made: dict[Path, str]) -> None:
     assert not stale, f"run `.venv/bin/python docs/generate.py`; it changes {', '.join(stale)}"
 
 
-def test_no_page_is_left_of_a_detector_that_is_gone(made: dict[Path, str]) -> None:
+def test_no_page_of_a_removed_detector_remains(made: dict[Path, str]) -> None:
     assert set((ROOT / "docs" / "detectors").glob("*.md")) <= set(made)
 
 
-def test_a_part_that_nobody_makes_is_an_error() -> None:
+def test_an_unknown_part_is_an_error() -> None:
     with pytest.raises(KeyError, match="weather"):
         generate.fill("<!-- made:weather:begin -->\n<!-- made:weather:end -->\n")
 
 
-def test_what_is_made_is_put_between_its_marks() -> None:
+def test_a_generated_part_goes_between_its_marks() -> None:
     page = "before\n<!-- made:budgets:begin -->\nold\n<!-- made:budgets:end -->\nafter\n"
 
     filled = generate.fill(page)
@@ -79,7 +79,7 @@ def test_every_type_of_event_is_explained() -> None:
     assert not {kind.type for kind in TYPED if f"`{kind.type}`" not in text and kind.type != "turn"}
 
 
-def test_the_page_of_a_detector_shows_its_limits_and_what_its_examples_do() -> None:
+def test_the_page_of_a_detector_shows_its_limits_and_the_results_of_its_examples() -> None:
     page = ROOT / "docs" / "detectors" / "STALL001.md"
 
     played = [block.text for block in blocks(page) if block.language == "text"]

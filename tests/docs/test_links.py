@@ -1,4 +1,4 @@
-"""Links lead somewhere, and nothing in the documentation is true on one machine only."""
+"""Every link has a target, and no page depends on one machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGES = pages()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page) -> None:
+def test_every_link_has_a_target(page) -> None:
     lost = []
     for link in links(page):
         if link.startswith(("https://", "http://")):
@@ -27,19 +27,19 @@ def test_every_link_leads_somewhere(page) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_speaks_of_no_machine(page) -> None:
+def test_a_page_names_no_local_path(page) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.findall(r"(?<![\w.])/(?:home|work|root|Users)/\S*", text)
     assert not re.findall(r"\b(?:TODO|FIXME|XXX|TBD)\b", text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_line_ends_where_its_text_ends(page) -> None:
+def test_no_line_has_trailing_space(page) -> None:
     ragged = [number for number, line in enumerate(page.read_text().split("\n"), start=1) if line != line.rstrip()]
     assert not ragged
 
 
-def test_every_page_in_docs_can_be_found_from_the_readme() -> None:
+def test_every_page_in_docs_can_be_reached_from_the_readme() -> None:
     seen = {ROOT / "README.md"}
     waiting = list(seen)
     while waiting:

@@ -1,4 +1,4 @@
-"""Bounds that the documentation states are those of the code."""
+"""The bounds in the documentation are those of the code."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ IN_WORDS = [
 
 
 @pytest.mark.parametrize(("page", "stated"), STATED)
-def test_a_bound_is_stated_as_it_is(page: str, stated: str) -> None:
+def test_a_stated_bound_is_that_of_the_code(page: str, stated: str) -> None:
     assert stated in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
@@ -80,6 +80,6 @@ def test_the_shares_of_a_turn_are_those_of_the_table(share: str, stage: str) -> 
 
 
 @pytest.mark.parametrize(("page", "words", "so"), IN_WORDS)
-def test_a_bound_in_words_is_what_it_says(page: str, words: str, so: bool) -> None:
+def test_a_bound_in_words_is_that_of_the_code(page: str, words: str, so: bool) -> None:
     assert words in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     assert so

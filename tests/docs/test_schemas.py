@@ -1,4 +1,4 @@
-"""The committed schemas are those of the models, and the samples are what they describe."""
+"""The committed schemas agree with the models, and the samples are valid."""
 
 from __future__ import annotations
 
