@@ -75,9 +75,9 @@ def main() -> int:
     print(markdown(rows, head))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) | {"met": row.met} for row in rows], indent=1), "utf-8")
-    if options.write:
+    if options.readme:
         write_between_marks(ROOT / "docs" / "performance.md", markdown(rows, head))
-        generate.main()  # the README shows figures of the table
+        generate.main()  # the README shows figures of this table
     return EXIT_OK
 
 
@@ -86,12 +86,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="less of everything: under a minute, and rougher")
     parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="some parts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
-    parser.add_argument(
-        "--write", action="store_true", help="write the table to docs/performance.md and update the README"
-    )
+    parser.add_argument("--readme", action="store_true", help="write docs/performance.md and the README's figures")
     options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs the whole table: leave --only out")
+    if options.readme and options.only:
+        parser.error("--readme needs the whole table: leave --only out")
     return options
 
 

@@ -59,7 +59,7 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
         for name, share, aim in (("p50", 0.5, P50_RATIO_MAX), ("p99", 0.99, P99_RATIO_MAX))
     ]  # fmt: skip
     return whole + [
-        Row(f"latency.leg.{number}", f"of it, p50: {leg}", median(taken) * 1e3, "ms")
+        Row(f"latency.leg.{number}", f"of it, p50: {leg}", median(taken) * 1e3, "ms", detail=True)
         for number, (leg, taken) in enumerate(legs.items(), 1)
     ]
 

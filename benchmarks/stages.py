@@ -52,7 +52,7 @@ def rows(log: FleetLog, worker_cpu_us: float, states_written: int) -> Iterator[R
     rounds = [_measure(slices, turns_per_state) for _ in range(ROUNDS)]
     stages = Stages(*(min(values) for values in zip(*rounds, strict=True)))
     names = {
-        "decode": "decoding the record", "step": "the core's step", "carry": "bookkeeping, decisions to records",
+        "decode": "decoding the record", "step": "the core's step", "carry": "bookkeeping, decisions to letters",
         "encode": "encoding states", "batch": "building Kafka batches",
     }  # fmt: skip
     for name, what in names.items():
@@ -63,10 +63,11 @@ def rows(log: FleetLog, worker_cpu_us: float, states_written: int) -> Iterator[R
             us,
             "µs",
             note=f"{us / worker_cpu_us:.0%}",
+            detail=True,
         )
     rest = worker_cpu_us - sum(stages)
     what = "of an event in the worker: the rest (Kafka client, Faust, loop)"
-    yield Row("stage.rest", what, rest, "µs", note=f"{rest / worker_cpu_us:.0%}")
+    yield Row("stage.rest", what, rest, "µs", note=f"{rest / worker_cpu_us:.0%}", detail=True)
 
 
 def _slices(log: FleetLog) -> list[list[Fetched]]:

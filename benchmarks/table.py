@@ -29,7 +29,8 @@ class Aim:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of the table. `beside` names a peer or a limit, whose figure has the same unit; `ratio` is ours to
-    its, unless the row has another (a median of ratios is better than a ratio of medians)."""
+    its, unless the row was told another (a median of ratios is better than a ratio of medians). A `detail` is for
+    whoever wants to know where the time goes."""
 
     name: str
     what: str
@@ -40,6 +41,7 @@ class Row:
     ratio: float | None = None
     aim: Aim | None = None
     note: str = ""
+    detail: bool = False
 
     @property
     def to_peer(self) -> float | None:

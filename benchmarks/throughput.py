@@ -29,7 +29,7 @@ LOG_AGE_MS: Final = 600_000  # the log lies in the past, but well within the top
 
 BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
     ("limit", "limit: aiokafka getmany + orjson, nothing done", LIMIT_RATIO_MIN),
-    ("loop", "aiokafka loop, same core, nothing stored or published", None),
+    ("loop", "aiokafka loop, same core, nothing kept or told", None),
     ("stock", "stock Faust agent, same core, table write an event", STOCK_RATIO_MIN),
     ("quix", "Quix Streams, same core, its RocksDB state and changelog", None),
     ("bytewax", "Bytewax, same core, its snapshots every 10 s", None),

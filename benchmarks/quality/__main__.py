@@ -52,9 +52,9 @@ def main() -> int:
         print(*faults(found[OURS]), sep="\n")
     if options.json:
         options.json.write_text(json.dumps([row.figures() for row in table], indent=1), "utf-8")
-    if options.write:
+    if options.readme:
         write_between_marks(ROOT / "docs" / "quality.md", text)
-        generate.main()  # the README shows figures of the table
+        generate.main()  # the README shows figures of this table
     return _verdict(table)
 
 
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", action="store_true", help="list every miss and every false alarm")
     parser.add_argument("--dump", metavar="KIND/SEED", help="print one made-up run as JSONL, and its labels")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/quality.md and update the README")
+    parser.add_argument("--readme", action="store_true", help="write docs/quality.md and the README's figures")
     return parser.parse_args()
 
 

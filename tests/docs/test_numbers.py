@@ -70,7 +70,7 @@ def test_a_stated_bound_is_that_of_the_code(page: str, stated: str) -> None:
         ("**The rest: {}.**", "the rest (Kafka client, Faust, loop)"),
         ("**Decoding the record: {}.**", "decoding the record"),
         ("**Encoding states: {}.**", "encoding states"),
-        ("bookkeeping shows as {}.", "bookkeeping, decisions to records"),
+        ("bookkeeping shows as {}.", "bookkeeping, outgoing records"),
     ],
 )
 def test_the_shares_of_a_turn_are_those_of_the_table(share: str, stage: str) -> None:

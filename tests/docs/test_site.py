@@ -58,6 +58,10 @@ def test_the_reference_shows_the_public_names_with_their_docstrings(site: Path) 
     assert ":::" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 
 
+def test_the_reference_shows_doctests_as_code(site: Path) -> None:
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in text_of(site, "api")
+
+
 def test_a_diagram_is_left_for_the_browser_to_draw(site: Path) -> None:
     assert '<pre class="mermaid"><code>flowchart TB' in text_of(site, "architecture")
 
