@@ -71,14 +71,13 @@ def test_its_picture_shows_the_halts_of_a_scan(drawn: list[str]) -> None:
 
     assert len(halts) == 10
     for run_id, halt in halts.items():
-        [line] = [line for line in drawn if run_id in line]
-        turn, _, rest = line.partition(run_id)[2].strip().partition(" of ")
+        [number] = [number for number, line in enumerate(drawn) if run_id in line]
+        text = " ".join(drawn[number : number + 2])
         assert halt.trigger is not None
-        assert turn == str(halt.trigger.turn), REDRAW
-        code, _, message = rest.partition(" ")[2].partition(" ")
-        assert code == halt.code, REDRAW
-        assert halt.message.startswith(message.strip().removesuffix("…")), REDRAW
+        assert f" {halt.trigger.turn} of " in text, REDRAW
+        assert halt.code in text, REDRAW
+        assert halt.message[:46] in text, REDRAW  # as much as a narrow column shows
 
 
 def test_its_picture_shows_no_false_halt(drawn: list[str]) -> None:
-    assert any("All 15 runs that had solved their task were left alone." in line for line in drawn)
+    assert [line for line in drawn if re.search("All 15 runs that (had )?solved their task were left alone", line)]
