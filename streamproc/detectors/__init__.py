@@ -1,6 +1,6 @@
 """All detectors. To add one, write its file and add it to the tuple: the order here is the order of decisions.
 
-Where several see the same loop in the same turn, the first one tells it; so the most specific come first.
+If several find the same loop in the same turn, only the first one reports it, so the most specific come first.
 """
 
 from __future__ import annotations

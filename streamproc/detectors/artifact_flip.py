@@ -1,14 +1,14 @@
 """STALL008 artifact_flip: edits are done, undone and done again.
 
 Sees: the artifact of a run alternating between two contents, A/B/A/B, for two full periods. Measured progress in
-between ends it; words do not.
+between ends the count; words do not.
 
-Why: two reviewers, or two rules, pull in opposite directions, and the coder obeys each in turn.
+Why: two reviewers, or two rules, demand opposite changes, and the coder follows each in turn.
 
-False alarms: going back once (A/B/A) is honest and not counted. Two ways that are tried in turn, and measured with
-other figures each time, are an experiment. An artifact that is told again as it was is not undone.
+False alarms: going back once (A/B/A) is legitimate and does not count. Two variants that are measured each time, with
+different figures, are an experiment. Reporting the same artifact again does not count as undoing it.
 
-Tuning: `halt` counts full periods; 0 turns it off. Longer circles are LOOP002's.
+Tuning: `halt` counts full periods; 0 turns it off. LOOP002 covers longer sequences.
 
 Reference: catalogue of stalls, "artifact content A/B/A/B: edits undone and redone".
 """
@@ -47,7 +47,7 @@ class ArtifactFlip:
                     level=Level.HALT,
                     loop=sum(period.tags),
                     onset=period.onset,
-                    message=f"{view.turn.node} goes back and forth between two contents, for the second time.",
+                    message=f"{view.turn.node}'s artifact alternated between the same two contents {periods} times.",
                     evidence=Evidence(
                         kind=self.name,
                         period=2,
@@ -70,10 +70,10 @@ def _patched(*contents: str) -> list[RawTurn]:
 
 
 HEALTHY = [
-    Example("back once", _patched("list", "set", "list", "dict")),
-    Example("growing", _patched("a", "ab", "abc", "abcd")),
+    Example("one step back", _patched("list", "set", "list", "dict")),
+    Example("an artifact that grows", _patched("a", "ab", "abc", "abcd")),
     Example(
-        "two ways that are measured anew each time",
+        "two variants that are measured again each time",
         [
             turn
             for n in range(6)
@@ -81,13 +81,13 @@ HEALTHY = [
         ],
     ),
     Example(
-        "two coders whose patches stay while they work",
+        "two coders whose patches stay the same while they read",
         [call("read", {"file": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)],
     ),
 ]
 STUCK = [
-    Example("list, set, list, set", _patched("list", "set", "list", "set"), "halt", 3),
-    Example("whatever the reviewer says", [
+    Example("a list, a set, a list, a set", _patched("list", "set", "list", "set"), "halt", 3),
+    Example("with a reviewer's comments in between", [
         turn for n, content in enumerate(("list", "set", "list", "set"))
         for turn in (*_patched(content), said("reviewer", f"no, {'please ' * n}the other one"))
     ], "halt", 6),

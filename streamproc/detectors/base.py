@@ -1,9 +1,17 @@
-"""What detectors share: the shape of their examples, and words for messages. Nothing here decides anything.
+"""What detectors share: the form of their examples, and phrases for messages. Nothing here decides anything.
 
-A detector is one file: a docstring (*Sees · Why · False alarms · Tuning · Reference*), its parameters (`Limits`,
-a frozen dataclass whose fields policy may set), `HEALTHY` and `STUCK` examples, and one class with a `check`.
-`check` answers one turn with a finding or nothing. State belongs to the run, never to the detector. A detector is
-only asked about turns that bring one of its `kinds` of evidence.
+A detector is one file: a docstring (*Sees · Why · False alarms · Tuning · Reference*), its parameters (`Limits`, a
+frozen dataclass whose fields a policy may set), `HEALTHY` and `STUCK` examples, and one class with `code`, `name`,
+`kinds` and `check`.
+
+`check` answers one turn with a finding or nothing. The run holds all state, the detector none. A detector is only
+called for turns that carry one of its `kinds` of evidence.
+
+A detector that enforces budgets lists their names as `budgets = ("maxTurnsPerNode", ...)` on its class; detectors
+without budgets leave the attribute out. The documentation is generated from it, and a test checks that every budget is
+listed.
+
+A message is one sentence for people and models: what happened, in which node, at which turns, how often.
 """
 
 from __future__ import annotations
@@ -19,8 +27,8 @@ RawTurn = dict[str, Any]
 
 
 class Example(NamedTuple):
-    """A trace of raw turns. `severity` and `at` say what must be told and at which turn index; None: silence.
-    `policy` is what a policy must say for it; None: nothing."""
+    """A trace of raw turns. `severity` and `at` are the expected decision and its turn index; None: no decision.
+    `policy` is the policy that the example needs; None: the standard one."""
 
     title: str
     turns: list[RawTurn]
@@ -30,7 +38,7 @@ class Example(NamedTuple):
 
 
 def call(tool: str, args: Any, result: Any = None, *, node: str = "agent", **more: Any) -> RawTurn:
-    """A turn with one tool call."""
+    """Return a turn with one tool call."""
     made: RawTurn = {"name": tool, "args": args}
     if result is not None:
         made["result"] = result
@@ -38,17 +46,17 @@ def call(tool: str, args: Any, result: Any = None, *, node: str = "agent", **mor
 
 
 def said(node: str, output: str, **more: Any) -> RawTurn:
-    """A turn with a text and nothing else."""
+    """Return a turn with a text and nothing else."""
     return {"node": node, "output": output, **more}
 
 
 def tested(node: str, failed: list[str], total: int = 9, **more: Any) -> RawTurn:
-    """A turn of a verifier."""
+    """Return a verifier's turn with a test report."""
     return {"node": node, "tests": {"failed": failed, "passed": total - len(failed), "total": total}, **more}
 
 
 def moved(task: str, *states: str, **more: Any) -> list[RawTurn]:
-    """A task that goes from state to state; `more` is said with the last move."""
+    """Return the transitions of a task from state to state; `more` are fields of the last one."""
     steps = pairwise(states)
     moves: list[RawTurn] = [
         {"type": "task.transition", "task_id": task, "from": source, "to": target} for source, target in steps
@@ -57,17 +65,17 @@ def moved(task: str, *states: str, **more: Any) -> list[RawTurn]:
 
 
 def cycles(*completed: int) -> list[RawTurn]:
-    """Cycles of the board, with how many tasks were completed in each."""
+    """Return cycles of the board, each with its number of completed tasks."""
     return [{"type": "cycle.completed", "completed": count} for count in completed]
 
 
 def actor(event: Event) -> str | None:
-    """Who did it."""
+    """Return the agent or node that caused an event."""
     return event.agent or event.node or None
 
 
 def task_finding(view: View, code: str, message: str, evidence: Evidence, **more: Any) -> Finding:
-    """A finding about a task: it warns, and leaves the run alone. What was told is remembered by the board."""
+    """Return a finding about a task: a warning that leaves the run alone. The board tracks what was reported."""
     step = view.board_change
     assert step is not None
     about: dict[str, Any] = {
@@ -82,7 +90,7 @@ def task_finding(view: View, code: str, message: str, evidence: Evidence, **more
 
 
 def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Finding:
-    """A move that this rule refuses, with all that is known of it."""
+    """Return a finding for a refused move, with the move as evidence."""
     step, event = view.board_change, view.event
     assert step is not None
     assert step.task is not None
@@ -101,23 +109,23 @@ def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Find
     return task_finding(view, code, message, evidence, type="transition.blocked", **more)
 
 
-def held(view: View, code: str, kind: str, wanted: str) -> Finding | None:
-    """A task that this rule has put aside does not go on before somebody says why."""
+def still_parked(view: View, code: str, kind: str, required: str) -> Finding | None:
+    """Return a finding for a task that tries to leave the state this detector forced it into without `required`."""
     step = view.board_change
     if step is None or step.refused != code or step.attempts != 1 or step.task is None:
         return None
     state = step.config.name(step.task.state)
-    message = f"{step.task.id} stays {state}: it does not go on without {wanted}."
+    message = f"{step.task.id} stays in {state} until {required} is recorded."
     return refusal(view, code, kind, message, action="ask_human")
 
 
 def ordinal(count: int) -> str:
-    """A count for a sentence: `second`, `third`, `4th`."""
+    """Return a count for a message: `second`, `third`, `4th`."""
     return {1: "first", 2: "second", 3: "third"}.get(count, f"{count}th")
 
 
 def level(count: int, warn: int, halt: int) -> Level | None:
-    """How far up the ladder a count has come; a threshold of 0 is off."""
+    """Return the level that a count has reached; a threshold of 0 is off."""
     if 0 < halt <= count:
         return Level.HALT
     if 0 < warn <= count:
@@ -126,12 +134,12 @@ def level(count: int, warn: int, halt: int) -> Level | None:
 
 
 def listed(turns: list[int]) -> str:
-    """Turn indices for a sentence: `turns 3, 5 and 7`."""
+    """Return turn indices for a message: `turns 3, 5 and 7`."""
     if len(turns) == 1:
         return f"turn {turns[0]}"
     return f"turns {', '.join(map(str, turns[:-1]))} and {turns[-1]}"
 
 
 def dollars(micro: int) -> str:
-    """Micro-USD for people."""
+    """Return micro-USD as USD for a message."""
     return f"{micro / 1_000_000:.2f} USD"

@@ -1,14 +1,16 @@
-"""TASK002 blocked_chain: tasks are blocked one behind the other.
+"""TASK002 blocked_chain: the tasks of one dependency chain are all blocked.
 
-Sees: three or more blocked tasks of which each depends on the one before. It names the first, which is what the others
-wait for, and raises it to P0; where the chain is still blocked more than one cycle later, a person is told.
+Sees: three or more blocked tasks, each of which depends on the one before. The finding names the root, the task that
+all others wait for, and raises it to P0. If the chain is still blocked more than one cycle later, a second finding
+asks a person.
 
-Why: work on any of the others is wasted until the first one moves.
+Why: work on any of the other tasks is wasted until the root moves.
 
-False alarms: tasks that are blocked side by side, or a pair, are no chain. A dependency that was never told of is not
+False alarms: independent blocked tasks, or a pair, do not form a chain. Dependencies that were never published are not
 seen.
 
-Tuning: `warn` is the length of the chain; `cycles` how many more a chain may stay blocked before a person is told.
+Tuning: `warn` is the length of the chain. `cycles` is how many more cycles a chain may stay blocked before a person is
+asked.
 
 Reference: tickets requirement, "3+ tasks in a dependency chain are all blocked"; "if blocked > 1 full cycle".
 """
@@ -27,10 +29,10 @@ from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_find
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Blocked tasks one behind the other, and cycles."""
+    """Blocked tasks in one dependency chain, and cycles."""
 
-    warn: int = 3  # a pair is a task that waits for another
-    cycles: int = 1  # whoever leads gets one to unblock the root
+    warn: int = 3  # a pair is just a task that waits for another
+    cycles: int = 1  # the coordinator gets one cycle to unblock the root
 
 
 class BlockedChain:
@@ -45,17 +47,17 @@ class BlockedChain:
         if step is None or limits.warn <= 0:
             return None
         if step.cycled:
-            return self._still(view, step, limits)
+            return self._still_blocked(view, step, limits)
         if not step.blocked or step.task is None:
             return None
         chain, without = chain_through(step.board, step.config, step.tag(step.task.id))
         if not without < limits.warn <= len(chain):
             return None
         names = [step.board.tasks[key].id for key in chain]
-        message = f"{len(names)} tasks are blocked one behind the other; {names[0]} is the root, and P0 now."
+        message = f"{len(names)} tasks of one dependency chain are blocked; the root, {names[0]}, is now P0."
         return self._finding(view, names, message, "loop.warning", "warn", 0)
 
-    def _still(self, view: View, step: BoardChange, limits: Limits) -> tuple[Finding, ...]:
+    def _still_blocked(self, view: View, step: BoardChange, limits: Limits) -> tuple[Finding, ...]:
         found: list[Finding] = []
         for chain in chains(step.board, step.config):
             tasks = [step.board.tasks[key] for key in chain]
@@ -64,7 +66,7 @@ class BlockedChain:
             since = sorted(task.since for task in tasks)[limits.warn - 1]
             if step.board.cycles - since == limits.cycles + 1:
                 names = [task.id for task in tasks]
-                message = f"{names[0]} still blocks a chain of {len(names)} tasks; a person should decide."
+                message = f"{names[0]} still blocks a chain of {len(names)} tasks; a person must decide."
                 found.append(self._finding(view, names, message, "notification", "ask_human", len(found)))
         return tuple(found)
 
@@ -97,11 +99,18 @@ def _blocked(*tasks: str) -> list[RawTurn]:
 
 HEALTHY = [
     Example("a blocked pair", [*_chain(4), *_blocked("T0", "T1")]),
-    Example("three blocked side by side", _blocked("T0", "T1", "T2")),
+    Example("three independent tasks are blocked", _blocked("T0", "T1", "T2")),
     Example("the chain is broken in the middle", [*_chain(5), *_blocked("T0", "T1", "T3", "T4")]),
 ]
 STUCK = [
     Example("a chain of three", [*_chain(3), *_blocked("T2", "T1", "T0")], "warn", 0),
-    Example("the missing link", [*_chain(5), *_blocked("T0", "T1", "T3", "T4", "T2")], "warn", 0),
-    Example("still blocked two cycles later", [*_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1)], "warn", 0),
+    Example(
+        "the middle of the chain is blocked last", [*_chain(5), *_blocked("T0", "T1", "T3", "T4", "T2")], "warn", 0
+    ),
+    Example(
+        "a chain that stays blocked for several cycles",
+        [*_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1)],
+        "warn",
+        0,
+    ),
 ]

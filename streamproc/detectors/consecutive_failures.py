@@ -1,15 +1,15 @@
-"""ERROR004 consecutive_failures: one task after the other fails.
+"""ERROR004 consecutive_failures: several tasks fail in a row.
 
-Sees: three different tasks that fail with no success in between. A task fails with a REJECTED verdict, or when it
-enters a state that the board calls failed (BLOCKED, STALLED, ESCALATED, FAILED); one that is approved or done is a
-success.
+Sees: three different tasks that fail with no success in between. A task fails when it gets a REJECTED verdict, or when
+it enters a state that the board lists under `failed` (BLOCKED, STALLED, ESCALATED, FAILED). A task that is approved or
+done is a success.
 
-Why: tasks that fail in a row seldom fail each for itself: a tool, a key or a shared module is broken. A person should
-hear of it before the fourth.
+Why: tasks that fail in a row rarely fail independently: a tool, a key or a shared module is broken. This notifies a
+person before the fourth failure.
 
-False alarms: three tasks in parallel that are all sent back once are told, too. It is a notification: it stops nothing.
+False alarms: three parallel tasks that are each sent back once also trigger it. It only notifies; it stops nothing.
 
-Tuning: `warn` counts tasks; 0 turns it off. `failed` of the board says which states mean that a task failed.
+Tuning: `warn` counts tasks; 0 turns it off. `failed` of the board lists the states in which a task has failed.
 
 Reference: tickets requirement, notification trigger "3 consecutive task failures".
 """
@@ -26,7 +26,7 @@ from streamproc.detectors.base import Example, RawTurn, moved, task_finding
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Tasks that failed one after the other."""
+    """Different tasks that failed in a row."""
 
     warn: int = 3  # two may be chance
 
@@ -47,7 +47,7 @@ class ConsecutiveFailures:
         return task_finding(
             view,
             self.code,
-            f"{step.failed} tasks failed one after the other: {', '.join(names)}.",
+            f"{step.failed} tasks failed in a row: {', '.join(names)}.",
             Evidence(kind=self.name, count=step.failed, tasks=names),
             reason=REPEATED_ERROR,
             type="notification",

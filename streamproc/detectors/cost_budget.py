@@ -1,20 +1,17 @@
-"""BUDGET007 cost: a run has cost more than its tier allows.
+"""BUDGET007 cost: a run has spent more than its tier allows.
 
-Sees: the measured cost of a run (`usage.cost_usd`, in integer micro-USD) against the limit of its tier: free 0.50,
-pro 2.00, enterprise 10.00 USD; or against `maxCostUsd`: what the run declares wins over its tier, and its tier over
-what a policy says for all. Warns at a share of it, halts above it. The
-default action is `force_synthesis`: answer with what there is.
+Sees: the measured cost of a run (`usage.cost_usd`, in integer micro-USD) against the limit of its tier (free 0.50, pro
+2.00, enterprise 10.00 USD) or against `maxCostUsd`. A limit declared by the run wins over its tier, and its tier wins
+over the policy's general limit. Warns at a share of the limit and halts above it. The default action is
+`force_synthesis`: answer with the results so far. A turn with tokens but no price counts as unpriced, never as free.
+If the run's cost is limited, the first such turn is a warning, because the limit cannot see its cost.
 
-Why: the kill switch that works whatever else fails.
+Why: it is the kill switch that works whatever else fails.
 
-A turn with tokens and without a price is counted as unpriced, never as free: where the cost of a run is limited, this
-is a warning, once, since the limit cannot see those turns.
+False alarms: none if prices are right. Without a tier and a declared limit, cost is counted and shown but not limited.
 
-False alarms: none if prices are right. A run without a tier and without a declared limit is counted and shown, not
-limited.
-
-Tuning: declare `maxCostUsd` or a `tier` on `run.started`; change tiers in the policy under `tiers`. Name the
-`prices` of models in the policy where publishers send tokens and no cost.
+Tuning: declare `maxCostUsd` or a `tier` on `run.started`; change tiers in the policy under `tiers`. If publishers send
+tokens but no cost, list the `prices` of the models in the policy.
 
 Reference: deliberation requirement, layer 5: cost-based kill switch.
 """
@@ -34,8 +31,8 @@ from streamproc.detectors.base import Example, dollars
 class Limits:
     """The limit itself is a budget (`maxCostUsd`) or follows from the tier."""
 
-    warn_percent: int = 80  # time to come to an end
-    warn_unpriced: int = 1  # turns with tokens and without a price: one is enough to make a limit on cost untrue
+    warn_percent: int = 80  # leaves time to finish
+    warn_unpriced: int = 1  # turns with tokens but no price: a single one makes the measured cost too low
 
 
 class CostBudget:
@@ -43,6 +40,7 @@ class CostBudget:
 
     code = "BUDGET007"
     name = "cost"
+    budgets = ("maxCostUsd",)
     kinds = kind.SPENDING
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -58,7 +56,7 @@ class CostBudget:
             code=self.code,
             level=Level.HALT if over else Level.WARN,
             loop=0,
-            message=f"The run has cost {dollars(used)} of {dollars(limit)}{tier}.",
+            message=f"The run has spent {dollars(used)} of its {dollars(limit)} budget{tier}.",
             evidence=Evidence(kind="cost_budget", used=used, limit=limit, unit="micro_usd"),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
@@ -73,7 +71,7 @@ class CostBudget:
             code=self.code,
             level=Level.WARN,
             loop=1,
-            message=f"A turn has tokens and no price{model}: its cost is not seen by the budget of {dollars(limit)}.",
+            message=f"A turn{model} used tokens that have no price, so the {dollars(limit)} budget cannot count them.",
             evidence=Evidence(kind="unpriced_usage", count=count, limit=limit, unit="micro_usd"),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
@@ -90,15 +88,15 @@ def _spent(*amounts: str) -> list[dict[str, object]]:
 _FREE = {"type": "run.started", "tier": "free"}
 
 HEALTHY = [
-    Example("nobody set a limit", _spent("5.00", "5.00", "5.00")),
+    Example("no limit is set", _spent("5.00", "5.00", "5.00")),
     Example("within the free tier", [_FREE, *_spent("0.20", "0.15")]),
-    Example("nothing is limited, so prices do not matter", [{"node": "a", "usage": {"input_tokens": 10**6}}]),
-    Example("time is not money", [_FREE, {"node": "a", "usage": {"duration_ms": 10**6}}]),
+    Example("no price, but no limit on cost either", [{"node": "a", "usage": {"input_tokens": 10**6}}]),
+    Example("a long turn that costs nothing", [_FREE, {"node": "a", "usage": {"duration_ms": 10**6}}]),
 ]
 STUCK = [
-    Example("no price is not free", [_FREE, *({"node": "a", "usage": {"input_tokens": 10**6}} for _ in range(9))],
+    Example("tokens without a price", [_FREE, *({"node": "a", "usage": {"input_tokens": 10**6}} for _ in range(9))],
             "warn", 0),
     Example("over the free tier", [_FREE, *_spent("0.20", "0.20", "0.15")], "halt", 2),
-    Example("near the limit of the run", [{"type": "run.started", "budgets": {"maxCostUsd": "1"}},
+    Example("near the limit that the run declared", [{"type": "run.started", "budgets": {"maxCostUsd": "1"}},
                                           *_spent("0.50", "0.35")], "warn", 1),
 ]  # fmt: skip

@@ -1,13 +1,14 @@
-"""BUDGET003 cycle: a cycle has gone round too often, for too long, or has cost too much.
+"""BUDGET003 cycle: a cycle has run too often, for too long, or has cost too much.
 
-Sees: iterations of a cycle (passes of its anchor edge) against `maxCycleIterations`, log time since the run came to it
-against `maxCycleRuntimeMs`, and spend since then against `maxCycleCost`. Cycles are those of the declared graph, else
-those found from the hand-overs seen: these begin with the run where it did nothing else before, else when found.
+Sees: iterations of a cycle (passes of its anchor edge) against `maxCycleIterations`, log time since the run entered it
+against `maxCycleRuntimeMs`, and spend since then against `maxCycleCost`. Cycles come from the declared graph, or else
+from the observed handovers. An observed cycle starts with the run if the run did nothing else before, else when it is
+found.
 
-Why: a loop that should converge in three rounds and has gone eight needs a person, even if each round was new.
+Why: a loop that should converge in three rounds and is in its eighth needs a person, even if each round was new.
 
-False alarms: none if the numbers are right; nothing is limited unless the run or the policy says so. A `from` that is
-missing is guessed from the order of the turns.
+False alarms: none if the numbers are right; nothing is limited unless the run or the policy declares it. A missing
+`from` is inferred from the order of the turns.
 
 Tuning: declare `maxCycleIterations`, `maxCycleRuntimeMs`, `maxCycleCost` on `run.started` or in the policy.
 
@@ -22,12 +23,12 @@ from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import NEVER, breach, graver
+from streamproc.detectors.breach import NEVER, breach, more_severe
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The numbers are budgets: declared on the run, or in the policy under `budgets`."""
+    """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
 
 
 class CycleBudget:
@@ -35,6 +36,7 @@ class CycleBudget:
 
     code = "BUDGET003"
     name = "cycle"
+    budgets = ("maxCycleIterations", "maxCycleRuntimeMs", "maxCycleCost")
     kinds = kind.CYCLE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -48,10 +50,10 @@ class CycleBudget:
             found = self._breach(view, count, limit, "iterations", loop, count)
         limit, used = limit_of("maxCycleRuntimeMs", NEVER), run.at_ms - cycle.since_ms
         if used >= limit and cycle.since_ms:
-            found = graver(found, self._breach(view, used, limit, "ms", loop + 1, count))
+            found = more_severe(found, self._breach(view, used, limit, "ms", loop + 1, count))
         limit, used = limit_of("maxCycleCost", NEVER), run.ledger.cost_usd_micro - cycle.spent_before
         if used >= limit:
-            found = graver(found, self._breach(view, used, limit, "micro_usd", loop + 2, count))
+            found = more_severe(found, self._breach(view, used, limit, "micro_usd", loop + 2, count))
         return found
 
     def _breach(self, view: View, used: int, limit: int, unit: str, loop: int, count: int) -> Finding | None:
@@ -72,7 +74,7 @@ def _rounds(count: int) -> list[dict[str, object]]:
 
 
 HEALTHY = [
-    Example("nobody set a limit", _rounds(40)),
+    Example("no limit is set", _rounds(40)),
     Example("within its budget", [_BUDGET, *_rounds(2)]),
 ]
 STUCK = [

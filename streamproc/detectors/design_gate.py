@@ -1,16 +1,16 @@
-"""TASK007 design_gate: a task that changes what users see begins without its design.
+"""TASK007 design_gate: a task that changes the user interface starts without its design.
 
 Sees: a UI-touching task enters IMPLEMENTING while its design ticket is not done, or while one of the artifacts is
 missing: mockup, interaction-spec, component-hierarchy, state-variations, accessibility-checklist. The move is blocked
 and the task goes to REWORK.
 
-Why: an interface built without its design is built again.
+Why: an interface built without its design is built twice.
 
-False alarms: a dependency that is done and of no known kind counts as the design ticket. An approval that names a
-person opens the gate; an `override` that names nobody does not.
+False alarms: a dependency that is done and has no known kind counts as the design ticket. An approval that names a
+person opens the gate; an `override` without a name does not.
 
-Tuning: the guard `design` of the board: `items`, `ticket`, `override`; `design_kinds` are words in the kind, agent or
-id of a task that make it a design ticket.
+Tuning: the guard `design` of the board: `items`, `ticket`, `override`. `design_kinds` lists words in the kind, agent
+or id of a task that mark it as a design ticket.
 
 Reference: tickets requirement, "UI/UX gate bypass"; "override requires explicit user approval".
 """
@@ -27,7 +27,7 @@ from streamproc.detectors.base import Example, RawTurn, moved, refusal
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The gate is the board's."""
+    """None of its own: the gate is a guard of the board."""
 
 
 class DesignGate:
@@ -42,8 +42,8 @@ class DesignGate:
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
             return None
         law, task = step.config, step.task
-        message = f"{task.id} changes what users see and may not go on to {law.name(step.target)} without its design"
-        message = f"{message}: {', '.join(step.missing)} missing. It is {law.name(task.state)}."
+        message = f"{task.id} changes the user interface and cannot move to {law.name(step.target)} without its design"
+        message = f"{message}: {', '.join(step.missing)} missing; its state is {law.name(task.state)}."
         return refusal(view, self.code, self.name, message)
 
 
@@ -56,24 +56,24 @@ _TASKS: list[RawTurn] = [
 ]
 
 HEALTHY = [
-    Example("the design is there", [
+    Example("the design is complete", [
         *_TASKS,
         *moved("D1", "COMMIT", "DONE"),
         *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/login/{name}.md" for name in _ALL]),
     ]),
-    Example("a person approved the exception", [
+    Example("a person approved an exception", [
         *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", approvals=[{"by": "ann", "reason": "one word changes"}]),
     ]),
-    Example("users see nothing of it", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
+    Example("a task that does not change the user interface", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
 ]  # fmt: skip
 STUCK = [
-    Example("the design ticket is open", [
+    Example("the design ticket is not done", [
         *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=_ALL),
     ], "warn", 0),
     Example("an artifact is missing", [
         *_TASKS, *moved("D1", "COMMIT", "DONE"), *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=_ALL[:-1]),
     ], "warn", 0),
-    Example("an override that names nobody", [
+    Example("an override without a name", [
         *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", override=True),
     ], "warn", 0),
 ]  # fmt: skip

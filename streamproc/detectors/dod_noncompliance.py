@@ -1,14 +1,15 @@
-"""TASK005 dod_noncompliance: a task goes on without what "done" means.
+"""TASK005 dod_noncompliance: a task moves on without meeting the definition of done.
 
-Sees: a move past QA_REVIEW where the definition-of-done report fails in an item, is missing, or is not approved. The
-move is blocked and the task goes back to REWORK; at the second attempt the agent is flagged.
+Sees: a move past QA_REVIEW when an item of the definition-of-done report fails, or the report is missing or not
+approved. The move is blocked and the task goes back to REWORK. At the second attempt the finding flags the agent.
 
-Why: what is not done comes back from every later state, and from there it costs more.
+Why: unfinished work comes back from every later state, at a higher cost.
 
-False alarms: a report that was sent with an earlier event of the same round of work counts. A team that publishes no
-reports at all hears of every task, twice: take the guard off the board then.
+False alarms: a report sent with an earlier event of the same round of work counts. If a team publishes no reports at
+all, every task is reported twice: remove the guard from the board.
 
-Tuning: `flag` is the attempt at which the agent is flagged; the guard `dod` of the board says which ways ask for it.
+Tuning: `flag` is the attempt at which the agent is flagged. The guard `dod` of the board lists the transitions that
+require a report.
 
 Reference: tickets requirement, "any item with `status: false`, or no report, or `verdict != APPROVED`".
 """
@@ -20,14 +21,14 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, actor, moved, ordinal, refusal
+from streamproc.detectors.base import Example, actor, moved, refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Attempts to go on."""
+    """Attempts to move on."""
 
-    flag: int = 2  # the first may be a mistake; the second was told
+    flag: int = 2  # the first may be a mistake; the second ignores the refusal
 
 
 class DodNoncompliance:
@@ -42,11 +43,11 @@ class DodNoncompliance:
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.flag):
             return None
         law, task = step.config, step.task
-        message = f"{task.id} may not go on to {law.name(step.target)}: {', '.join(step.missing)} missing or failing"
+        message = f"{task.id} cannot move to {law.name(step.target)}: {', '.join(step.missing)} missing or failing"
         if step.attempts < limits.flag or step.attempts == 1:
-            return refusal(view, self.code, self.name, f"{message}. It is {law.name(task.state)}.")
-        who = actor(view.event) or "whoever works on it"
-        message = f"{message}, for the {ordinal(step.attempts)} time: give it to somebody other than {who}, or ask."
+            return refusal(view, self.code, self.name, f"{message}; its state is {law.name(task.state)}.")
+        agent = actor(view.event) or "its current agent"
+        message = f"{message}, at attempt {step.attempts}; reassign it from {agent} to another agent, or ask a person."
         return refusal(view, self.code, self.name, message, action="ask_human")
 
 
@@ -57,11 +58,11 @@ _POOR = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"n
 
 HEALTHY = [
     Example("an approved report", moved("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", dod=_GOOD)),
-    Example("the report came with the move before", [
+    Example("the report came with the previous move", [
         *moved("T1", "IMPLEMENTING", "QA_REVIEW", evidence={"dod_report": "approved"}),
         *moved("T1", "QA_REVIEW", "VALIDATION"),
     ]),
-    Example("a failing report, and the review sends it back", moved(
+    Example("the review sends a failing task back", moved(
         "T1", "IMPLEMENTING", "QA_REVIEW", "REWORK", dod=_POOR,
     )),
 ]  # fmt: skip

@@ -1,18 +1,17 @@
-"""LOOP005 edge_loop: work is handed over on the same edge again and again, and nothing new comes of it.
+"""LOOP005 edge_loop: work is handed over on the same edge again and again without progress.
 
-Sees: hand-overs on one edge (planner to researcher, to coder, to verifier) that brought nothing new, in a row: no new
-answer of a tool, artifact or changed test result of anybody, and no new words but the sender's: a planner finds new
-words for the same question. A `decision` for the next node counts when it is made.
+Sees: handovers in a row on one edge (planner to researcher, to coder, to verifier) that brought nothing new. New is a
+tool answer, an artifact or a changed test result from any node, or new words from any node but the sender: a planner
+rephrases the same question. A `decision` for the next node counts at the turn that makes it.
 
 Why: planner: "need to assess", researcher: "already done", planner: "need to assess" ... each hop costs two turns.
 
-False alarms: an answer is handed back on an edge of its own, which is not counted: a moderator may say "next, please"
-between the findings of others. A turn of which nothing is known is no fruitless one. One fruitful hand-over starts
-the count of its edge again, so slow progress is not halted. Where nodes answer with new words and no new content,
-nothing is seen here.
+False alarms: the edge on which an answer returns is not counted, because a moderator may say "next, please" between
+findings of others. A turn without evidence does not count as fruitless. One fruitful handover restarts the count of
+its edge, so slow progress is not halted. Nodes that answer in new words without new content are missed.
 
-Tuning: `halt` and `verifier_halt` (an edge to a node with "verif" in its name: repeated failing tests are expensive)
-are the fruitless hand-overs that are still allowed; 0 turns it off.
+Tuning: `halt` and `verifier_halt` are the fruitless handovers that are still allowed; 0 turns it off. `verifier_halt`
+applies to edges into a node with "verif" in its name, because repeated failing tests are expensive.
 
 Reference: planner loop requirement, `MAX_LOOP_EDGE` = 5, 3 for the verifier.
 """
@@ -29,7 +28,7 @@ from streamproc.detectors.base import Example, call, said, tested
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Fruitless hand-overs in a row on one edge that are allowed."""
+    """Allowed handovers in a row on one edge without progress."""
 
     halt: int = 5
     verifier_halt: int = 3
@@ -54,7 +53,7 @@ class EdgeLoop:
             level=Level.HALT,
             loop=view.run.chosen_edge or view.node_tag ^ view.run.previous_node << 1,
             onset=hop.since,
-            message=f"{hop.source} has handed over to {hop.target} {hop.times} times without progress.",
+            message=f"{hop.source} handed over to {hop.target} {hop.times} times in a row without progress.",
             evidence=Evidence(kind=self.name, count=hop.times, edge=[hop.source, hop.target], limit=allowed),
             reason=STALLED,
             status="aborted_stuck",
@@ -74,33 +73,33 @@ def _assess(rounds: int, answer: str = "Already done.") -> list[dict[str, object
 
 
 HEALTHY = [
-    Example("each answer is new", _assess(9, "Found source {}.")),
+    Example("every answer is new", _assess(9, "Found source {}.")),
     Example("a moderator between findings", [
         turn for n in range(9) for turn in (said("moderator", "Next: reader."), said("reader", f"Chapter {'x' * n}."))
     ]),
-    Example("each repair gets further", [
+    Example("every repair gets further", [
         turn for n in range(9)
         for turn in (said("runner", "Failed.", errors=[f"error {'x' * n}"]), said("verifier", "Repaired."))
     ]),
-    Example("one waits while the other works", [
+    Example("one node waits while the other works", [
         turn for n in range(9)
         for turn in (call("inbox", {}, "empty", node="lead"), call("read", {"f": n}, f"text {n}", node="worker"))
     ]),
-    Example("a person who says go on", [
-        turn for n in range(9) for turn in (said("agent", f"Chapter {'x' * n}."), said("user", "Go on."))
+    Example("a person who says continue", [
+        turn for n in range(9) for turn in (said("agent", f"Chapter {'x' * n}."), said("user", "Continue."))
     ]),
-    Example("turns of which nothing is known", [{"node": "ab"[n % 2]} for n in range(20)]),
-    Example("five times and then a finding", [
+    Example("turns without evidence", [{"node": "ab"[n % 2]} for n in range(20)]),
+    Example("five fruitless handovers, then a finding", [
         *_assess(5), said("planner", "Think again."), said("researcher", "Aha!"),
     ]),
-    Example("a verifier that sees fewer failures each time", [
+    Example("a verifier that reports fewer failures each time", [
         turn for n in range(5)
         for turn in (said("coder", f"patch {n}"), tested("verifier", [f"t{k}" for k in range(5 - n)]))
     ]),
 ]  # fmt: skip
 STUCK = [
     Example("planner and researcher", [*_assess(7), said("planner", "Need to assess, really.")], "halt", 13),
-    Example("a verifier is given less", [
+    Example("a lower limit for verifiers", [
         turn for n in range(6)
         for turn in (said("coder", f"patch {n}"), said("verifier", "Not convinced."))
     ], "halt", 9),

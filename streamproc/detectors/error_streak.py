@@ -1,13 +1,13 @@
-"""ERROR003 error_streak: one call after the other fails, whatever the error.
+"""ERROR003 error_streak: call after call fails, whatever the error.
 
-Sees: consecutive call turns in which every call failed. Retryable infrastructure errors are not counted, and do not
-end the streak. To halt, so many must have failed since a command that ran (it reports a result beside its error)
-last showed something new.
+Sees: call turns in a row in which every call failed. Retryable infrastructure errors are not counted and do not end
+the streak. It halts only if `halt` turns have failed since a command that ran (one that reports a result beside its
+error) last showed something new.
 
-Why: eight failures in a row, each with another message, is an agent that has lost its footing.
+Why: an agent whose last eight calls failed, each with another message, has lost its way.
 
-False alarms: debugging fails a few times in a row; one call that works ends the streak. A test suite that exits 1
-until it is green is one call with changing answers: that is warned of, and not halted while its answers are new.
+False alarms: debugging fails a few times in a row; one successful call ends the streak. A test suite that exits 1
+until it passes is one call with changing answers: it gets a warning and is not halted while its answers are new.
 
 Tuning: `warn` and `halt` count call turns; 0 turns a level off.
 
@@ -26,7 +26,7 @@ from streamproc.detectors.base import Example, RawTurn, call, level
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Call turns in error, in a row."""
+    """Failed call turns in a row."""
 
     warn: int = 4
     halt: int = 8
@@ -51,7 +51,7 @@ class ErrorStreak:
             level=reached,
             loop=run.failing_since,
             onset=run.failing_since,
-            message=f"The last {run.failed_turns} calls have all failed.",
+            message=f"Every call failed in the last {run.failed_turns} turns with calls.",
             evidence=Evidence(kind=self.name, count=run.failed_turns, tool=view.turn.calls[0].name),
             reason=REPEATED_ERROR,
             status="aborted_stuck",
@@ -62,7 +62,7 @@ DETECTOR = ErrorStreak()
 
 
 def failing(tool: str, args: object, error: str) -> RawTurn:
-    """A turn with one call that failed."""
+    """Return a turn with one failed call."""
     return {"node": "agent", "tool_calls": [{"name": tool, "args": args, "error": error}]}
 
 
@@ -81,17 +81,17 @@ _SUITE = [
     for n in range(20)
 ]
 STUCK = [
-    Example("a suite that fails in another way each time is only warned of", _SUITE, "warn", 3),
+    Example("a suite that fails differently each time only warns", _SUITE, "warn", 3),
     Example("several suites that exit 1 with new output", [
         {"node": "agent", "tool_calls": [
             {"name": "test", "args": {"only": "x" * n}, "error": "exit 1", "result": f"test {'x' * n} fails"}
         ]} for n in range(20)
     ], "warn", 3),
-    Example("eight other errors", [
+    Example("eight different errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(8)
     ], "halt", 7),
-    Example("eight other errors of one call", [failing("run", {}, f"error {'x' * n}") for n in range(8)], "halt", 7),
-    Example("four other errors", [
+    Example("eight errors of one call", [failing("run", {}, f"error {'x' * n}") for n in range(8)], "halt", 7),
+    Example("four different errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(4)
     ], "warn", 3),
 ]  # fmt: skip

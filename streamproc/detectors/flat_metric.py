@@ -1,18 +1,19 @@
-"""STALL004 flat_metric: a named metric has stopped getting better.
+"""STALL004 flat_metric: a named metric has stopped improving.
 
-Sees: a metric in `progress` (checklist, coverage, documentation score) of one node that was not better than its best so
-far for some iterations. Higher is better, but for the names that the policy lists under `lower_is_better`, and for
-names with one of those words in them (`val_loss`, `open_issues`).
+Sees: a metric in `progress` (checklist, coverage, documentation score) of one node that has not beaten its best value
+for some iterations. Higher is better, except for the names that the policy lists under `lower_is_better` and for names
+that contain one of those words (`val_loss`, `open_issues`).
 
-Why: a loop that is there to raise a number, and does not, has stalled.
+Why: a loop that exists to raise a number and does not has stalled.
 
-False alarms: one step back is not a stall: the count is against the best so far, and other measured progress (tests,
-another metric) starts it again, as does, outside cycles, a new tool answer of the same node in between. A metric whose
-name says nothing and that is lower than ever at each report may be meant to fall: that is warned of at most.
+False alarms: one step back is not a stall, because the count is against the best value so far. Other measured progress
+(tests, another metric) restarts the count; outside cycles, so does a new tool answer of the same node in between. A
+metric that reaches a new low at each report may be meant to fall: unless its name tells, it only warns.
 
 Tuning: `warn` and `halt` count iterations after the best one; 0 turns a level off.
 
-Reference: loop-safety requirement, "acceptance checklist completed items increased; docs completeness score increased".
+Reference: loop-safety requirement, "acceptance checklist completed items increased; docs completeness score
+increased".
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from streamproc.detectors.base import Example, level
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Iterations without a better value than ever."""
+    """Iterations without a new best value."""
 
     warn: int = 2
     halt: int = 3
@@ -51,14 +52,14 @@ class FlatMetric:
         loop = metric.first ^ view.node_tag
         if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
             return None
-        hint = " If it is meant to fall, list it under lower_is_better." if perhaps_falling else ""
+        hint = " (if it should fall, list it under lower_is_better)" if perhaps_falling else ""
         value = (view.turn.progress or {})[name]
         return Finding(
             code=self.code,
             level=reached,
             loop=loop,
             onset=metric.first,
-            message=f"{name[:60]} has not got better for {metric.count} iterations; it is at {value:g}.{hint}",
+            message=f"{name[:60]} has not improved for {metric.count} iterations and is now {value:g}{hint}.",
             evidence=Evidence(
                 kind=self.name,
                 count=metric.count,
@@ -79,10 +80,10 @@ def _scored(*values: float, name: str = "docs_score") -> list[dict[str, object]]
 
 
 HEALTHY = [
-    Example("it rises", _scored(0.2, 0.4, 0.5, 0.7, 0.9)),
+    Example("a metric that rises", _scored(0.2, 0.4, 0.5, 0.7, 0.9)),
     Example("one step back", _scored(0.2, 0.4, 0.3, 0.5, 0.7)),
-    Example("a loss falls", _scored(0.9, 0.7, 0.6, 0.4, 0.3, name="val_loss")),
-    Example("two nodes measure each their own work", [
+    Example("a loss that falls", _scored(0.9, 0.7, 0.6, 0.4, 0.3, name="val_loss")),
+    Example("each node measures its own work", [
         {"node": node, "progress": {"speed": value}} for node in ("a", "b", "c") for value in (0.6, 0.4)
     ]),
     Example("another metric rises", [
@@ -91,7 +92,7 @@ HEALTHY = [
 ]  # fmt: skip
 STUCK = [
     Example("three iterations at 0.5", _scored(0.2, 0.5, 0.5, 0.5, 0.5), "halt", 4),
-    Example("nobody said that it should fall", _scored(9, 7, 6, 4, 3, 2, name="kilometres"), "warn", 2),
-    Example("a loss stands still", _scored(0.9, 0.4, 0.5, 0.4, 0.4, name="val_loss"), "halt", 4),
+    Example("a falling metric that the policy does not list", _scored(9, 7, 6, 4, 3, 2, name="kilometres"), "warn", 2),
+    Example("a loss that stops falling", _scored(0.9, 0.4, 0.5, 0.4, 0.4, name="val_loss"), "halt", 4),
     Example("up and down below the best", _scored(0.6, 0.5, 0.6, 0.4), "halt", 3),
 ]

@@ -1,11 +1,11 @@
-"""INFRA001 infrastructure: the world outside fails, not the agent.
+"""INFRA001 infrastructure: calls fail for reasons outside the agent.
 
-Sees: consecutive turns whose calls failed with retryable infrastructure errors (429, 5xx, time-outs, declared
-`retryable`), and with nothing else.
+Sees: turns in a row whose calls failed only with retryable infrastructure errors (429, 5xx, time-outs, declared
+`retryable`).
 
-Why: trying again is right, and trying again ten times at once is not: the run should pause.
+Why: a retry is right; ten immediate retries are not. The run should pause.
 
-False alarms: none that cost anything: it never halts, and never says that the agent is stuck.
+False alarms: none with a cost: it never halts and never marks the agent as stuck.
 
 Tuning: `warn` counts turns; 0 turns it off. The action is `pause`.
 
@@ -25,7 +25,7 @@ from streamproc.detectors.error_streak import failing
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Turns in a row that failed for reasons outside."""
+    """Turns in a row that failed with infrastructure errors."""
 
     warn: int = 10
 
@@ -45,7 +45,7 @@ class Infrastructure:
             code=self.code,
             level=Level.WARN,
             loop=0,
-            message=f"{retries} calls in a row failed for reasons outside the run; pause before trying again.",
+            message=f"Calls failed with retryable infrastructure errors in {retries} turns in a row; pause and retry.",
             evidence=Evidence(kind=self.name, count=retries, tool=view.turn.calls[0].name),
             reason=STALLED,
             status="stalled",
@@ -58,12 +58,15 @@ DETECTOR = Infrastructure()
 _BUSY = failing("llm", {}, "HTTP 429 Too Many Requests")
 
 HEALTHY = [
-    Example("nine retries and then an answer", [*[_BUSY] * 9, call("llm", {}, "hello"), *[_BUSY] * 9]),
+    Example("nine retries, then an answer", [*[_BUSY] * 9, call("llm", {}, "hello"), *[_BUSY] * 9]),
     Example("a few retries", [_BUSY] * 4),
 ]
 STUCK = [
-    Example("ten in a row", [_BUSY] * 10, "warn", 9),
+    Example("ten retries in a row", [_BUSY] * 10, "warn", 9),
     Example(
-        "whatever is called", [failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)], "warn", 9
+        "ten retries with different arguments",
+        [failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)],
+        "warn",
+        9,
     ),
 ]

@@ -1,13 +1,14 @@
-"""LOOP008 monologue: one node talks to itself, and says almost the same.
+"""LOOP008 monologue: one node repeats almost the same text and does nothing else.
 
-Sees: consecutive turns of one node that are text alone (no tool call, no result, no hand-over), equal after masking or
-alike: in SimHash, and about the same numbers and names: within 12 bits for a sentence, 10 for a paragraph, 8 for more.
+Sees: text-only turns in a row of one node (no tool call, no result, no handover) that are equal after masking, or
+alike. Alike means close in SimHash and with the same numbers and names: within 12 bits for a sentence, 10 for a
+paragraph, 8 for longer texts.
 
-Why: an agent that announces again and again what it will do, and does not do it.
+Why: an agent announces again and again what it will do, and does not do it.
 
-False alarms: a story told in chapters is text alone, too, and not alike. A person's word, a call or another node's turn
-ends the count. A sentence or two that are alike, and not equal, are only warned of: a report of one table after the
-other differs by a word, too.
+False alarms: a story told in chapters is text only, too, but not alike. A person's message, a call or another node's
+turn ends the count. Short texts that are alike but not equal only warn: a report on table after table also differs by
+one word.
 
 Tuning: `warn` and `halt` count such turns; 0 turns a level off.
 
@@ -27,7 +28,7 @@ from streamproc.detectors.near_repeat import OTHER, PLAN
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Text turns in a row that are almost the same."""
+    """Text-only turns in a row that are almost the same."""
 
     warn: int = 3
     halt: int = 5
@@ -42,7 +43,7 @@ class MonologueDetector:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         talk = view.monologue
-        if talk is None or talk.grown >= 2 * (talk.count - 1):  # a word a turn, and never one less: it is being written
+        if talk is None or talk.grown >= 2 * (talk.count - 1):  # gains a word every turn: a draft in progress
             return None
         reached = level(talk.count, limits.warn, limits.halt)
         if reached is None:
@@ -54,7 +55,7 @@ class MonologueDetector:
             level=reached,
             loop=view.node_tag,
             onset=talk.first,
-            message=f"{view.turn.node} has said almost the same {talk.count} times in a row and done nothing else.",
+            message=f"{view.turn.node} wrote almost the same text {talk.count} times in a row and did nothing else.",
             evidence=Evidence(kind=self.name, count=talk.count, turns=list(range(talk.first, view.index + 1))[-8:]),
             reason=STALLED,
             status="aborted_stuck",
@@ -68,12 +69,12 @@ _FILES = ("main", "test", "setup", "views", "models", "urls")
 _TABLES = ("users", "orders", "invoices", "products", "carts", "events", "roles")
 
 HEALTHY = [
-    Example("one file after the other", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
+    Example("one file after another", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
     Example("the same words about each task", [
         said("reviewer", "Looks good to me.", task_id=f"T{n}") for n in range(8)
     ]),
-    Example("counted", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
-    Example("counted, in longer sentences", [
+    Example("numbered sentences", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
+    Example("longer numbered sentences", [
         said("agent", f"I have migrated table number {n} of the old schema to the new one.") for n in range(12)
     ]),
     Example("a story in chapters", [said("writer", f"Chapter {name}") for name in ("one", "two", "three", "four")]),
@@ -82,25 +83,25 @@ HEALTHY = [
     Example("a checklist", [
         said("agent", "[x] " * n + "[ ] " * (9 - n) + "of the steps for the new search of the shop") for n in range(9)
     ]),
-    Example("a form, filled in for one after the other", [
+    Example("a form filled in for case after case", [
         said("clerk", f"{PLAN} Case {4700 + n} is closed. {OTHER}") for n in range(8)
     ]),
-    Example("announced and done", [
+    Example("every announcement is followed by the work", [
         turn for n in range(5) for turn in (said("agent", PLAN + " now" * n), call("read", {"f": n}, f"text {n}"))
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("a sentence, in other words each time", [
+    Example("a sentence that changes by a word each time", [
         said("agent", f"{word} let me look at the configuration once more and see what is wrong with the set-up.")
         for word in ("Now", "So", "Well", "Fine", "Right")
     ], "warn", 2),
-    Example("a report of one table after the other is not more than warned of", [
+    Example("a report on table after table only warns", [
         said("agent", f"I have migrated the table {name} of the old schema to the new one.") for name in _TABLES
     ], "warn", 2),
-    Example("announced again and again", [
+    Example("the same announcement five times", [
         said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right", "again", "next")
     ], "halt", 4),
-    Example("announced three times", [
+    Example("the same announcement three times", [
         said("agent", f"{PLAN} {OTHER} {PLAN} {word}.") for word in ("now", "fine", "right")
     ], "warn", 2),
 ]  # fmt: skip

@@ -1,10 +1,11 @@
-"""LOOP006 near_repeat: a long text that is almost an earlier one.
+"""LOOP006 near_repeat: a long text is almost an earlier one.
 
-Sees: a new output of at least 200 characters whose SimHash differs from one of the last eight in at most 3 of 64 bits.
+Sees: a new output of at least 200 characters whose SimHash differs from one of the last eight outputs in at most 3 of
+64 bits.
 
-Why: an agent that says the same in slightly other words escapes every exact comparison.
+Why: an agent that says the same in slightly different words escapes every exact comparison.
 
-False alarms: forms, templates and growing logs are alike and honest. So it only ever warns, and once for each node.
+False alarms: forms, templates and growing logs are legitimately alike. It therefore only warns, once for each node.
 
 Tuning: `warn` 0 turns it off.
 
@@ -23,7 +24,7 @@ from streamproc.detectors.base import Example, said
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """On or off."""
+    """1: on; 0: off."""
 
     warn: int = 1
 
@@ -43,7 +44,7 @@ class NearRepeat:
             level=Level.WARN,
             loop=view.node_tag,
             onset=view.near,
-            message=f"{view.turn.node} says almost the same as at turn {view.near}.",
+            message=f"{view.turn.node} wrote almost the same text as at turn {view.near}.",
             evidence=Evidence(kind=self.name, turns=[view.near, view.index]),
             reason=STALLED,
             status="aborted_stuck",
@@ -66,12 +67,17 @@ OTHER = (
 
 HEALTHY = [
     Example("two different plans", [said("agent", PLAN), said("agent", OTHER)]),
-    Example("short texts are too short to say", [said("agent", "Trying once."), said("agent", "Trying twice.")]),
+    Example("texts too short to compare", [said("agent", "Trying once."), said("agent", "Trying twice.")]),
 ]
 STUCK = [
-    Example("one word changed", [said("agent", PLAN), said("agent", PLAN.replace("longer", "higher"))], "warn", 1),
     Example(
-        "with something else in between",
+        "the same plan with one word changed",
+        [said("agent", PLAN), said("agent", PLAN.replace("longer", "higher"))],
+        "warn",
+        1,
+    ),
+    Example(
+        "the same plan, with another text in between",
         [
             said("agent", PLAN),
             said("agent", OTHER),

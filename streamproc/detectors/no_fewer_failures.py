@@ -1,15 +1,15 @@
-"""STALL003 no_fewer_failures: the number of failing tests has not come down for a while.
+"""STALL003 no_fewer_failures: the number of failing tests has not fallen for a while.
 
-Sees: iterations in which the failing count is not below the best so far, even when other tests fail each time. Where
-nothing passes at all, it warns earlier.
+Sees: iterations in which the failing count is not below its best so far, even if different tests fail each time. If no
+test passes at all, it warns earlier.
 
-Why: moving the failure from test to test looks busy and converges nowhere.
+Why: moving the failure from test to test looks busy and never converges.
 
-False alarms: one step back is not a stall: the count is against the best so far, and `halt` iterations are given to
-beat it. More passing tests than ever count as progress, too. A plateau longer than that before a breakthrough is
-halted; raise `halt` where your work is like that. Outside cycles a new tool answer in between starts the count again.
+False alarms: one step back is not a stall: the count is against the best so far, and a run gets `halt` iterations to
+beat it. More passing tests than before also count as progress. A longer plateau before a breakthrough is halted; raise
+`halt` if your work has such plateaus. Outside cycles a new tool answer in between restarts the count.
 
-Tuning: `halt` counts iterations after the best one; `nothing_passes_warn` iterations in which no test passed.
+Tuning: `halt` counts iterations after the best one; `nothing_passes_warn` counts iterations in which no test passed.
 
 Reference: loop-safety requirement "failing count does not decrease for K iterations".
 """
@@ -27,7 +27,7 @@ from streamproc.detectors.base import Example, said, tested
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Iterations without fewer failing tests than ever."""
+    """Iterations without a new lowest failing count."""
 
     halt: int = 3
     nothing_passes_warn: int = 2  # 0 of N passing: something more basic is broken
@@ -46,10 +46,10 @@ class NoFewerFailures:
             return None
         if 0 < limits.halt <= track.flat.count:
             reached, count = Level.HALT, track.flat.count
-            message = f"No fewer than {track.best_failing} failing tests for {count} iterations."
+            message = f"The number of failing tests has not fallen below {track.best_failing} for {count} iterations."
         elif 0 < limits.nothing_passes_warn <= track.unpassed:
             reached, count = Level.WARN, track.unpassed
-            message = f"None of the tests passed in {count} iterations."
+            message = f"No test has passed in {count} iterations in a row."
         else:
             return None
         loop = view.node_tag ^ track.best_failing
@@ -80,20 +80,20 @@ DETECTOR = NoFewerFailures()
 HEALTHY = [
     Example("7, 4, 2, 0", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("one step back", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (4, 5, 3, 2, 1, 0)]),
-    Example("a new change after all was well", [
+    Example("a new change after all tests passed", [
         tested("verifier", [f"t{n}" for n in range(k)]) for k in (0, 4, 3, 2, 1)
     ]),
-    Example("a short plateau that breaks", [
+    Example("a short plateau before a breakthrough", [
         tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["a"], [])
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("other tests fail each time", [
+    Example("different tests fail each time", [
         tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"])
     ], "halt", 3),
     Example("with a coder in between", [
         turn for n, names in enumerate((["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"]))
         for turn in (said("coder", f"patch {n}"), tested("verifier", names))
     ], "halt", 7),
-    Example("nothing passes", [tested("verifier", ["a", "b"], 2), tested("verifier", ["b", "a"], 2)], "warn", 1),
+    Example("no test passes", [tested("verifier", ["a", "b"], 2), tested("verifier", ["b", "a"], 2)], "warn", 1),
 ]  # fmt: skip

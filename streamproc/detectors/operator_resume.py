@@ -1,18 +1,18 @@
-"""OPERATOR003 operator_resume: a person lets a halted run go on.
+"""OPERATOR003 operator_resume: an operator resumes a halted run.
 
-Sees: an `operator.resume` event of a run that is halted.
+Sees: an `operator.resume` event of a halted run.
 
-Why: listeners have to hear that the run may go on (`run.resumed`), and the run is half-open: its streaks begin anew
-and its budgets have grown by the grant, but one iteration is on probation. In it a warning of a detector that could
-halt halts at once, and every halt is final (`escalated`).
+Why: listeners need to know that the run may continue (`run.resumed`). The run is then half-open: its streaks start
+from zero and its budgets have grown by the grant, but it is on probation for one iteration. During probation, a
+warning from a detector that could halt becomes a halt, and every halt is final (`escalated`).
 
-False alarms: a run that needs to repeat itself once after a resume is halted although it would have gone on. Resume
-it again, or lower `probation_turns`.
+False alarms: a run that legitimately repeats itself once after a resume is halted. Resume it again, or lower
+`probation_turns`.
 
-Tuning: `probation_turns` counts turns; where the run is in a cycle, probation lasts until an iteration of it is
-through, too. 0: no probation.
+Tuning: `probation_turns` counts turns. If the run is in a cycle, probation also lasts until one iteration is complete.
+0: no probation.
 
-Reference: fleet orders and people: resume a halted run with a grant, through a half-open state.
+Reference: fleet commands and people: resume a halted run with a grant, through a half-open state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from streamproc.model.wire import OperatorResume
 class Limits:
     """Turns on probation."""
 
-    probation_turns: int = 3  # most streaks warn at the second repeat: a loop that goes on shows within three turns
+    probation_turns: int = 3  # most streaks warn at the second repeat: a loop that continues shows within three turns
 
 
 class OperatorResumed:
@@ -47,14 +47,14 @@ class OperatorResumed:
             return None
         put_on_probation(view.run, limits.probation_turns)
         grant = event.grant or None
-        added = ", ".join(f"{name} +{more}" for name, more in (grant or {}).items())
+        granted = ", ".join(f"{name} +{added}" for name, added in (grant or {}).items())
         by, why = " ".join(event.by.split()), " ".join(event.reason.split())
         reason = f": {why}" if why else ""
         return Finding(
             code=self.code,
             level=Level.INFO,
             loop=0,
-            message=f"Resumed by {by or 'an operator'}{reason}{f' ({added})' if added else ''}.",
+            message=f"Resumed by {by or 'an operator'}{reason}{f' ({granted})' if granted else ''}.",
             evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None, grant=grant),
             reason=USER_STOP,
             status="",
@@ -68,12 +68,12 @@ _AGAIN = said("agent", "I will try again")
 _RESUME = {"type": "operator.resume", "by": "ada", "reason": "one more try"}
 
 HEALTHY = [
-    Example("nothing was halted", [said("agent", "step 0"), _RESUME, said("agent", "step 1")]),
-    Example("nobody resumes it", [said("agent", f"step {n}") for n in range(6)]),
+    Example("a run that was not halted", [said("agent", "step 0"), _RESUME, said("agent", "step 1")]),
+    Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
 ]
 STUCK = [
-    Example("it is resumed", [*[_AGAIN] * 3, _RESUME, said("agent", "now I read the docs")], "info", 2),
-    Example("with a grant", [
+    Example("a halted run is resumed", [*[_AGAIN] * 3, _RESUME, said("agent", "now I read the docs")], "info", 2),
+    Example("a halted run is resumed with a grant", [
         {"type": "run.started", "budgets": {"maxSteps": 2}}, *(said("agent", f"step {n}") for n in range(3)),
         _RESUME | {"grant": {"turns": 2}}, said("agent", "step 3"),
     ], "info", 2),

@@ -1,15 +1,15 @@
-"""OPERATOR001 operator_stop: a person has ordered this run to stop.
+"""OPERATOR001 operator_stop: an operator has stopped this run.
 
-Sees: an `operator.stop` event of the run. The worker makes one, too, for every run of a user or tenant that was
-killed, and for a run that was killed by `streamproc kill --run`.
+Sees: an `operator.stop` event of the run. The worker also creates one for every run of a killed user or tenant, and
+for a run killed with `streamproc kill --run`.
 
-Why: whatever the other detectors say, a person can stop a run, and the log holds who, when and why.
+Why: an operator can stop a run whatever the other detectors find, and the log records who, when and why.
 
-False alarms: none: it is an order. Where orders must be signed, one that is not is refused before it comes here.
+False alarms: none: it is a command. If commands must be signed, unsigned ones are refused before they get here.
 
 Tuning: there is nothing to tune.
 
-Reference: fleet orders and people: STOP with who, when and why; kill one run, all of a user or tenant.
+Reference: fleet commands and people: STOP with who, when and why; kill one run, all of a user or tenant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamproc.model.wire import OperatorStop
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Nothing to set."""
+    """There are none."""
 
 
 class OperatorStopped:
@@ -55,15 +55,15 @@ class OperatorStopped:
 DETECTOR = OperatorStopped()
 
 HEALTHY = [
-    Example("nobody ordered anything", [said("agent", f"step {n}") for n in range(6)]),
-    Example("a stop after the end is too late", [
+    Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
+    Example("a stop after the run has finished", [
         said("agent", "done"), {"type": "run.finished"}, {"type": "operator.stop", "by": "ada"},
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("a person stops it", [
+    Example("an operator stops the run", [
         said("agent", "step 0"), said("agent", "step 1"),
         {"type": "operator.stop", "by": "ada", "reason": "wrong branch"}, said("agent", "step 2"),
     ], "halt", 1),
-    Example("before its first turn", [{"type": "operator.stop"}], "halt", 0),
+    Example("a stop before the first turn", [{"type": "operator.stop"}], "halt", 0),
 ]  # fmt: skip

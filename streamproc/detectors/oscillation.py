@@ -1,14 +1,14 @@
-"""LOOP002 oscillation: a run goes round in a circle of two to sixteen steps.
+"""LOOP002 oscillation: a run repeats the same sequence of two to sixteen steps.
 
-Sees: the stream of what nodes say or leave behind, or of calls with their answers, repeating with a period p from 2
-to 16: A/B/A/B, A/B/C/A/B/C. For every p at once, at a bounded cost a turn and without looking back: the length of
-the match with the element p before grows by one, or falls to nothing.
+Sees: the stream of what nodes say or leave behind, or of calls with their answers, repeating with a period p from 2 to
+16: A/B/A/B, A/B/C/A/B/C. It tracks every p at once, at a bounded cost per turn and without rescanning: a match with
+the element p steps before extends that period by one; a mismatch resets it.
 
-Why: two agents that hand the same two texts back and forth will do so until the money is gone.
+Why: two agents that pass the same two texts back and forth continue until the budget is spent.
 
-False alarms: going twice over the same fifteen files is honest, so *calls* with the same answers are warned of at
-two rounds and halted at three. Anything new in between (an answer, a finding, a test result, a person) ends the
-round, so a poll that moves, or a circle that gets somewhere, is never an oscillation.
+False alarms: going twice over the same fifteen files is legitimate, so *calls* with the same answers warn at two
+rounds and halt at three. Anything new in between (an answer, a finding, a test result, a person) ends the round, so a
+poll whose answers change, or a cycle that makes progress, is never an oscillation.
 
 Tuning: `said_halt`, `calls_warn`, `calls_halt` are full rounds; 0 turns a level off.
 
@@ -30,8 +30,8 @@ from streamproc.detectors.base import Example, call, said
 class Limits:
     """Full rounds."""
 
-    said_halt: int = 2  # words and artifacts do not come back by chance
-    calls_warn: int = 2  # going twice over the same files is honest
+    said_halt: int = 2  # words and artifacts do not recur by chance
+    calls_warn: int = 2  # going twice over the same files is legitimate
     calls_halt: int = 3
 
 
@@ -67,7 +67,7 @@ class Oscillation:
             level=reached,
             loop=loop_tag(period.tags),
             onset=period.onset,
-            message=f"The run goes round in a circle of {period.length} steps, for the {_nth(rounds)} time.",
+            message=f"The same {period.length}-step sequence has repeated {rounds} times.",
             evidence=Evidence(
                 kind=self.name,
                 period=period.length,
@@ -81,10 +81,6 @@ class Oscillation:
         )
 
 
-def _nth(rounds: int) -> str:
-    return {2: "second", 3: "third"}.get(rounds, f"{rounds}th")
-
-
 DETECTOR = Oscillation()
 
 _FILES = [call("read", {"path": f"src/{n}.py"}, f"contents of file {n}") for n in range(15)]
@@ -92,30 +88,30 @@ _FILES = [call("read", {"path": f"src/{n}.py"}, f"contents of file {n}") for n i
 HEALTHY = [
     Example("one step back", [said("coder", "use a list"), said("coder", "use a set"), said("coder", "use a list"),
                               said("coder", "use a dict")]),
-    Example("a circle that brings something new each time", [
+    Example("a repeated question with new answers", [
         said("planner", "next?"), said("worker", "found whales"),
         said("planner", "next?"), said("worker", "found ships"),
         said("planner", "next?"), said("worker", "found storms"),
     ]),
-    Example("two polls, both moving", [
+    Example("two polls whose answers change", [
         call("poll", {"job": 1}, "1%"), call("poll", {"job": 2}, "5%"), call("poll", {"job": 1}, "2%"),
         call("poll", {"job": 2}, "6%"), call("poll", {"job": 1}, "3%"), call("poll", {"job": 2}, "7%"),
     ]),
-    Example("the same two sentences around work that is new each time", [
+    Example("the same two sentences around new work", [
         turn for n in range(5) for turn in (
-            said("manager", "Go on."), call("read", {"chapter": n}, f"chapter {n}", node="worker"),
+            said("manager", "Continue."), call("read", {"chapter": n}, f"chapter {n}", node="worker"),
             said("worker", "Done."),
         )
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("words only, by a node that has called a tool before", [
+    Example("two alternating texts of a node that called a tool before", [
         call("ls", {}, "a b"), *[said("agent", "I will use a list."), said("agent", "I will use a set.")] * 3,
     ], "halt", 4),
-    Example("A/B/A/B", [said("coder", "use a list"), said("coder", "use a set")] * 2, "halt", 3),
+    Example("two alternating texts", [said("coder", "use a list"), said("coder", "use a set")] * 2, "halt", 3),
     Example("a ring of three nodes", [said("a", "x"), said("b", "y"), said("c", "z")] * 2, "halt", 5),
-    Example("three calls in a circle", [
+    Example("the same three calls three times", [
         call("ls", {}, "a b"), call("cat", {"f": "a"}, "1"), call("cat", {"f": "b"}, "2"),
     ] * 3, "halt", 8),
-    Example("twice over the same fifteen files is only warned of", _FILES * 2, "warn", 29),
+    Example("going twice over the same fifteen files only warns", _FILES * 2, "warn", 29),
 ]  # fmt: skip

@@ -1,11 +1,11 @@
 """TASK003 oversized_batch: an agent is given too many tasks at once.
 
-Sees: a delegation of more tasks than the board allows in its phase: three, and five in SPEC.
+Sees: a delegation of more tasks than the board allows in its phase: three, or five in SPEC.
 
-Why: an agent with ten tasks in its context finishes none of them; the batch has to be decomposed first.
+Why: an agent with ten tasks in its context finishes none of them; the batch must be split first.
 
-False alarms: none on batches that were sent one after the other: what counts is one delegation. Where neither it nor
-its tasks tell a phase, the default size is taken.
+False alarms: none on batches that are sent one after another, because each delegation is checked alone. If neither the
+delegation nor its tasks name a phase, the default size applies.
 
 Tuning: `batch` of the board in a policy: a number for each phase, and `default`; 0 turns it off.
 
@@ -27,7 +27,7 @@ TASKS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The sizes are the board's."""
+    """None of its own: the sizes are the board's."""
 
 
 class OversizedBatch:
@@ -44,12 +44,12 @@ class OversizedBatch:
         allowed = step.config.size(step.phase)
         if not 0 < allowed < step.batch:
             return None
-        who = event.agent or "an agent"
+        agent = event.agent or "An agent"
         phase = f" in {step.phase}" if step.phase else ""
         return task_finding(
             view,
             self.code,
-            f"{who} is given {step.batch} tasks at once{phase}, and {allowed} are allowed: decompose the batch.",
+            f"{agent} was given {step.batch} tasks at once{phase}, but {allowed} are allowed; split the batch.",
             Evidence(
                 kind=self.name,
                 count=step.batch,
@@ -74,7 +74,7 @@ def _batch(size: int, **more: object) -> RawTurn:
 HEALTHY = [
     Example("a batch of three", [_batch(3, phase="BUILD")]),
     Example("five in SPEC", [_batch(5, phase="SPEC")]),
-    Example("three batches, one after the other", [_batch(3), _batch(2), _batch(3)]),
+    Example("three batches, one after another", [_batch(3), _batch(2), _batch(3)]),
 ]
 STUCK = [
     Example("four at once", [_batch(4, phase="BUILD")], "warn", 0),

@@ -1,12 +1,12 @@
-"""ERROR005 recurring_error: one tool fails with the same error again and again, whatever it is asked.
+"""ERROR005 recurring_error: one tool fails with the same error again and again, whatever its arguments.
 
 Sees: the same normalised error of one tool several times within its last six calls, with any arguments.
 
-Why: changing the arguments does not help against an error that is not about them.
+Why: if the error is not about the arguments, changing them does not help.
 
-False alarms: debugging runs into the same error after each of several honest attempts. So it halts only if nothing
-worked anew since the first of the failures counted: no new answer of any tool, no new result, no person. Otherwise it
-warns. Retryable infrastructure errors are not counted.
+False alarms: debugging hits the same error after each of several legitimate attempts. It therefore halts only if
+nothing worked since the first of the failures counted: no new answer of any tool, no new result, no person. Otherwise
+it warns. Retryable infrastructure errors are not counted.
 
 Tuning: `warn` and `halt` count failures within the tool's last six calls; 0 turns a level off.
 
@@ -57,7 +57,7 @@ class RecurringError:
             level=reached,
             loop=tool.failures[-1],
             onset=turns[0],
-            message=f"{name or 'A tool'} has failed with the same error at {listed(turns)}.",
+            message=f"{name or 'A tool'} failed with the same error at {listed(turns)}.",
             evidence=Evidence(
                 kind=self.name,
                 count=len(turns),
@@ -72,7 +72,7 @@ class RecurringError:
 
 
 def _failures(tool: Tool) -> list[int]:
-    """The turns at which the tool failed as it did now; none where it did not."""
+    """Return the turns at which the tool failed with its latest error; none if it did not fail."""
     last = tool.failures[-1] if tool.failures else 0
     return [turn for turn, error in zip(tool.turns, tool.failures, strict=True) if last and error == last]
 
@@ -81,14 +81,14 @@ DETECTOR = RecurringError()
 
 HEALTHY = [
     Example("two failures", [failing("run", {"n": n}, "command not found") for n in range(2)]),
-    Example("other errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),
+    Example("different errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),
     Example("rate limits", [failing("run", {"n": n}, "HTTP 503 Service Unavailable") for n in range(6)]),
 ]
 STUCK = [
-    Example("other arguments, the same error", [
+    Example("different arguments, the same error", [
         failing("run", {"n": n}, "permission denied") for n in range(4)
     ], "halt", 3),
-    Example("honest attempts in between are only warned of", [
+    Example("successful edits in between only warn", [
         turn for n in range(4)
         for turn in (call("edit", {"n": n}, f"edited {n}"), failing("run", {"n": n}, "permission denied"))
     ], "warn", 5),

@@ -1,13 +1,14 @@
 """TASK008 rejection_loop: validators reject one task again and again.
 
-Sees: REJECTED verdicts for one task, whoever gives them. The third escalates it, with all three reports and the options
-of a person: force-approve, cancel, reassign. It does not go on without a recorded approval, except to be cancelled.
+Sees: REJECTED verdicts for one task, from any validator. The third escalates the task, with all three reports and the
+options for a person: force-approve, cancel, reassign. The task does not move on without a recorded approval, except to
+be cancelled.
 
-Why: the agent has had three chances to understand what is wanted; the fourth needs another agent, or another task.
+Why: the agent has had three chances to understand the request; a fourth attempt needs another agent, or another task.
 
-False alarms: rejections count until the task is done, also with approvals of other validators in between.
+False alarms: rejections count until the task is done, even with approvals of other validators in between.
 
-Tuning: `warn` and `halt` count rejections; at `halt` the run is halted, too (0: it goes on with its other tasks).
+Tuning: `warn` and `halt` count rejections; at `halt` the run is halted, too (0: it continues with its other tasks).
 
 Reference: tickets requirement, "REJECTED verdict for the same task ≥ 3 times (rework count reaches maximum of 3)".
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding, Rejection
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, held, level, moved, task_finding
+from streamproc.detectors.base import Example, RawTurn, level, moved, still_parked, task_finding
 
 OPTIONS = ["force-approve", "cancel", "reassign"]
 
@@ -29,7 +30,7 @@ class Limits:
     """REJECTED verdicts for one task."""
 
     warn: int = 3  # the board's maximum of reworks
-    halt: int = 0  # a board has other tasks: one that is rejected is no reason to stop them
+    halt: int = 0  # one rejected task is no reason to stop the board's other tasks
 
 
 class RejectionLoop:
@@ -42,15 +43,15 @@ class RejectionLoop:
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None or step.rejected not in (limits.warn, limits.halt):
-            return held(view, self.code, self.name, "a person's approval")
+            return still_parked(view, self.code, self.name, "a person's approval")
         found = level(step.rejected, limits.warn, limits.halt)
         if found is None:
-            return held(view, self.code, self.name, "a person's approval")
+            return still_parked(view, self.code, self.name, "a person's approval")
         rejections = [Rejection(validator=validator, reason=reason) for validator, reason in step.task.rejections]
         return task_finding(
             view,
             self.code,
-            f"{step.task.id} was rejected {step.rejected} times: force-approve it, cancel it, or reassign it.",
+            f"{step.task.id} was rejected {step.rejected} times; force-approve, cancel or reassign it.",
             Evidence(
                 kind=self.name,
                 count=step.rejected,
@@ -86,7 +87,7 @@ HEALTHY = [
 ]  # fmt: skip
 STUCK = [
     Example("rejected three times", _rejected("T1", 3), "warn", 0),
-    Example("and sent back to work all the same", [
+    Example("rejected three times, then sent back to work without an approval", [
         *moved("T1", "IMPLEMENTING", "QA_REVIEW"), *_rejected("T1", 3), *moved("T1", "ESCALATED", "IMPLEMENTING"),
     ], "warn", 0),
 ]  # fmt: skip

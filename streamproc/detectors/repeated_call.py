@@ -1,19 +1,19 @@
-"""LOOP003 repeated_call: the same tool, the same arguments, the same answer, and nothing new in between.
+"""LOOP003 repeated_call: the same tool, arguments and answer again, with nothing new in between.
 
-Sees: a call that was made before with the same arguments and got the same answer, in a row or among others, within
-the last ten calls. All calls of one turn are one multiset: siblings in parallel are not repeats. A text between two
-calls is not a step.
+Sees: a call that was made before with the same arguments and got the same answer, consecutively or not, within the
+last ten calls. All calls of one turn form one multiset: parallel siblings are not repeats. Text between two calls is
+not a step.
 
-Why: it is the commonest way for an agent to burn a night: the same command, the same error, forever.
+Why: it is the most common way for an agent to waste a night: the same command, the same error, forever.
 
-False alarms: agents honestly read a file again, run tests again, poll. So a repeat halts only if *nothing new
-happened since the first of the repeats counted*; a re-read between new findings is silent. A call whose answer has
-once changed while nothing else happened is *live* (a poll): an unchanged answer is no evidence until it has stood
-still ten times, and three times as long as ever before. Answers that are equal only after masking (time stamps, ids)
+False alarms: agents legitimately re-read a file, re-run tests and poll. A repeat therefore halts only if *nothing new
+happened since the first of the repeats counted*; a re-read between new findings is silent. A call whose answer once
+changed while nothing else happened is *live* (a poll): its unchanged answer only counts after ten repeats, and after
+three times the longest period without change so far. Answers that are equal only after masking (time stamps, ids)
 count less than answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx) are not repeats.
 
-Tuning: `warn`/`halt` for answers equal byte for byte, `masked_*` for those equal after masking, `unanswered_*` where
-no result was reported; `within` is the window in calls. Live calls: `live_repeats_min` and `live_standstills`.
+Tuning: `warn`/`halt` for answers equal byte for byte, `masked_*` for those equal after masking, `unanswered_*` if no
+result was reported; `within` is the window in calls. Live calls: `live_repeats_min` and `live_standstills`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
@@ -37,13 +37,13 @@ class Limits:
 
     warn: int = 2  # in a row
     halt: int = 3
-    masked_warn: int = 3  # a time stamp differs: perhaps a poll that nobody could know yet
+    masked_warn: int = 3  # only a time stamp differs: it may be a poll that is not known as one yet
     masked_halt: int = 5
-    unanswered_warn: int = 3  # no result is no evidence; only a row of them is
+    unanswered_warn: int = 3  # a missing result is no evidence; several in a row are
     unanswered_halt: int = 5
     within: int = 10  # calls
-    live_repeats_min: int = 10  # of a poll, before standing still means anything
-    live_standstills: int = 3  # times the longest standstill so far, in repeats and in time
+    live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
+    live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
 
 
 class RepeatedCall:
@@ -66,15 +66,18 @@ class RepeatedCall:
     def _finding(self, view: View, reached: Level, made: Call, memory: CallMemory, count: int) -> Finding:
         exact = memory.exact_run >= count
         turns = memory.turns[-count:]
-        answered = "without an answer" if made.outcome == NO_ANSWER else "with the same answer"
-        times = f" {count} times" if count > len(turns) else ""
         tool = made.name or "A tool"
+        times = f" {count} times, most recently" if count > len(turns) else ""
+        if made.outcome == NO_ANSWER:
+            what = f"{tool} was called with the same arguments and reported no result"
+        else:
+            what = f"{tool} returned the same result for the same arguments"
         return Finding(
             code=self.code,
             level=reached,
             loop=made.key ^ memory.norm,
             onset=turns[0],
-            message=f"{tool} was called{times} {answered} at {listed(turns)}, and nothing new happened.",
+            message=f"{what}{times} at {listed(turns)}, with no new information in between.",
             evidence=Evidence(
                 kind=self.name,
                 tool=made.name,
@@ -90,24 +93,24 @@ class RepeatedCall:
 
 
 def _judge(run: RunState, made: Call, memory: CallMemory, limits: Limits) -> tuple[Level | None, int]:
-    """How far up the ladder this repeat is, and how many occurrences were counted."""
+    """Return the severity of this repeat and the number of occurrences counted."""
     if memory.live:
         return Level.HALT, memory.still
     since, first_step = run.last_news, run.call_turns - limits.within
     counted = sum(
         turn >= since and step > first_step for turn, step in zip(memory.turns, memory.call_turns, strict=True)
     )
-    in_row = 1
-    while in_row < counted and memory.call_turns[-in_row - 1] == memory.call_turns[-in_row] - 1:
-        in_row += 1
+    consecutive = 1
+    while consecutive < counted and memory.call_turns[-consecutive - 1] == memory.call_turns[-consecutive] - 1:
+        consecutive += 1
     if made.outcome == NO_ANSWER:
-        return level(in_row, limits.unanswered_warn, limits.unanswered_halt), in_row
+        return level(consecutive, limits.unanswered_warn, limits.unanswered_halt), consecutive
     exact = min(counted, memory.exact_run)
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
     if 0 < limits.masked_halt <= counted:
         return Level.HALT, counted
-    if 0 < limits.warn <= min(in_row, exact):
+    if 0 < limits.warn <= min(consecutive, exact):
         return Level.WARN, exact
     return (Level.WARN if 0 < limits.masked_warn <= counted else None), counted
 
@@ -118,16 +121,16 @@ _TESTS = "3 failed, 9 passed"
 
 HEALTHY = [
     Example("a poll whose answers change", [call("poll", {"job": 7}, f"{n} of 8 done") for n in range(8)]),
-    Example("a poll that stands still for a while, once it is known to be one", [
+    Example("a known poll whose answer stays the same for a while", [
         call("poll", {"job": 7}, answer)
         for answer in ("10%", "20%", "30%", "30%", "30%", "30%", "30%", "40%", "40%", "40%", "100%")
     ]),
-    Example("a status that stays as it is while other things get done", [
+    Example("a status that stays the same while other work gets done", [
         call("status", {}, "starting"), *(
             turn for n in range(15) for turn in (call("status", {}, "running"), call("visit", {"page": n}, f"page {n}"))
         ),
     ]),
-    Example("calls without answers while somebody else has something new to say", [
+    Example("calls without answers while another node says something new", [
         turn for n in range(6) for turn in (call("next", {}, node="worker"), said("reader", f"Chapter {n} is good."))
     ]),
     Example("a file read again between new findings", [
@@ -145,17 +148,17 @@ HEALTHY = [
     Example("three nodes look at the same file", [
         call("read", {"path": "task.md"}, "the task", node=name) for name in ("planner", "coder", "reviewer")
     ]),
-    Example("one look at the guide for each task", [
+    Example("one read of the guide for each task", [
         call("read_guide", {}, "the guide", task_id=f"T{n}") for n in range(3)
     ]),
-    Example("siblings in parallel", [
+    Example("parallel siblings", [
         {"node": "agent", "tool_calls": [{"name": "ping", "args": {}, "result": "pong"}] * 6},
     ]),
     Example("retries after 429", [
         {"node": "agent", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]},
     ] * 4),
-    Example("a 429 that comes as an answer", [call("search", {"q": 1}, "HTTP 429 Too Many Requests")] * 6),
-    Example("batch work: other files, the same answer", [call("write", {"file": n}, "ok") for n in range(30)]),
+    Example("a 429 reported as an answer", [call("search", {"q": 1}, "HTTP 429 Too Many Requests")] * 6),
+    Example("batch work: different files, the same answer", [call("write", {"file": n}, "ok") for n in range(30)]),
 ]  # fmt: skip
 STUCK = [
     Example("three times in a row", [call("run", {"cmd": "make"}, "error: no rule")] * 3, "halt", 2),
@@ -164,11 +167,11 @@ STUCK = [
         call("run", {"cmd": "make"}, "error: no rule"), said("agent", "Once more, carefully."),
         call("run", {"cmd": "make"}, "error: no rule"),
     ], "halt", 4),
-    Example("an old call in between does not blind it", [
+    Example("a known call in between does not hide the repeat", [
         call("ls", {}, "a b"), call("run", {"cmd": "make"}, "error"), call("run", {"cmd": "make"}, "error"),
         call("ls", {}, "a b"), call("run", {"cmd": "make"}, "error"),
     ], "halt", 4),
-    Example("answers that differ by a time stamp only", [
+    Example("answers that differ only by a time stamp", [
         call("run", {"cmd": "make"}, f"error at 2026-01-01T10:00:0{n}Z") for n in range(5)
     ], "halt", 4),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),

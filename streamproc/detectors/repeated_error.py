@@ -1,13 +1,13 @@
-"""ERROR001 repeated_error: after a repair attempt, the same error as before.
+"""ERROR001 repeated_error: a repair attempt ends in the same error as before.
 
-Sees: the error signature (the first 50 characters of each of the first three messages, joined with a bar; masked) of
-a node's `errors` equal to the one before it.
+Sees: a node's `errors` with the same error signature as the ones before. The signature is the first 50 characters of
+each of the first three messages, masked and joined with a bar.
 
 Why: if a repair cannot fix an error, the error stays the same. Stopping after the first futile repair needs no
-classification of errors, and turned 27 attempts into 2 where this rule comes from.
+classification of errors; where this rule comes from, it turned 27 attempts into 2.
 
 False alarms: retryable infrastructure errors (429, 5xx, declared `retryable`) are not counted. An empty `errors` list
-says that nothing failed and ends the streak, as does measured progress, or a new tool answer of the same node in
+means that nothing failed and ends the streak. So does measured progress, or a new tool answer of the same node in
 between: a lone agent that investigates is not in a futile repair loop.
 
 Tuning: `halt` counts attempts with the same error; 2 stops after the first futile repair.
@@ -52,7 +52,7 @@ class RepeatedError:
             level=reached,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"The same error after {streak.count} attempts: {errors.excerpt}",
+            message=f"{view.turn.node} reported the same error in {streak.count} attempts in a row: {errors.excerpt}",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
@@ -77,7 +77,7 @@ HEALTHY = [
         _failed("Template ${foo.bar} not found"), said("repair", "use foo.baz"),
         _failed("Command failed with exit code 1"),
     ]),
-    Example("two tracebacks that only begin alike", [
+    Example("two tracebacks that only start alike", [
         _failed("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    run()\nKeyError: 'a'"),
         _failed("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    run()\nTypeError: b"),
     ]),
@@ -92,7 +92,7 @@ STUCK = [
         _failed("API error: channel_not_found"), said("repair", "join the channel first"),
         _failed("API error: channel_not_found"),
     ], "halt", 2),
-    Example("the same but for an id", [
+    Example("errors that differ only by an id", [
         _failed("Request 550e8400-e29b-41d4-a716-446655440000 refused"),
         _failed("Request 6ba7b810-9dad-11d1-80b4-00c04fd430c8 refused"),
     ], "halt", 1),

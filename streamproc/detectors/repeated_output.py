@@ -1,12 +1,12 @@
-"""LOOP001 repeated_output: one node says the same again and again.
+"""LOOP001 repeated_output: one node repeats the same output.
 
 Sees: the same `output` or `structured_output` of one node, turn after turn of that node. Functionally identical is
 enough: time stamps, ids, durations and white space do not count.
 
-Why: an agent that repeats its answer word for word has stopped thinking; more turns cost money and change nothing.
+Why: an agent that repeats its answer word for word makes no progress; more turns cost money and change nothing.
 
-False alarms: an agent may rightly say the same when something new happened in between: another node said something
-new, a tool answered something new, a test result changed, a person spoke. Each of these starts the count again. Text
+False alarms: an agent may legitimately repeat itself if something new happened in between: another node said something
+new, a tool answered something new, a test result changed, a person spoke. Each of these restarts the count. Text
 between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
 
 Tuning: `warn` and `halt` are counts of identical outputs in a row; 0 turns a level off.
@@ -29,7 +29,7 @@ class Limits:
     """Counts of identical outputs in a row."""
 
     warn: int = 2  # the second is worth a nudge
-    halt: int = 3  # the third says that the nudge did not help
+    halt: int = 3  # the third shows that the nudge did not help
 
 
 class RepeatedOutput:
@@ -49,7 +49,8 @@ class RepeatedOutput:
             level=reached,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"{view.turn.node} has said the same {streak.count} times in a row, and nothing new happened.",
+            message=f"{view.turn.node} repeated the same output {streak.count} times in a row, "
+            "with no new information in between.",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
@@ -75,7 +76,7 @@ HEALTHY = [
         said("agent", "Let me wait."), call("poll", {"job": 1}, "40 of 90 files"),
         said("agent", "Let me wait."), call("poll", {"job": 1}, "90 of 90 files"),
     ]),
-    Example("the same answer to a test result that got better", [
+    Example("the same answer to test results that improve", [
         tested("coder", ["a", "b", "c"], output="Fixed one."), tested("coder", ["a", "b"], output="Fixed one."),
         tested("coder", ["a"], output="Fixed one."), tested("coder", [], output="Fixed one."),
     ]),
@@ -85,11 +86,11 @@ HEALTHY = [
             {"node": "agent", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]},
         )
     ]),
-    Example("an answer repeated once", [said("agent", "42"), said("agent", "43"), said("agent", "43, I am sure.")]),
+    Example("answers that differ", [said("agent", "42"), said("agent", "43"), said("agent", "43, I am sure.")]),
 ]  # fmt: skip
 STUCK = [
     Example("the same answer three times", [said("agent", "I will try again.")] * 3, "halt", 2),
-    Example("the same answer but for the time", [
+    Example("answers that differ only by the time", [
         said("agent", "Retrying at 10:00:01."), said("agent", "Retrying at 10:00:07."),
         said("agent", "Retrying at 10:00:13."),
     ], "halt", 2),

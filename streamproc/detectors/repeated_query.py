@@ -1,11 +1,11 @@
-"""LOOP007 repeated_query: a research node is asked what it has answered before.
+"""LOOP007 repeated_query: a research node is asked a query that it has already answered.
 
-Sees: the same `query`, or one whose SimHash is within 3 bits, to a node that has answered before.
+Sees: the same `query`, or one whose SimHash is within 3 bits, to a node that answered it before.
 
-Why: a planner that asks again gets the old results presented as fresh research, and pays for it. The control event
-`information.none` tells the planner, and lets the researcher return what it has.
+Why: a planner that asks again gets the old results presented as fresh research, and pays for them. The control event
+`information.none` informs the planner, and lets the researcher return its existing results.
 
-False alarms: asking again after the world has changed is honest; it is only information, never a halt.
+False alarms: asking again after something has changed is legitimate; the finding is only information, never a halt.
 
 Tuning: `inform` counts how often the query was asked in a row; 0 turns it off.
 
@@ -45,7 +45,7 @@ class RepeatedQuery:
             level=Level.INFO,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"No new information: {view.turn.node} has answered this query before; use the results there are.",
+            message=f"{view.turn.node} has already answered this query; use the existing results.",
             evidence=Evidence(kind=self.name, count=streak.count, hashes=[hex16(streak.value)]),
             reason=STALLED,
             status="aborted_stuck",
@@ -56,11 +56,11 @@ class RepeatedQuery:
 DETECTOR = RepeatedQuery()
 
 HEALTHY = [
-    Example("two queries", [
+    Example("two different queries", [
         said("researcher", "They sing.", query="do whales sing"),
         said("researcher", "Twenty years.", query="whale age"),
     ]),
-    Example("the same question about something else", [
+    Example("the same question about different subjects", [
         said("researcher", f"Page {n}.", query=f"How does the billing API treat {what}?")
         for n, what in enumerate(("rate limits", "page sizes", "retry headers", "webhooks", "refunds", "tax ids"))
     ]),
@@ -73,10 +73,10 @@ STUCK = [
         said("researcher", "They sing.", query="do whales sing"), said("planner", "And do they sing?"),
         said("researcher", "As I said.", query="do whales sing"),
     ], "info", 2),
-    Example("the same but for case and punctuation", [
+    Example("queries that differ only by case and punctuation", [
         said("researcher", "They sing.", query="do whales sing"), said("researcher", "Yes.", query="Do whales sing?"),
     ], "info", 1),
-    Example("the same but for white space", [
+    Example("queries that differ only by white space", [
         said("researcher", "They sing.", query="do whales sing"), said("researcher", "Yes.", query="do  whales sing "),
     ], "info", 1),
 ]  # fmt: skip

@@ -1,15 +1,15 @@
 """ERROR002 retry_exhausted: a task fails again and again in the same way.
 
 Sees: three failures in a row of one task with the same class: the `failure_class` of its transitions and verdicts, and
-the `class` of the first error of a turn with its `task_id`. The task is BLOCKED, and stays so until a transition brings
-the root cause or a person's approval, a validator approves it, or the run makes progress.
+the `class` of the first error of a turn with its `task_id`. The task is BLOCKED until a transition records the root
+cause or a person's approval, a validator approves it, or the run makes progress.
 
-Why: what failed three times for one reason fails a fourth time for it.
+Why: a task that failed three times for one reason fails a fourth time for the same reason.
 
 False alarms: a verdict and the transition that follows it are one failure. Another class, an approval or progress (a
-metric or test result better than ever) starts the count again; retryable errors and those without a class do not count.
+metric or test result better than ever) restarts the count. Retryable errors and errors without a class do not count.
 
-Tuning: `warn` and `halt` count failures; at `halt` the run is halted, too (0: it goes on with its other tasks).
+Tuning: `warn` and `halt` count failures; at `halt` the run is halted, too (0: it continues with its other tasks).
 
 Reference: tickets requirement, "task retried 3 times with same failure class"; "status to BLOCKED, stop retries".
 """
@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, actor, held, level, moved, task_finding
+from streamproc.detectors.base import Example, RawTurn, actor, level, moved, still_parked, task_finding
 from streamproc.model.wire import Turn
 
-WANTED = "a root cause, or a person's approval"
+REQUIRED = "a root cause or a person's approval"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Failures of a task in a row, with the same class."""
 
-    warn: int = 3  # as many retries as the requirement gives a task
-    halt: int = 0  # a board has other tasks: one that fails is no reason to stop them
+    warn: int = 3  # the retries that the requirement grants a task
+    halt: int = 0  # one failing task is no reason to stop the board's other tasks
 
 
 class RetryExhausted:
@@ -48,7 +48,7 @@ class RetryExhausted:
             return None
         found = level(step.failures, limits.warn, limits.halt)
         if found is None or step.failures not in (limits.warn, limits.halt):
-            return held(view, self.code, self.name, WANTED)
+            return still_parked(view, self.code, self.name, REQUIRED)
         event = view.event
         if isinstance(event, Turn):
             failure = event.errors.error_class if event.errors is not None else ""
@@ -57,7 +57,8 @@ class RetryExhausted:
         return task_finding(
             view,
             self.code,
-            f"{step.task.id} failed {step.failures} times in a row with {failure}: blocked until somebody says why.",
+            f"{step.task.id} failed {step.failures} times in a row with {failure}; it is blocked until "
+            f"{REQUIRED} is recorded.",
             Evidence(
                 kind=self.name,
                 count=step.failures,
@@ -89,7 +90,7 @@ def _error(task: str, kind: str) -> RawTurn:
 
 
 HEALTHY = [
-    Example("two failures of one kind, then another", [
+    Example("two failures of one class, then another", [
         *_failed("T1", "acceptance"), *_failed("T1", "acceptance")[:2], *moved("T1", "REWORK", "IMPLEMENTING"),
         _error("T1", "SyntaxError"),
     ]),

@@ -1,20 +1,19 @@
-"""BUDGET005 rounds: a deliberation has gone on for too many rounds, or has come to an agreement.
+"""BUDGET005 rounds: a deliberation has run for too many rounds, or has reached agreement.
 
-Sees: `round`, `convergence` and `consensus` of the turns of a deliberation. The last round that is allowed is a
-warning with the action `force_synthesis`: come to an end in this round. A round beyond it halts. Allowed are
-`maxRounds`, and never more than 15. `evidence.reason` says why to stop, by the names of the deliberation requirement:
-`hard_cap_15_rounds`, `max_rounds`, `consensus`. Convergence above 0.85, or consensus of 80 percent, is a *good* reason
-to stop: a notification, once, and never a halt. Rounds only rise: one that falls is a fault of the run and is told
-once.
+Sees: `round`, `convergence` and `consensus` of the turns of a deliberation. The last allowed round is a warning with
+the action `force_synthesis`: finish in this round. A round beyond it halts. The limit is `maxRounds`, and never more
+than 15. `evidence.reason` names the reason in the terms of the deliberation requirement: `hard_cap_15_rounds`,
+`max_rounds`, `consensus`. Convergence above 0.85, or consensus of 80 percent, is a *good* reason to stop: it is one
+notification and never a halt. Rounds only rise: a falling round is a fault of the run and is reported once.
 
-Why: agreement is reached within fifteen rounds or not at all; a round costs as much as all the ones that helped.
+Why: agreement is reached within fifteen rounds or not at all, and every further round costs as much as a useful one.
 
-False alarms: none where `round` counts rounds of a deliberation. A publisher that counts something else under this
-name is halted at its sixteenth.
+False alarms: none if `round` counts rounds of a deliberation. A publisher that counts something else under this name
+is halted at its sixteenth.
 
 Tuning: declare `maxRounds` on `run.started` or in the policy: 5 to 15 are usual, 7 in the preset `deliberation`, and
-less is accepted. More than 15 is refused in a policy, as is turning this detector off; on `run.started` it is told,
-and 15 holds.
+less is accepted. A policy that sets more than 15, or turns this detector off, is refused; on `run.started`, a higher
+value is reported and 15 applies.
 
 Reference: deliberation requirement, layer 3: round counter, hard cap, invariants.
 """
@@ -32,14 +31,14 @@ from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.model.wire import RunStarted
 
-HARD_CAP: Final = 15  # no policy lifts it
+HARD_CAP: Final = 15  # no policy can lift it
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a deliberation has come to an agreement, in percent; the limit itself is a budget (`maxRounds`)."""
+    """When a deliberation has reached agreement, in percent; the limit itself is a budget (`maxRounds`)."""
 
-    convergence_percent: int = 85  # more than that is the same opinion in other words
+    convergence_percent: int = 85  # above this, arguments are the same opinion in other words
     consensus_percent: int = 80  # four of five
 
 
@@ -48,31 +47,31 @@ class RoundBudget:
 
     code = "BUDGET005"
     name = "rounds"
+    budgets = ("maxRounds",)
     kinds = kind.ROUND | kind.STARTED
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         if type(view.event) is RunStarted:
-            wanted = (view.event.budgets or {}).get("maxRounds", 0)
-            return (self._above_cap(wanted),) if wanted > HARD_CAP else ()
+            declared = (view.event.budgets or {}).get("maxRounds", 0)
+            return (self._above_cap(declared),) if declared > HARD_CAP else ()
         return (*self._counted(view), *self._agreed(view, limits))
 
     def _counted(self, view: View) -> Iterator[Finding]:
         if view.turn.round is None:
             return
-        came, before = min(view.turn.round, HASH), view.round_before
-        if came < before:
-            yield self._finding(
-                Level.WARN, 2, f"The round fell from {before} to {came}: rounds only rise.", "round_fell", came, before
-            )
+        current, before = min(view.turn.round, HASH), view.round_before
+        if current < before:
+            message = f"The round fell from {before} to {current}; rounds must only rise."
+            yield self._finding(Level.WARN, 2, message, "round_fell", current, before)
             return
         limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
-        reason = "hard_cap_15_rounds" if limit == HARD_CAP or came > HARD_CAP else "max_rounds"
-        if came > limit:
-            message = f"Round {came} has begun, and {limit} are allowed ({reason})."
-            yield self._finding(Level.HALT, 0, message, reason, came, limit)
-        elif came == limit:
-            message = f"Round {came} is the last one that is allowed ({reason}): come to an end in it."
-            found = self._finding(Level.WARN, 0, message, reason, came, limit)
+        reason = "hard_cap_15_rounds" if limit == HARD_CAP or current > HARD_CAP else "max_rounds"
+        if current > limit:
+            message = f"Round {current} has started, but only {limit} rounds are allowed ({reason})."
+            yield self._finding(Level.HALT, 0, message, reason, current, limit)
+        elif current == limit:
+            message = f"Round {current} is the last allowed round ({reason}); finish in this round."
+            found = self._finding(Level.WARN, 0, message, reason, current, limit)
             found.action = "force_synthesis"
             yield found
 
@@ -85,15 +84,15 @@ class RoundBudget:
             how = f"consensus {consensus:.0%}"
         else:
             return
-        message = f"The deliberation has come to an agreement ({how}): a good time to stop."
+        message = f"The deliberation has reached agreement ({how}) and can stop."
         found = self._finding(Level.INFO, 1, message, "consensus", view.run.round or None, None)
         found.type = "notification"
         yield found
 
-    def _above_cap(self, wanted: int) -> Finding:
-        wanted = min(wanted, HASH)
-        message = f"maxRounds {wanted} is above the hard cap: {HARD_CAP} holds. Declare 5 to {HARD_CAP}."
-        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", wanted, HARD_CAP)
+    def _above_cap(self, declared: int) -> Finding:
+        declared = min(declared, HASH)
+        message = f"maxRounds {declared} is above the hard cap, so {HARD_CAP} applies; declare 5 to {HARD_CAP}."
+        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", declared, HARD_CAP)
 
     def _finding(
         self, level: Level, loop: int, message: str, reason: str, used: int | None, limit: int | None
@@ -120,20 +119,20 @@ _SEVEN = {"type": "run.started", "budgets": {"maxRounds": 7}}
 
 HEALTHY = [
     Example("six of seven rounds, three turns each", [_SEVEN, *_rounds(*(n // 3 for n in range(3, 21)))]),
-    Example("nobody counts rounds", [said("persona", f"argument {n}") for n in range(60)]),
+    Example("turns without rounds", [said("persona", f"argument {n}") for n in range(60)]),
     Example("no agreement yet", _rounds(1, 2, 3, 4, convergence=0.85, consensus=0.79)),
 ]
 STUCK = [
-    Example("more rounds declared than there may be", [
+    Example("more rounds declared than the hard cap", [
         {"type": "run.started", "budgets": {"maxRounds": 20}}, *_rounds(1, 2),
     ], "warn", 0),
     Example("an eighth round where seven are allowed", [_SEVEN, *_rounds(*range(1, 9))], "halt", 7),
     Example("the hard cap, whatever was declared", [
         {"type": "run.started", "budgets": {"maxRounds": 15}}, *_rounds(*range(1, 17)),
     ], "halt", 15),
-    Example("the hard cap, where nothing was declared", _rounds(*range(1, 17)), "halt", 15),
+    Example("the hard cap, with nothing declared", _rounds(*range(1, 17)), "halt", 15),
     Example("the last round", [_SEVEN, *_rounds(*range(1, 8))], "warn", 6),
-    Example("a round that falls", _rounds(1, 2, 3, 1), "warn", 3),
+    Example("the round falls", _rounds(1, 2, 3, 1), "warn", 3),
     Example("an agreement is a good stop", _rounds(1, 2, 3, 4, convergence=0.9), "info", 0),
     Example("four of five agree", [*_rounds(1, 2), said("check", "voted", round=3, consensus=0.8)], "info", 2),
 ]  # fmt: skip

@@ -1,17 +1,18 @@
-"""BUDGET006 clock: a run has run out of time.
+"""BUDGET006 clock: a run has reached its time limit.
 
-Sees: log time since the first event of a run against `maxRuntimeMs`; and, where policy knows how long runs of this
-workflow take, against a multiple of that (`p99_s` x `p99_multiple`), whichever is shorter. Found at the next event of
-the run, or, where none comes, by the `deadline` event that the worker puts into the log. The decision has the type
-`run.timed_out` and carries the last known status of the run: what there is can be saved, and gone on with.
+Sees: log time since the first event of a run against `maxRuntimeMs`. If the policy holds the usual runtime of this
+workflow, a multiple of that (`p99_s` x `p99_multiple`) applies as well, and the shorter limit wins. Detected at the
+next event of the run or, if none comes, by the `deadline` event that the worker publishes. The decision has the type
+`run.timed_out` and carries the last known status of the run, so that the run's results can be saved and continued
+from.
 
-Why: the watchdog that works whatever made the run slow: a provider that hangs, retries, a loop that nobody saw.
+Why: the watchdog works whatever made the run slow: a provider that hangs, retries, a loop that no detector found.
 
-False alarms: time that a run waits for a person counts, too. Give runs that talk to people more time, or none.
+False alarms: time that a run waits for a person counts, too. Give runs that talk to people more time, or no limit.
 
 Tuning: declare `maxRuntimeMs` on `run.started` or in the policy. `streamproc baseline FILE` measures the p99 of each
-workflow and prints the lines for the policy. It is a number there, and not learned on the way: a run is decided upon
-by its own log alone, so that `scan`, a replay and a worker that has seen other runs all decide alike.
+workflow and prints the lines for the policy. It is a fixed number in the policy and is not learned at run time:
+decisions about a run depend on its own log alone, so `scan`, a replay and any worker decide alike.
 
 Reference: deliberation requirement, layer 4: 3600 s, the last checkpoint is kept, status `timed_out`.
 """
@@ -32,10 +33,10 @@ from streamproc.detectors.breach import overdue
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limit itself is a budget (`maxRuntimeMs`). These two are off until somebody has measured."""
+    """The limit itself is a budget (`maxRuntimeMs`). These two are off until you measure them."""
 
-    p99_s: int = 0  # how long 99 of 100 runs of this workflow take at most; differs by workflow, so there is no default
-    p99_multiple: int = 0  # so many times that is too long
+    p99_s: int = 0  # 99 of 100 runs of this workflow take at most this long; differs by workflow, so no default
+    p99_multiple: int = 0  # a run that takes this many times p99_s is too slow
 
 
 class RunClock:
@@ -43,6 +44,7 @@ class RunClock:
 
     code = "BUDGET006"
     name = "clock"
+    budgets = ("maxRuntimeMs",)
     kinds = kind.BUDGET | kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -74,17 +76,17 @@ _AT_MS = 1_767_225_600_000  # 2026-01-01
 _HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": _AT_MS}
 
 HEALTHY = [
-    Example("nobody set a limit", [said("agent", f"day {n}", at=_AT_MS + n * 86_400_000) for n in range(3)]),
-    Example("done within the hour", [
+    Example("no limit is set", [said("agent", f"day {n}", at=_AT_MS + n * 86_400_000) for n in range(3)]),
+    Example("finished within the hour", [
         _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 200_000) for n in range(18)),
         {"type": "run.finished", "at": _AT_MS + 3_599_000},
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("still at it after an hour", [
+    Example("still running after an hour", [
         _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 500_000) for n in range(9)),
     ], "halt", 8),
-    Example("not heard of since", [
+    Example("no event before the deadline", [
         _HOUR, said("agent", "step", at=_AT_MS + 500_000), {"type": "deadline", "at": _AT_MS + 3_600_000},
     ], "halt", 0),
 ]  # fmt: skip

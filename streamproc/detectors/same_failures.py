@@ -1,13 +1,13 @@
 """STALL002 same_failures: the same tests fail, iteration after iteration.
 
-Sees: the set of failing test ids of a verifier equal from one iteration to the next.
+Sees: the same set of failing test ids of a verifier from one iteration to the next.
 
-Why: whatever is being changed, it is not what these tests are about.
+Why: the changes that the run makes have nothing to do with these tests.
 
-False alarms: fewer failing, or more passing, than ever before is progress and starts the count again; so does another
-suite (another total), and another error with which the same tests fail. Outside cycles a new tool answer of the same
-node in between is work going on: a lone agent that edits and tests by itself is not halted here. A verifier that
-reports several times within one pass of a cycle is counted once.
+False alarms: fewer failing, or more passing, tests than ever before are progress and restart the count. So does
+another suite (another total), or another error of the same failing tests. Outside cycles a new tool answer of the same
+node in between counts as work: a lone agent that edits and tests by itself is not halted here. A verifier that reports
+several times within one pass of a cycle is counted once.
 
 Tuning: `warn` and `halt` count iterations with the same failing set.
 
@@ -49,13 +49,13 @@ class SameFailures:
         loop = view.node_tag ^ streak.value
         if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
             return None
-        what = "test fails" if tests.failing == 1 else f"{tests.failing} tests fail"
+        failing = "test has" if tests.failing == 1 else f"{tests.failing} tests have"
         return Finding(
             code=self.code,
             level=reached,
             loop=loop,
             onset=streak.first,
-            message=f"The same {what} for {streak.count} iterations.",
+            message=f"The same {failing} failed in {streak.count} iterations in a row.",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
@@ -74,20 +74,20 @@ DETECTOR = SameFailures()
 
 HEALTHY = [
     Example("fewer fail each time", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
-    Example("one test after another", [tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", [])]),
+    Example("another test each time", [tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", [])]),
     Example("the last failing test is fixed in time", [
         tested("verifier", ["t1", "t2"]), tested("verifier", ["t1"]), tested("verifier", ["t2"]),
         tested("verifier", []),
     ]),
-    Example("the same test fails in another way each time", [
+    Example("the same test fails with another error each time", [
         turn for n in range(5)
         for turn in (said("coder", f"patch {n}"), tested("verifier", ["t1"], errors=[f"expected {'x' * n}, found y"]))
     ]),
-    Example("a harness that tells of the tests with every turn, while two agents work", [
+    Example("a harness that reports the tests with every turn, while two agents work", [
         tested("ab"[n % 2], ["t1"], tool_calls=[{"name": "read", "args": {"f": n}, "result": f"text {n}"}])
         for n in range(8)
     ]),
-    Example("a lone agent that tries other edits", [
+    Example("a lone agent that tries different edits", [
         call("edit", {"line": 1}, "ok"), tested("agent", ["t1"]), call("edit", {"line": 2}, "ok"),
         tested("agent", ["t1"]), call("edit", {"line": 3}, "ok"), tested("agent", ["t1"]),
     ]),

@@ -1,19 +1,18 @@
-"""BUDGET009 session: all runs of a session together come near their budget, or exceed it.
+"""BUDGET009 session: the runs of a session together approach or exceed their budget.
 
 Sees: tokens and cost summed over every agent and child run of a session (`session_id`; without one, the run named by
-`parent_run_id`), against `maxSessionTokens` and `maxSessionCostUsd`. Above 70 % of either all runs of the session are
-warned, above 80 % it takes no new work (a task that is delegated then and a child run that starts then are
-rejected), from 95 % on all should wrap up, and above 100 % all are halted. Says how fast it went over the last five
-minutes.
+`parent_run_id`), against `maxSessionTokens` and `maxSessionCostUsd`. Above 70 % of either, all runs of the session are
+warned. Above 80 % the session takes no new work: tasks delegated and child runs started from then on are rejected.
+From 95 % on all runs should wrap up, and above 100 % all are halted. Reports the spend rate of the last five minutes.
 
-Why: a parent that is within its own budget can spend without end through its children.
+Why: a parent within its own budget can spend without limit through its children.
 
-False alarms: none if usage is reported once. A child whose usage is also part of its parent's is counted twice.
+False alarms: none if usage is reported once. If a child's usage is also part of its parent's, it counts twice.
 
-Tuning: declare the budgets on the `run.started` of the root, or set them in the policy, where they hold for every
-session; of several declared ones the least holds. Child runs need to declare nothing. Where the root
-has a `session_id`, or the tree is deeper than one level, name it on every `run.started`.
-Set a percentage to 0 to leave its rung out.
+Tuning: declare the budgets on the `run.started` of the root, or set them in the policy, where they apply to every
+session; of several declared budgets the lowest applies. Child runs need not declare any. If the root has a
+`session_id`, or the tree is deeper than one level, name the session on every `run.started`. Set a percentage to 0 to
+skip its level.
 
 Reference: ticket rules, session-level budgets.
 """
@@ -39,7 +38,7 @@ class Limits:
 
     warn_percent: int = 70  # worth a notification
     restrict_percent: int = 80  # no new delegations
-    wrap_up_percent: int = 95  # end the tasks at hand
+    wrap_up_percent: int = 95  # finish the current tasks
 
 
 class SessionBudget:
@@ -47,6 +46,7 @@ class SessionBudget:
 
     code = "BUDGET009"
     name = "session"
+    budgets = ("maxSessionTokens", "maxSessionCostUsd")
     kinds = kind.ACCOUNT | kind.BOARD
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -61,7 +61,7 @@ class SessionBudget:
             code=self.code,
             level=Level.HALT if halts else Level.WARN,
             loop=loop_of(event),
-            message=f"The session has spent {amounts(event)}: {_ADVICE[event.rung]}.",
+            message=f"The session has spent {amounts(event)}; {_ADVICE[event.rung]}.",
             evidence=evidence_of("session_budget", event),
             reason=BUDGET_EXCEEDED,
             status="blocked" if event.rung == REJECTED else "budget_exceeded",
@@ -71,12 +71,12 @@ class SessionBudget:
         )
 
     def _rejected(self, delegation: str, task: str) -> Finding:
-        who = f"Task {task}" if task else "What was delegated"
+        what = f"Task {task}" if task else "The delegation"
         return Finding(
             code=self.code,
             level=Level.WARN,
             loop=xxhash.xxh3_64_intdigest(f"delegated\0{delegation}\0{task}".encode("utf-8", "surrogatepass")),
-            message=f"{who} is rejected: the session's budget is nearly spent, and it takes no new work.",
+            message=f"{what} was rejected because the session's budget is nearly spent and allows no new work.",
             evidence=Evidence(kind="session_budget", rung=REJECTED),
             reason=BUDGET_EXCEEDED,
             status="blocked",
@@ -85,17 +85,17 @@ class SessionBudget:
 
 
 _ADVICE = {
-    "warning": "mind what is left",
-    "restrict": "no new delegations",
-    "wrap_up": "wrap up the tasks at hand",
-    EXCEEDED: "all of its runs stop",
-    REJECTED: "this run is rejected, as no new work may start",
+    "warning": "plan with the remaining budget",
+    "restrict": "delegate no new tasks",
+    "wrap_up": "wrap up the current tasks",
+    EXCEEDED: "all of its runs are halted",
+    REJECTED: "this run is rejected because no new work may start",
 }
 _ACTIONS = {"warning": "warn", "restrict": "warn", "wrap_up": "done_partial", EXCEEDED: "halt", REJECTED: "halt"}
 
 DETECTOR = SessionBudget()
 
-_ROOT = {"type": "run.started", "budgets": {"maxSessionTokens": 1000}}  # and the session has the name of the run
+_ROOT = {"type": "run.started", "budgets": {"maxSessionTokens": 1000}}  # the session takes the name of the run
 
 
 def _spent(*tokens: int) -> list[dict[str, object]]:
@@ -103,10 +103,10 @@ def _spent(*tokens: int) -> list[dict[str, object]]:
 
 
 HEALTHY = [
-    Example("nobody set a limit", [{"type": "run.started", "session_id": "s1"}, *_spent(*[10**6] * 5)]),
+    Example("no limit is set", [{"type": "run.started", "session_id": "s1"}, *_spent(*[10**6] * 5)]),
     Example("a session within its budget", [_ROOT, *_spent(300, 300, 100)]),
 ]
 STUCK = [
-    Example("a session that goes through all of its budget", [_ROOT, *_spent(750, 100, 110, 50)], "halt", 3),
-    Example("a session near its end", [_ROOT, *_spent(500, 460)], "warn", 1),
+    Example("a session that exceeds its budget", [_ROOT, *_spent(750, 100, 110, 50)], "halt", 3),
+    Example("a session near its limit", [_ROOT, *_spent(500, 460)], "warn", 1),
 ]

@@ -1,20 +1,19 @@
-"""STALL007 silence: nothing is heard of a run.
+"""STALL007 silence: a run sends no events, or a turn does not end.
 
-Sees: a turn that was started (`turn.started`) and has not ended, and a run of which nothing is heard. It halts only
-where both are so for the whole time, and the worker's `deadline` event says so: somebody is at work, and nothing comes
-of it. Everything else is a warning: a turn that takes long while others go on, a run that is silent and no turn of
-which is known to be open, and, once an event comes after all, that a turn or the run was slow. The time of a turn is
-`turnTimeoutMs` where that is declared.
+Sees: a turn that was started (`turn.started`) and has not ended, and a run that sends no events. It halts only if both
+last for the whole time and the worker's `deadline` event confirms it: a node is working without any result. Everything
+else warns: a turn that takes long while others continue, a silent run without an open turn, and, once an event arrives
+after all, a slow turn or run. The limit for a turn is `turnTimeoutMs` if that is declared.
 
-Why: a process that hangs, was killed, or has lost its connection sends nothing that one could look at.
+Why: a process that hangs, was killed or has lost its connection sends nothing that could be checked.
 
-False alarms: a run that waits for a person, or whose publisher never says `run.finished`, is silent, too; so without
-an open turn it is at most a warning, and one for each run. After a `user.message` nothing is told of the silence
-before it. Finished and halted runs are not silent.
+False alarms: a run that waits for a person, or whose publisher never sends `run.finished`, is silent, too. Without an
+open turn, silence is therefore at most one warning for each run. The silence before a `user.message` is not reported.
+Finished and halted runs are not silent.
 
-Tuning: `halt_open_turn_s` and `warn_open_turn_s`, or declare `turnTimeoutMs`; `warn_silence_s` for a run that is
-silent now, `warn_late_s` for one that was, and, for runs that never wait for anybody, `halt_silence_s`. Silences
-under 30 s are not looked at. 0 is off.
+Tuning: `halt_open_turn_s` and `warn_open_turn_s`, or declare `turnTimeoutMs`. `warn_silence_s` is for a run that is
+silent now, `warn_late_s` for one that was silent. `halt_silence_s` is for runs that never wait for a person. Silences
+under 30 s are ignored. 0 is off.
 
 Reference: loop-safety requirement: `turnTimeoutMs` 10 minutes.
 """
@@ -38,10 +37,10 @@ class Limits:
     """Seconds of log time; 0 is off."""
 
     warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
-    halt_open_turn_s: int = 600  # the same, with nothing heard of the whole run
-    warn_silence_s: int = 600  # the same: nobody knows whether somebody is at work
-    warn_late_s: int = 1_200  # of 417 recorded runs 32 waited ten minutes (for a tool's own time-out), three twenty
-    halt_silence_s: int = 0  # a run may wait for a person for days
+    halt_open_turn_s: int = 600  # the same, if the whole run sends no event
+    warn_silence_s: int = 600  # the same: nothing shows whether a node is working
+    warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
+    halt_silence_s: int = 0  # a run may wait days for a person
 
 
 class Silence:
@@ -49,6 +48,7 @@ class Silence:
 
     code = "STALL007"
     name = "silence"
+    budgets = ("turnTimeoutMs",)
     kinds = kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -57,20 +57,20 @@ class Silence:
         if run.halted >= 0:
             return None
         if type(event) is Deadline:
-            return self._unheard(view, silent_ms, limits)
+            return self._at_deadline(view, silent_ms, limits)
         if type(event) is not Turn and type(event) is not TurnStarted:
-            return None  # a person spoke, or the run is over: it was waiting, not stuck
+            return None  # a person's message, or the end of the run: it was waiting, not stuck
         found = self._slow(view, limits)
         if found is None and _over(silent_ms, limits.warn_late_s * 1000):
             found = self._finding(view, Level.WARN, 0, "The run", "was silent for", silent_ms, limits.warn_late_s)
         return found
 
-    def _unheard(self, view: View, silent_ms: int, limits: Limits) -> Finding | None:
+    def _at_deadline(self, view: View, silent_ms: int, limits: Limits) -> Finding | None:
         run = view.run
         if run.open_turns:
             oldest = min(run.open_turns, key=lambda turn: turn.started_ms)
             halt_ms, warn_ms = _open_limits(view.budgets, limits)
-            open_ms, what = run.at_ms - oldest.started_ms, "has not ended, and nothing was heard of the run for"
+            open_ms, what = run.at_ms - oldest.started_ms, "has not ended, and the run has sent no event for"
             if _over(silent_ms, halt_ms):
                 return self._of_turn(view, Level.HALT, oldest, what, silent_ms, halt_ms)
             if _over(open_ms, warn_ms):
@@ -81,11 +81,11 @@ class Silence:
         return None
 
     def _slow(self, view: View, limits: Limits) -> Finding | None:
-        """An event has come: whoever was slow is not stuck."""
+        """Return a warning for a slow turn: an event arrived, so the run is not stuck."""
         _, warn_ms = _open_limits(view.budgets, limits)
         if type(view.event) is Turn and _over(view.took_ms, warn_ms):
-            who = f"A turn of {view.turn.node}"
-            return self._finding(view, Level.WARN, view.node_tag, who, "took", view.took_ms, warn_ms // 1000)
+            subject = f"A turn of {view.turn.node}"
+            return self._finding(view, Level.WARN, view.node_tag, subject, "took", view.took_ms, warn_ms // 1000)
         for turn in view.run.open_turns:
             open_ms = view.run.at_ms - turn.started_ms
             if _over(open_ms, warn_ms):
@@ -93,17 +93,17 @@ class Silence:
         return None
 
     def _of_turn(self, view: View, level: Level, turn: OpenTurn, what: str, ms: int, limit_ms: int) -> Finding:
-        who = f"A turn of {turn.name or 'the run'}"
-        found = self._finding(view, level, turn.node, who, what, ms, limit_ms // 1000)
+        subject = f"A turn of {turn.name or 'the run'}"
+        found = self._finding(view, level, turn.node, subject, what, ms, limit_ms // 1000)
         found.node = node_of(turn)
         return found
 
-    def _finding(self, view: View, level: Level, loop: int, who: str, what: str, ms: int, limit_s: int) -> Finding:
+    def _finding(self, view: View, level: Level, loop: int, subject: str, what: str, ms: int, limit_s: int) -> Finding:
         return Finding(
             code=self.code,
             level=level,
             loop=loop,
-            message=f"{who} {what} {ms // 1000} s; {limit_s} s is the limit.",
+            message=f"{subject} {what} {ms // 1000} s (limit: {limit_s} s).",
             evidence=Evidence(kind=self.name, used=ms, limit=limit_s * 1000, unit="ms"),
             reason=STALLED,
             status="stalled",
@@ -119,7 +119,7 @@ class Silence:
 
 
 def _open_limits(budgets: dict[str, int], limits: Limits) -> tuple[int, int]:
-    """After how many ms an open turn halts, and is warned of."""
+    """Return after how many ms an open turn halts, and after how many it warns."""
     declared_ms = budgets.get("turnTimeoutMs")
     halt_ms, warn_ms = limits.halt_open_turn_s * 1000, limits.warn_open_turn_s * 1000
     if declared_ms is None:
@@ -144,23 +144,23 @@ _STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
 
 HEALTHY = [
     Example("turns that end in time", [_STARTED, said("coder", "done", at=_AT_MS + 540_000)]),
-    Example("a person was away", [
+    Example("a run that waited for a person", [
         said("agent", "May I?", at=_AT_MS), {"type": "user.message", "at": _AT_MS + 7_200_000},
         said("agent", "Thank you.", at=_AT_MS + 7_210_000),
     ]),
-    Example("a run that has finished is not silent", [
+    Example("a run that has finished", [
         said("agent", "done", at=_AT_MS), {"type": "run.finished", "at": _AT_MS + 1_000}, _deadline(20),
     ]),
-    Example("no times are no evidence", [{"type": "turn.started", "node": "coder"}, said("coder", "done")]),
+    Example("events without times", [{"type": "turn.started", "node": "coder"}, said("coder", "done")]),
 ]  # fmt: skip
 STUCK = [
     Example("a turn that never ends", [said("planner", "go", at=_AT_MS), _STARTED, _deadline(10)], "halt", 0),
-    Example("a long turn while others go on", [
+    Example("a long turn while others continue", [
         _STARTED, *(said("reviewer", f"finding {n}", at=_AT_MS + n * 240_000) for n in range(4)),
     ], "warn", 3),
-    Example("nothing is heard, and no turn is open", [said("agent", "hm", at=_AT_MS), _deadline(11)], "warn", 0),
-    Example("it was only slow", [_STARTED, said("coder", "done", at=_AT_MS + 1_200_000)], "warn", 0),
-    Example("a long time between two turns", [
+    Example("a silent run without an open turn", [said("agent", "hm", at=_AT_MS), _deadline(11)], "warn", 0),
+    Example("a slow turn that ends", [_STARTED, said("coder", "done", at=_AT_MS + 1_200_000)], "warn", 0),
+    Example("a long gap between two turns", [
         said("agent", "one", at=_AT_MS), said("agent", "two", at=_AT_MS + 1_200_000),
     ], "warn", 1),
 ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""LOOP004 stagnant_call: other arguments, always the same answer.
+"""LOOP004 stagnant_call: different arguments, always the same answer.
 
 Sees: calls of one tool with different arguments, in a row for that tool, whose answers are equal byte for byte.
 
-Why: an agent that tries one parameter after the other and gets the same answer is searching in the wrong place.
+Why: an agent that tries one parameter after another and always gets the same answer is searching in the wrong place.
 
-False alarms: batch work looks exactly like this: thirty files written, thirty times "ok". So it only ever warns, and
-never halts. Identical *errors* are ERROR005's business.
+False alarms: batch work looks exactly the same: thirty files written, thirty times "ok". It therefore only warns and
+never halts. ERROR005 covers identical *errors*.
 
 Tuning: `warn` counts calls; 0 turns it off.
 
@@ -25,7 +25,7 @@ from streamproc.detectors.base import Example, call
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Calls of one tool with other arguments and the same answer, in a row."""
+    """Calls of one tool in a row with different arguments and the same answer."""
 
     warn: int = 6
 
@@ -49,7 +49,7 @@ class StagnantCall:
             level=Level.WARN,
             loop=tool.answer,
             onset=tool.first,
-            message=f"{name or 'A tool'} has given the same answer to {tool.same} different calls in a row.",
+            message=f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row.",
             evidence=Evidence(
                 kind=self.name, count=tool.same, tool=name, match="exact", result_hash=hex16(tool.answer)
             ),
@@ -63,11 +63,11 @@ DETECTOR = StagnantCall()
 HEALTHY = [
     Example("paging through a file", [call("read", {"page": n}, f"text of page {n}") for n in range(20)]),
     Example("five files written", [call("write", {"file": n}, "ok") for n in range(5)]),
-    Example("the same call again is another detector's", [call("read", {"page": 1}, "x")] * 2),
+    Example("the same call again (LOOP003 covers it)", [call("read", {"page": 1}, "x")] * 2),
 ]
 STUCK = [
-    Example("six places, nothing there", [call("search", {"in": n}, "no match") for n in range(6)], "warn", 5),
-    Example("other tools in between", [
+    Example("six searches without a match", [call("search", {"in": n}, "no match") for n in range(6)], "warn", 5),
+    Example("six searches with another tool in between", [
         turn for n in range(6) for turn in (call("search", {"in": n}, "no match"), call("note", {"n": n}, f"noted {n}"))
     ], "warn", 10),
 ]  # fmt: skip

@@ -1,12 +1,12 @@
-"""LOOP009 stale_window: much of what the run does lately, it has done before.
+"""LOOP009 stale_window: most recent calls returned only known results.
 
-Sees: at least 3 of the last 6 call turns brought only (call, answer) pairs that this run had had before. Polls that are
-known to be polls are left aside.
+Sees: at least 3 of the last 6 call turns returned only (call, answer) pairs that this run had already seen. Known
+polls are ignored.
 
 Why: an early sign. It warned of every stuck run in a labelled set, and of 4 % of the clean ones.
 
-False alarms: a run may rightly look again at what it has seen, so it only ever warns, and again only after six call
-turns that all brought something new.
+False alarms: a run may legitimately look again at known content. It therefore only warns, and warns again only after
+six call turns that all returned something new.
 
 Tuning: `warn` is how many of the last six; 0 turns it off.
 
@@ -49,7 +49,7 @@ class StaleWindow:
             level=Level.WARN,
             loop=view.run.stale_since,
             onset=view.run.stale_since,
-            message=f"{count} of the last 6 calls had answers that this run has had before.",
+            message=f"{count} of the last 6 turns with calls returned only results that this run had already seen.",
             evidence=Evidence(kind=self.name, count=count),
             reason=STALLED,
             status="aborted_stuck",
@@ -60,16 +60,16 @@ DETECTOR = StaleWindow()
 
 HEALTHY = [
     Example("new answers", [call("read", {"f": n}, f"text {n}") for n in range(12)]),
-    Example("now and then a second look", [
+    Example("an occasional second look", [
         call("read", {"f": name}, name) for name in ("a", "b", "a", "c", "d", "e", "f", "g", "b", "h")
     ]),
     Example("a poll", [call("poll", {"job": 1}, f"{n} %") for n in range(9)]),
 ]  # fmt: skip
 STUCK = [
-    Example("going over the same three files", [
+    Example("reading the same three files again", [
         call("read", {"f": name}, name) for name in ("a", "b", "c", "a", "b", "c")
     ], "warn", 5),
-    Example("three old looks among new ones", [
+    Example("three re-reads among new ones", [
         call("read", {"f": name}, name) for name in ("a", "b", "c", "a", "d", "b", "e", "c")
     ], "warn", 7),
 ]  # fmt: skip

@@ -1,15 +1,15 @@
 """TASK001 state_oscillation: a task swings between two states.
 
-Sees: how often a task comes back into a state that it had left: IMPLEMENTING, QA_REVIEW, REWORK and IMPLEMENTING again
-is one swing. The third forces it to BLOCKED, where it stays until a transition brings the root cause (`root_cause` in
-its evidence) or a person's approval.
+Sees: how often a task returns to a state that it had left: IMPLEMENTING, QA_REVIEW, REWORK and IMPLEMENTING again is
+one swing. The third swing forces the task to BLOCKED, where it stays until a transition records the root cause
+(`root_cause` in its evidence) or a person's approval.
 
-Why: a fourth round of the same work and the same review costs as much as the first three, and ends as they did.
+Why: a fourth round of the same work and the same review costs as much as the first three, and ends the same way.
 
 False alarms: none on one or two reworks. A task that three different reviews send back, each for a good reason, is
-told, too; the board cannot read reasons.
+also reported; the board cannot read reasons.
 
-Tuning: `warn` and `halt` count swings; at `halt` the run is halted, too (0: it goes on with its other tasks).
+Tuning: `warn` and `halt` count swings; at `halt` the run is halted, too (0: it continues with its other tasks).
 
 Reference: tickets requirement, "task status oscillates between two states ≥ 3 times"; "root cause analysis required".
 """
@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, actor, held, level, moved, ordinal, task_finding
+from streamproc.detectors.base import Example, actor, level, moved, ordinal, still_parked, task_finding
 
-WANTED = "a root cause, or a person's approval"
+REQUIRED = "a root cause or a person's approval"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Swings of a task."""
 
-    warn: int = 3  # a review may find something twice
-    halt: int = 0  # a board has other tasks: one that swings is no reason to stop them
+    warn: int = 3  # a review may find problems twice
+    halt: int = 0  # one swinging task is no reason to stop the board's other tasks
 
 
 class StateOscillation:
@@ -44,18 +44,18 @@ class StateOscillation:
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None or step.swings not in (limits.warn, limits.halt):
-            return held(view, self.code, self.name, WANTED)
+            return still_parked(view, self.code, self.name, REQUIRED)
         found = level(step.swings, limits.warn, limits.halt)
         if found is None:
-            return held(view, self.code, self.name, WANTED)
+            return still_parked(view, self.code, self.name, REQUIRED)
         law, task = step.config, step.task
         here = law.name(step.target) or step.to
         before = law.name(step.source) or getattr(view.event, "from_", "") or "another state"
         return task_finding(
             view,
             self.code,
-            f"{task.id} is {here} again after {before}, for the {ordinal(step.swings)} time: "
-            "blocked until somebody says why.",
+            f"{task.id} returned from {before} to {here} for the {ordinal(step.swings)} time; it is blocked until "
+            f"{REQUIRED} is recorded.",
             Evidence(
                 kind=self.name,
                 count=step.swings,
@@ -77,14 +77,14 @@ DETECTOR = StateOscillation()
 _ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
 
 HEALTHY = [
-    Example("two reworks and then done", [
+    Example("two reworks, then done", [
         *moved("T1", "IMPLEMENTING", *_ROUND * 2, "QA_REVIEW", "VALIDATION", dod=True),
         *moved("T1", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE"),
     ]),
     Example("three tasks with one rework each", [
         move for name in ("T1", "T2", "T3") for move in moved(name, "IMPLEMENTING", *_ROUND, "QA_REVIEW")
     ]),
-    Example("blocked for a while, and back where it was", moved(
+    Example("blocked once, then back in its state", moved(
         "T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "COMMIT",
     )),
 ]  # fmt: skip

@@ -1,16 +1,16 @@
-"""TASK004 state_skip: a task goes where the board has no way, or past what the way asks for.
+"""TASK004 state_skip: a task makes a transition that the board does not allow.
 
 Sees: a transition that is not on the board (READY to VALIDATION), into a state that the board does not have, or with
-evidence that says of itself that it failed. The task stays in its last valid state, and what comes next is judged from
+evidence that reports its own failure. The task stays in its last valid state, and the next transition is checked from
 there.
 
-Why: the states are the checks. What skips them was not checked.
+Why: the states are the checks. A task that skips a state was not checked.
 
-False alarms: the first transition of a task is believed as to where it starts, so a board that is joined late is not
-told. A team with a board of its own should declare it: states of which the board knows none are not judged at all.
+False alarms: the first transition of a task is trusted for its starting state, so joining a board late causes no
+finding. If your team has a board of its own, declare it: unknown states are not checked at all.
 
-Tuning: `path`, `transitions`, `aside` and `guards` of the board in a policy. A skip is told once, and again when the
-task has moved.
+Tuning: `path`, `transitions`, `aside` and `guards` of the board in a policy. A skip is reported once, and again when
+the task has moved.
 
 Reference: tickets requirement, "block the state transition, revert ticket to its last valid state".
 """
@@ -27,7 +27,7 @@ from streamproc.detectors.base import Example, moved, refusal
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The ways are the board's."""
+    """None of its own: the transitions are the board's."""
 
 
 class StateSkip:
@@ -43,26 +43,27 @@ class StateSkip:
             return None
         law, task = step.config, step.task
         to = law.name(step.target) or getattr(view.event, "to", "")
-        why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such way"
-        message = f"{task.id} may not go from {law.name(step.source)} to {to}: {why}. It is {law.name(task.state)}."
+        why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such transition"
+        message = f"{task.id} cannot move from {law.name(step.source)} to {to}: {why}; "
+        message = f"{message}its state is {law.name(task.state)}."
         return refusal(view, self.code, self.name, message)
 
 
 DETECTOR = StateSkip()
 
 HEALTHY = [
-    Example("all the way", moved(
+    Example("every state in order", moved(
         "T1", "READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION",
         dod={"verdict": "APPROVED", "items": [{"name": "tests", "status": True}]},
     ) + moved("T1", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")),
     Example("a review sends it back once", moved(
         "T1", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "REWORK", "IMPLEMENTING", "QA_REVIEW",
     )),
-    Example("a tracker with other words", moved("T1", "Backlog", "Selected", "Doing", "Shipped")),
+    Example("a tracker with states of its own", moved("T1", "Backlog", "Selected", "Doing", "Shipped")),
 ]  # fmt: skip
 STUCK = [
     Example("from LOCKED to VALIDATION", moved("T1", "READY", "LOCKED", "VALIDATION"), "warn", 0),
-    Example("a review that failed is no review", moved(
+    Example("a transition with a failed check", moved(
         "T1", "DOCUMENTATION", "CI_REVIEW", "COMMIT", evidence={"ci": {"status": "failed"}},
     ), "warn", 0),
     Example("straight to DONE", [

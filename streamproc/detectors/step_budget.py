@@ -1,11 +1,11 @@
 """BUDGET004 steps: a run has taken too many steps (the recursion limit).
 
-Sees: turns of a run against `maxSteps`. Where only `maxRounds` was declared, the limit is 3 x rounds + 10: three
-nodes a round, and ten steps around them.
+Sees: turns of a run against `maxSteps`. If only `maxRounds` was declared, the limit is 3 x rounds + 10: three nodes a
+round, and ten steps around them.
 
-Why: a run that hits this limit has something fundamentally wrong, whatever it says.
+Why: a run that hits this limit has a fundamental problem, whatever it reports.
 
-False alarms: none if the number is right; nothing is limited unless the run or the policy says so.
+False alarms: none if the number is right; nothing is limited unless the run or the policy declares it.
 
 Tuning: declare `maxSteps` (also `recursionLimit`) on `run.started` or in the policy.
 
@@ -25,7 +25,7 @@ from streamproc.detectors.breach import breach
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How the limit follows from the rounds, where only those were declared."""
+    """How the limit follows from `maxRounds` if only that was declared."""
 
     steps_per_round: int = 3  # persona, convergence check, facilitator
     steps_around: int = 10  # decompose, select, vote, synthesise
@@ -36,6 +36,7 @@ class StepBudget:
 
     code = "BUDGET004"
     name = "steps"
+    budgets = ("maxSteps", "maxRounds")
     kinds = kind.BUDGET
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -52,16 +53,16 @@ class StepBudget:
 DETECTOR = StepBudget()
 
 HEALTHY = [
-    Example("nobody set a limit", [said("agent", f"step {n}") for n in range(120)]),
+    Example("no limit is set", [said("agent", f"step {n}") for n in range(120)]),
     Example("within its budget", [
         {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(3)),
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("a step too many", [
+    Example("one step too many", [
         {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(5)),
     ], "halt", 4),
-    Example("from the rounds", [
+    Example("a limit derived from the rounds", [
         {"type": "run.started", "budgets": {"maxRounds": 1}}, *(said("agent", f"step {n}") for n in range(14)),
     ], "halt", 13),
 ]  # fmt: skip

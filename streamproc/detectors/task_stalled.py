@@ -1,14 +1,15 @@
-"""STALL005 task_stalled: a task is in progress, and nothing becomes of it.
+"""STALL005 task_stalled: a task in progress does not change its state.
 
-Sees: a task in a state that the board calls in progress, which has not changed for more than two whole cycles from
-BUILD to VALIDATE. It is STALLED then.
+Sees: a task in a state that the board lists under `in_progress` and that has not changed for more than two whole
+cycles from BUILD to VALIDATE. The task is then STALLED.
 
-Why: whoever had it has lost it; it should be scoped anew, or given to somebody else.
+Why: its owner has lost track of it; rescope the task, or assign it to another agent.
 
-False alarms: any change of its state counts, forward or back. The cycle in which it last moved is not counted as whole.
+False alarms: any change of state counts as movement, forward or back. The cycle in which the task last moved is not
+counted.
 
-Tuning: `warn` and `halt` are the cycles that a task may stand still; past `halt` the run is halted, too (0: it goes on
-with its other tasks).
+Tuning: `warn` and `halt` are the cycles that a task may stay unchanged; past `halt` the run is halted, too (0: it
+continues with its other tasks).
 
 Reference: tickets requirement, "in `in_progress` status for > 2 full BUILD→VALIDATE cycles without status change".
 """
@@ -28,8 +29,8 @@ from streamproc.detectors.base import Example, cycles, moved, task_finding
 class Limits:
     """Cycles without a change of state."""
 
-    warn: int = 2  # large tasks take a cycle, and some take two
-    halt: int = 0  # a board has other tasks: one that stalls is no reason to stop them
+    warn: int = 2  # large tasks take one cycle, some two
+    halt: int = 0  # one stalled task is no reason to stop the board's other tasks
 
 
 class TaskStalled:
@@ -54,7 +55,7 @@ class TaskStalled:
                 finding = task_finding(
                     view,
                     self.code,
-                    f"{task.id} has been {state} for {still} cycles: stalled; scope it anew, or reassign it.",
+                    f"{task.id} has been in {state} for {still} cycles and is stalled; rescope or reassign it.",
                     Evidence(kind=self.name, count=still, limit=limits.halt if halts else limits.warn, unit="cycles",
                              last_valid=state),
                     level=Level.HALT if halts else Level.WARN,
@@ -74,12 +75,12 @@ HEALTHY = [
         *moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1), *moved("T1", "IMPLEMENTING", "QA_REVIEW"),
         *cycles(1, 1), *moved("T1", "QA_REVIEW", "REWORK"), *cycles(1, 1),
     ]),
-    Example("a task that nobody has begun", [{"type": "task.created", "task_id": "T1"}, *cycles(1, 1, 1, 1)]),
+    Example("a task that was not started", [{"type": "task.created", "task_id": "T1"}, *cycles(1, 1, 1, 1)]),
     Example("a task that is done", [*moved("T1", "COMMIT", "DONE"), *cycles(1, 1, 1, 1)]),
 ]  # fmt: skip
 STUCK = [
     Example("implementing for three cycles", [*moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1, 1)], "warn", 0),
-    Example("in the words of a to-do list", [
+    Example("the states of a to-do list", [
         {"type": "task.transition", "task_id": "T1", "to": "in_progress"}, *cycles(1, 1, 1),
     ], "warn", 0),
 ]  # fmt: skip

@@ -1,17 +1,18 @@
-"""BUDGET008 task_tokens: a task comes near its token budget, or exceeds it.
+"""BUDGET008 task_tokens: a task approaches or exceeds its token budget.
 
-Sees: the tokens of the turns of a task (`task_id`, of the turn or of the `run.started`) against the
-`max_token_budget` of its `task.delegated`, or against `maxTaskTokens`. From 70 % on it is warned, from 80 %
-restricted to what is essential, from 90 % told to wrap up, from 95 % on the run is halted to return what it has;
-above 100 % the task is escalated and the run is to be killed. Each rung is told once; of several at once, the highest.
+Sees: the tokens of the turns of a task (`task_id`, of the turn or of the `run.started`) against the `max_token_budget`
+of its `task.delegated`, or against `maxTaskTokens`. From 70 % on the task is warned, from 80 % restricted to essential
+work, from 90 % asked to wrap up, and from 95 % on the run is halted to return its results. Above 100 % the task is
+escalated and the run is to be killed. Each level is reported once; if several are reached at once, the highest.
 
-Why: an agent that hears early that its tokens end delivers something; one that hears it at the end does not.
+Why: an agent that learns early that its tokens are running out delivers something; one that learns it at the end does
+not.
 
-False alarms: a task whose turns are those of several runs has a budget in each of them. An orchestrator that names
-the task in its own turns spends the task's tokens.
+False alarms: a task whose turns belong to several runs has a budget in each of them. An orchestrator that names the
+task in its own turns spends the task's tokens.
 
-Tuning: set `max_token_budget` on the delegation, `maxTaskTokens` for tasks without one. A percentage of 0 leaves its
-rung out.
+Tuning: set `max_token_budget` on the delegation, and `maxTaskTokens` for tasks without one. A percentage of 0 skips
+its level.
 
 Reference: ticket rules, per-task budgets and threshold actions.
 """
@@ -37,7 +38,7 @@ class Limits:
     warn_percent: int = 70  # the agent must prioritise completion
     restrict_percent: int = 80  # essential operations only
     urgent_percent: int = 90  # time to wrap up
-    halt_percent: int = 95  # what there is must be returned now
+    halt_percent: int = 95  # the results so far must be returned now
 
 
 class TaskTokenBudget:
@@ -45,6 +46,7 @@ class TaskTokenBudget:
 
     code = "BUDGET008"
     name = "task_tokens"
+    budgets = ("maxTaskTokens",)
     kinds = kind.TASK_TOKENS
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
@@ -54,14 +56,14 @@ class TaskTokenBudget:
         return (self._escalated(spent, task), self._rung(spent, task, RUNGS[-1]))
 
     def _rung(self, spent: TaskTokens, task: str, rung: str) -> Finding:
-        level, advice, action = _LADDER[rung]
-        who = f"Task {task}" if task else "The run's task"
+        level, advice, action = _LEVELS[rung]
+        subject = f"Task {task}" if task else "The run's task"
         share = spent.used * 100 // spent.limit if spent.limit else 100
         return Finding(
             code=self.code,
             level=level,
             loop=_loop(task, rung, spent.since),
-            message=f"{who} has used {spent.used} of its {spent.limit} tokens ({share} %): {advice}.",
+            message=f"{subject} has used {spent.used} of its {spent.limit} tokens ({share} %), level {advice}.",
             evidence=Evidence(kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=rung),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
@@ -70,12 +72,12 @@ class TaskTokenBudget:
         )
 
     def _escalated(self, spent: TaskTokens, task: str) -> Finding:
-        who = f"Task {task}" if task else "The run's task"
+        subject = f"Task {task}" if task else "The run's task"
         return Finding(
             code=self.code,
             level=Level.WARN,
             loop=_loop(task, "escalated", spent.since),
-            message=f"{who} has exceeded its {spent.limit} tokens: a person must decide how it goes on.",
+            message=f"{subject} has exceeded its budget of {spent.limit} tokens; a person must decide how to continue.",
             evidence=Evidence(kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=RUNGS[-1]),
             reason=BUDGET_EXCEEDED,
             status="escalated",
@@ -88,12 +90,12 @@ def _loop(task: str, rung: str, since: int) -> int:
     return xxhash.xxh3_64_intdigest(f"{task}\0{rung}\0{since}".encode("utf-8", "surrogatepass"))
 
 
-_LADDER = {
-    "warning": (Level.WARN, "WARNING, completion comes first now", "warn"),
-    "restrict": (Level.WARN, "RESTRICT, essential operations only, no exploration", "warn"),
-    "urgent": (Level.WARN, "URGENT, wrap up and deliver partial results if needed", "done_partial"),
-    "hard_stop": (Level.HALT, "HARD STOP, return what there is", "force_synthesis"),
-    "violation": (Level.HALT, "VIOLATION, the task is killed and escalated", "kill"),
+_LEVELS = {
+    "warning": (Level.WARN, "WARNING: prioritise completion", "warn"),
+    "restrict": (Level.WARN, "RESTRICT: essential operations only, no exploration", "warn"),
+    "urgent": (Level.WARN, "URGENT: wrap up, deliver partial results if needed", "done_partial"),
+    "hard_stop": (Level.HALT, "HARD STOP: return the results so far", "force_synthesis"),
+    "violation": (Level.HALT, "VIOLATION: the task is killed and escalated", "kill"),
 }
 
 DETECTOR = TaskTokenBudget()
@@ -109,13 +111,13 @@ def _spent(*tokens: int, task: str = "T7") -> list[dict[str, object]]:
 
 
 HEALTHY = [
-    Example("nobody set a budget", _spent(*[10**6] * 5)),
+    Example("no budget is set", _spent(*[10**6] * 5)),
     Example("a task within its budget", [_DELEGATED, *_spent(300, 300)]),
     Example("another task spends", [_DELEGATED, *_spent(500, *[900] * 3, task="T8"), *_spent(400)]),
     Example("delegated again, with a new budget", [_DELEGATED, *_spent(600), _DELEGATED, *_spent(60, 600)]),
 ]
 STUCK = [
-    Example("every rung up to the hard stop", [_DELEGATED, *_spent(700, 100, 100, 50)], "halt", 3),
-    Example("over its budget at once", [_DELEGATED, *_spent(400, 700)], "halt", 1),
-    Example("more than it should explore with", [_DELEGATED, *_spent(500, 350)], "warn", 1),
+    Example("every level up to the hard stop", [_DELEGATED, *_spent(700, 100, 100, 50)], "halt", 3),
+    Example("over its budget in one turn", [_DELEGATED, *_spent(400, 700)], "halt", 1),
+    Example("past the level for exploration", [_DELEGATED, *_spent(500, 350)], "warn", 1),
 ]

@@ -1,18 +1,18 @@
 """BUDGET001 turn: one turn takes too long, or too many tokens.
 
-Sees: a turn against `turnTimeoutMs` and `maxTokens`. How long a turn took is its measured `usage.duration_ms`, or the
-log time from its `turn.started`, whichever is longer. A turn that was started and has not ended is seen, too: at the
-next event of its run, or, where none comes, by the `deadline` event that the worker puts into the log. A limit that
-is just reached is a warning, an exceeded one halts.
+Sees: a turn against `turnTimeoutMs` and `maxTokens`. The duration of a turn is its measured `usage.duration_ms`, or
+the log time since its `turn.started`, whichever is longer. A turn that was started and has not ended is also detected:
+at the next event of its run or, if none comes, by the `deadline` event that the worker publishes. Reaching a token
+limit exactly warns, exceeding it halts.
 
-Why: one invocation that hangs, or eats a whole context window, holds up everything behind it.
+Why: one invocation that hangs, or fills a whole context window, delays everything behind it.
 
-False alarms: none if the numbers are right; nothing is limited unless the run or the policy says so. A publisher that
-sends `turn.started` and then forgets the turn looks like a turn that hangs. Siblings in parallel of one node need a
-`task_id` each; without one only the last to start has a clock.
+False alarms: none if the numbers are right; nothing is limited unless the run or the policy declares it. A publisher
+that sends `turn.started` and never publishes the turn looks like a turn that hangs. Parallel siblings of one node need
+a `task_id` each; without one only the last to start has a clock.
 
-Tuning: declare `turnTimeoutMs`, `maxTokens` on `run.started` or in the policy. Where nobody declares a time-out,
-STALL007 watches over silent turns.
+Tuning: declare `turnTimeoutMs`, `maxTokens` on `run.started` or in the policy. If no time-out is declared, STALL007
+detects silent turns.
 
 Reference: loop-safety requirement "per-turn budget": `turnTimeoutMs` 10 minutes.
 """
@@ -28,13 +28,13 @@ from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import node_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, graver, overdue
+from streamproc.detectors.breach import breach, more_severe, overdue
 from streamproc.model.wire import Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The numbers are budgets: declared on the run, or in the policy under `budgets`."""
+    """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
 
 
 class TurnBudget:
@@ -42,6 +42,7 @@ class TurnBudget:
 
     code = "BUDGET001"
     name = "turn"
+    budgets = ("turnTimeoutMs", "maxTokens")
     kinds = kind.SPENDING | kind.CLOCK
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
@@ -53,20 +54,20 @@ class TurnBudget:
             for turn in view.run.open_turns:
                 open_ms = view.run.at_ms - turn.started_ms
                 if open_ms >= timeout_ms:
-                    who = f"A turn of {turn.name or 'the run'} that has not ended"
-                    finding = overdue(self, open_ms, timeout_ms, who, turn.node)
+                    subject = f"An open turn of {turn.name or 'the run'}"
+                    finding = overdue(self, open_ms, timeout_ms, subject, turn.node)
                     finding.node = node_of(turn)
                     found.append(finding)
         return tuple(finding for finding in found if finding is not None)
 
     def _ended(self, view: View, timeout_ms: int | None, tokens_max: int | None) -> Finding | None:
-        usage, who, found = view.turn.usage, f"The turn of {view.turn.node}", None
+        usage, subject, found = view.turn.usage, f"The turn of {view.turn.node}", None
         took_ms = max(view.took_ms, usage.duration_ms if usage is not None else 0)
         if timeout_ms is not None and took_ms > timeout_ms:
-            found = overdue(self, took_ms, timeout_ms, who, view.node_tag)
+            found = overdue(self, took_ms, timeout_ms, subject, view.node_tag)
         if usage is not None and tokens_max is not None:
             tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
-            found = graver(found, breach(self, tokens, tokens_max, "tokens", who, view.node_tag + 1))
+            found = more_severe(found, breach(self, tokens, tokens_max, "tokens", subject, view.node_tag + 1))
         return found
 
     def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
@@ -84,9 +85,9 @@ _TOKENS = {"type": "run.started", "budgets": {"maxTokens": 8_000}}
 _STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
 
 HEALTHY = [
-    Example("nobody set a limit", [said("coder", "done", usage={"duration_ms": 7_200_000, "total_tokens": 10**6})]),
-    Example("ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=_AT_MS + 599_000)]),
-    Example("two tasks of one node, each in its time", [
+    Example("no limit is set", [said("coder", "done", usage={"duration_ms": 7_200_000, "total_tokens": 10**6})]),
+    Example("a turn that ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=_AT_MS + 599_000)]),
+    Example("two tasks of one node, each within its limit", [
         _TIMEOUT, _STARTED | {"task_id": "T1"}, _STARTED | {"task_id": "T2", "at": _AT_MS + 300_000},
         said("coder", "one", task_id="T1", at=_AT_MS + 500_000),
         said("coder", "two", task_id="T2", at=_AT_MS + 800_000),
@@ -96,11 +97,11 @@ STUCK = [
     Example("a turn that never ends", [
         _TIMEOUT, said("planner", "go", at=_AT_MS), _STARTED, {"type": "deadline", "at": _AT_MS + 600_000},
     ], "halt", 0),
-    Example("seen at the next event of the run", [
+    Example("an open turn, detected at the next event of the run", [
         _TIMEOUT, _STARTED, said("planner", "still waiting", at=_AT_MS + 660_000),
     ], "halt", 0),
-    Example("by its measured duration", [_TIMEOUT, said("coder", "done", usage={"duration_ms": 600_001})], "halt", 0),
+    Example("a measured duration", [_TIMEOUT, said("coder", "done", usage={"duration_ms": 600_001})], "halt", 0),
     Example("too many tokens", [_TOKENS, said("coder", "done", usage={"input_tokens": 7_900, "output_tokens": 200})],
             "halt", 0),
-    Example("all of its tokens", [_TOKENS, said("coder", "done", usage={"total_tokens": 8_000})], "warn", 0),
+    Example("exactly the allowed tokens", [_TOKENS, said("coder", "done", usage={"total_tokens": 8_000})], "warn", 0),
 ]  # fmt: skip

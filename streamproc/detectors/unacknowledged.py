@@ -1,19 +1,19 @@
-"""OPERATOR002 unacknowledged: a run was halted, goes on, and nobody says that they take care of it.
+"""OPERATOR002 unacknowledged: a halted run continues, and no one has acknowledged the halt.
 
-Sees: turns after a halt of the run that no `halt.acknowledged` has answered.
+Sees: turns after a halt of the run without a `halt.acknowledged`.
 
-Why: a halt stops nothing by itself. An orchestrator that obeys ends the run, or tells that somebody looks at it;
-where neither happens, nobody listens, and a person has to know.
+Why: a halt stops nothing by itself. An orchestrator that listens ends the run, or acknowledges that a person is
+looking at it. If neither happens, the orchestrator does not listen, and a person has to know.
 
-False alarms: an orchestrator that lets many agents finish what they have in hand. Let it send `halt.acknowledged`, or
+False alarms: an orchestrator that lets many agents finish their current work. Let it send `halt.acknowledged`, or
 raise `turns`.
 
-Tuning: `turns` counts turns since the first halt that was not acknowledged; 0 turns it off. Where a turn is a whole
-session of an agent, and not one tool call, ten are enough: so in the presets `loop-safety` and `tickets`. It is told
-once, until the run is resumed.
+Tuning: `turns` counts turns since the first unacknowledged halt; 0 turns it off. If a turn is a whole agent session
+and not one tool call, ten are enough, as in the presets `loop-safety` and `tickets`. It is reported once, until the
+run is resumed.
 
-Reference: the escalation ladder: observe, warn, halt, escalate; an unacknowledged halt while the run goes on is
-escalated. It is told as a `notification` and not as a second halt: a run is halted once.
+Reference: the escalation levels: observe, warn, halt, escalate; an unacknowledged halt of a run that continues is
+escalated. It is a `notification` and not a second halt, because a run is halted once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from streamproc.model.wire import Turn
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Turns after a halt that nobody has acknowledged."""
+    """Turns after an unacknowledged halt."""
 
-    turns: int = 100  # some minutes at one tool call a turn; what is in flight when a halt is heard is far less
+    turns: int = 100  # some minutes at one tool call a turn; far more than is in flight when a halt arrives
 
 
 class Unacknowledged:
@@ -54,7 +54,7 @@ class Unacknowledged:
             code=self.code,
             level=Level.WARN,
             loop=0,
-            message=f"The run was halted by {run.halt_code} and has taken {turns} turns since; nobody acknowledged it.",
+            message=f"The run has taken {turns} turns since {run.halt_code} halted it, without an acknowledgement.",
             evidence=Evidence(kind=self.name, count=turns, unit="turns", limit=limits.turns),
             reason=STALLED,
             status="escalated",
@@ -73,12 +73,12 @@ def _steps(first: int, last: int) -> list[dict[str, object]]:
 
 
 HEALTHY = [
-    Example("what was in flight comes in", [*_steps(0, 3), _STOP, *_steps(3, 60)]),
-    Example("somebody takes care of it", [
+    Example("turns in flight arrive after the halt", [*_steps(0, 3), _STOP, *_steps(3, 60)]),
+    Example("the halt is acknowledged", [
         *_steps(0, 3), _STOP, *_steps(3, 6), {"type": "halt.acknowledged", "by": "ada"}, *_steps(6, 130),
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("nobody listens", [*_steps(0, 3), _STOP, *_steps(3, 120)], "warn", 103),
-    Example("stopped before its first turn, it begins all the same", [_STOP, *_steps(0, 110)], "warn", 100),
+    Example("the orchestrator does not listen", [*_steps(0, 3), _STOP, *_steps(3, 120)], "warn", 103),
+    Example("a run that starts although it was stopped before its first turn", [_STOP, *_steps(0, 110)], "warn", 100),
 ]

@@ -1,14 +1,14 @@
-"""STALL001 unchanged_artifact: iteration after iteration leaves the same artifact behind.
+"""STALL001 unchanged_artifact: iteration after iteration leaves the same artifact.
 
-Sees: the fingerprint of `artifact` (a patch, file content; ids, time stamps and hunk positions do not count) equal
-across iterations, or that of `docs` (white space does not count) where a turn leaves no artifact. In a cycle an
-iteration is one pass; outside cycles, each turn of a node that leaves an artifact.
+Sees: the same fingerprint of `artifact` (a patch, file content; ids, time stamps and hunk positions do not count)
+across iterations, or of `docs` (white space does not count) if a turn leaves no artifact. In a cycle an iteration is
+one pass; outside cycles, it is each turn of a node that leaves an artifact.
 
-Why: a coder who hands over the same patch after a rejection has nothing more to offer.
+Why: a coder who hands over the same patch after a rejection has no further ideas.
 
-False alarms: a node may rightly leave its artifact as it is while something measured improves (tests, a metric):
-then the count starts again. Outside cycles a new tool answer in between does the same. An empty artifact is no
-evidence: committed work leaves an empty diff.
+False alarms: a node may legitimately leave its artifact unchanged while a measurement improves (tests, a metric): that
+restarts the count. Outside cycles a new tool answer in between does the same. An empty artifact is no evidence:
+committed work leaves an empty diff.
 
 Tuning: `warn` and `halt` count iterations *without a change*: with 2, the artifact is seen for the third time.
 
@@ -54,7 +54,7 @@ class UnchangedArtifact:
             level=reached,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"{view.turn.node} left its artifact unchanged for the last {times}.",
+            message=f"{view.turn.node} left its artifact unchanged in the last {times}.",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
@@ -76,7 +76,7 @@ def _patched(text: str, **more: object) -> dict[str, object]:
 
 HEALTHY = [
     Example("the patch grows", [_patched(f"+line {n}\n" * n) for n in range(1, 6)]),
-    Example("the same patch while tests get better", [
+    Example("the same patch while tests improve", [
         tested("verifier", ["t1", "t2", "t3"]), _patched("+a"), tested("verifier", ["t1", "t2"]), _patched("+a"),
         tested("verifier", ["t1"]), _patched("+a"), tested("verifier", []), _patched("+a"),
     ]),
@@ -84,21 +84,21 @@ HEALTHY = [
         _patched("+a"), call("read", {"f": 1}, "one", node="coder"), _patched("+a"),
         call("read", {"f": 2}, "two", node="coder"), _patched("+a"),
     ]),
-    Example("a harness that tells of the patch with every turn, while two agents read", [
+    Example("a harness that reports the patch with every turn, while two agents read", [
         call("read", {"f": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)
     ]),
-    Example("the patch stays, and its page is written", [
+    Example("the patch stays while its documentation grows", [
         {"node": "writer", "artifact": "+a", "docs": f"# Guide {'x' * n}"} for n in range(5)
     ]),
     Example("a clean tree after each commit", [_patched(" ")] * 5),
 ]  # fmt: skip
 STUCK = [
     Example("the same patch three times", [_patched("+a")] * 3, "halt", 2),
-    Example("the same patch, whatever the reviewer says", [
+    Example("the same patch despite a reviewer's comments", [
         _patched("+a"), said("reviewer", "rename it"), _patched("+a"), said("reviewer", "please rename it"),
         _patched("+a"),
     ], "halt", 4),
-    Example("the same page, but for white space", [
+    Example("pages that differ only by white space", [
         {"node": "writer", "docs": "# Guide\n\nInstall it."}, said("reviewer", "say how"),
         {"node": "writer", "docs": "# Guide\n\n\nInstall  it."}, said("reviewer", "please say how"),
         {"node": "writer", "docs": "# Guide\n\nInstall it. "},

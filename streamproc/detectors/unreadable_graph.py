@@ -1,16 +1,16 @@
-"""GRAPH002 unreadable_graph: the declared graph of a run cannot be read, and so is not used.
+"""GRAPH002 unreadable_graph: the declared graph of a run cannot be read and is ignored.
 
-Sees: the graph on `run.started`, where something in it is neither node nor edge. The place of the first mistake is
-told. The run goes on, and its cycles are found from the hand-overs that are seen, as if no graph had been declared.
+Sees: a graph on `run.started` that contains something other than nodes and edges. The message names the place of the
+first mistake. The run continues, and its cycles are detected from handovers, as if no graph had been declared.
 
-Why: budgets of a cycle and its anchor edge do not hold as they were meant, and GRAPH001 had nothing to look at.
+Why: the budgets of a cycle and its anchor edge do not apply as intended, and GRAPH001 could not check the graph.
 
-False alarms: none. Our publisher refuses such an event before it is sent, naming the field; this one came from
+False alarms: none. Our publisher refuses such an event before sending it and names the field; this one came from
 another publisher, or from a file.
 
-Tuning: `warn: 0` turns it off. `streamproc graph check FILE` says what is wrong.
+Tuning: `warn: 0` turns it off. `streamproc graph check FILE` shows the mistakes.
 
-Reference: none; a graph that is silently ignored would be the worst answer.
+Reference: none; silently ignoring a graph would be the worst answer.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 
-REASON_SHOWN = 300  # characters of what is wrong
+REASON_SHOWN = 300  # characters of the mistake
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Whether such a graph is told."""
+    """1: on; 0: off."""
 
-    warn: int = 1  # it never halts: a mistake in a declaration is no loop
+    warn: int = 1  # it never halts: a mistake in a declaration is not a loop
 
 
 class UnreadableGraph:
@@ -50,7 +50,7 @@ class UnreadableGraph:
             code=self.code,
             level=Level.WARN,
             loop=xxhash.xxh3_64_intdigest(why.encode("utf-8", "surrogatepass")),
-            message=f"The declared graph cannot be read and is not used: {why}. Cycles are followed as they are seen.",
+            message=f"The declared graph cannot be read and is ignored; cycles are detected from handovers: {why}.",
             evidence=Evidence(kind=self.name, reason=why),
             reason=STALLED,
             status="stalled",
@@ -67,5 +67,5 @@ HEALTHY = [
 ]  # fmt: skip
 STUCK = [
     Example("an edge with one end", [{"type": "run.started", "graph": {"edges": [["a", "b"], ["b"]]}}], "warn", 0),
-    Example("edges that are no list", [{"type": "run.started", "graph": {"edges": "a → b"}}], "warn", 0),
+    Example("edges that are not a list", [{"type": "run.started", "graph": {"edges": "a → b"}}], "warn", 0),
 ]  # fmt: skip
