@@ -9,7 +9,6 @@ Generated parts of a page stand between `<!-- made:NAME:begin -->` and `<!-- mad
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,6 @@ from pydantic.fields import FieldInfo
 
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.core import kind
-from streamproc.core.charges import SESSION_BUDGETS
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.kafka.acls import ROLES
 from streamproc.kafka.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
@@ -162,17 +160,13 @@ def _duration(name: str, value: str) -> str:
 
 def budgets() -> str:
     """Every budget that can be declared."""
-    asked: dict[str, set[str]] = {}
-    for module in MODULES:
-        for name in re.findall(r'(?:budget(?:s\.get)?|limits_of)\("(\w+)"', inspect.getsource(module)):
-            asked.setdefault(name, set()).add(str(module.DETECTOR.code))
-    asked |= {name: {"BUDGET009"} for _, name in SESSION_BUDGETS}
-    asked |= {budget.name: {"BUDGET010"} for budget in BUDGETS if not budget.declarable}
-    asked["maxTaskTokens"] = {"BUDGET008"}
+    enforced: dict[str, list[str]] = {}
+    for code in sorted(BY_CODE):
+        for name in getattr(BY_CODE[code].DETECTOR, "budgets", ()):
+            enforced.setdefault(name, []).append(code)
     rows = []
     for budget in BUDGETS:
-        codes = sorted(asked.get(budget.name, ()))
-        checked = ", ".join(f"[{code}](detectors/{code}.md)" for code in codes) or "no detector yet"
+        checked = ", ".join(f"[{code}](detectors/{code}.md)" for code in enforced[budget.name])
         unit = budget.unit.replace("micro_usd", "USD")
         rows.append((f"`{budget.name}`", budget.limits, unit, budget.ceiling or "", checked))
     return table(("budget", "limits", "unit", "ceiling", "checked by"), rows)

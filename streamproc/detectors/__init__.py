@@ -58,6 +58,8 @@ from streamproc.detectors import (
     zero_progress_cycle,
 )
 
+__all__ = ["BY_CODE", "MODULES"]
+
 MODULES: Final[tuple[ModuleType, ...]] = (
     artifact_flip,
     oscillation,

@@ -1,4 +1,4 @@
-"""Content to numbers: mask, hash, similarity. Content stays at home."""
+"""Turn content into numbers: masking, hashes, similarity. The content itself stays in your process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["fingerprint", "read_event"]
 
 
 def read_event(value: bytes) -> wire.Event:
-    """Read a record of the turns topic: a fingerprinted event, or a raw one that somebody published as it is.
+    """Read a record of the turns topic: a fingerprinted event, or a raw one from another publisher.
 
     Raises `InvalidEvent` for anything else.
     """

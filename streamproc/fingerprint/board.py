@@ -1,4 +1,4 @@
-"""Events of the board without their texts: a guard's evidence as passed or not, with the names of its items."""
+"""Board events without their texts: a guard's evidence as passed or failed, with the names of its items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamproc.model.wire import CycleCompleted, Event, Proof, TaskCreated, Tas
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
 ITEM_CHARS_MAX: Final = 80  # an item is a name, or a path
-EXCERPT_CHARS_MAX: Final = 100  # of a rejection: a person looks the report up by it
+EXCERPT_CHARS_MAX: Final = 100  # of a rejection: enough for a person to find the report
 DEPENDENCIES_MAX: Final = 32
 
 _GOOD: Final = frozenset({
@@ -47,7 +47,7 @@ _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", 
 
 
 def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
-    """The event as it crosses the wire; `shared` are the fields that every event has."""
+    """Return the event as it crosses the wire; `shared` are the fields that every event has."""
     shared = shared | {"evidence": proofs(raw.evidence), "approved_by": approver(raw.approvals)}
     if isinstance(raw, RawTaskCreated):
         return TaskCreated(
@@ -98,13 +98,13 @@ def _delegated(raw: RawTaskDelegated, shared: dict[str, Any]) -> TaskDelegated:
 
 
 def excerpt(value: Any) -> str:
-    """A short text that may leave the house."""
+    """Return a short, redacted text that may leave the process."""
     text = value if isinstance(value, str) else "" if value is None else canonical(value)
     return redact(text, EXCERPT_CHARS_MAX).encode("utf-8", "replace").decode()
 
 
 def approver(value: Any) -> str:
-    """Who approved: the first name that is found. An order to override that names nobody is no approval."""
+    """Return the first name found in an approval, else an empty text. An override without a name is no approval."""
     if isinstance(value, str):
         return "" if plain(value) in _BAD else value.strip()[:128]
     if value is True:
@@ -124,7 +124,7 @@ _APPROVERS: Final = ("by", "approvedby", "approver", "user", "name", "who", "ove
 
 
 def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
-    """What the evidence proves, by the name of each guard; spellings of the shipped guards are one name."""
+    """Return the proof for each guard by name; all spellings of a built-in guard are one name."""
     if not evidence:
         return None
     found: dict[str, Proof] = {}
@@ -136,7 +136,7 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
 
 
 def _guard(name: str) -> str:
-    """The guard that evidence belongs to: by a spelling of its name, or by a file such as ``dod/T1-dod.yaml``."""
+    """Return the guard of a piece of evidence: by a spelling of its name, or by a file such as ``dod/T1-dod.yaml``."""
     if found := GUARDS.get(plain(name)):
         return found
     if "/" in name or "." in name:
@@ -146,7 +146,7 @@ def _guard(name: str) -> str:
 
 
 def proof(value: Any) -> Proof | None:
-    """One guard's evidence; nothing where nothing was said."""
+    """Return one guard's evidence, or None if there is none."""
     if value is None or value == "":
         return None
     if isinstance(value, str):
@@ -160,7 +160,7 @@ def proof(value: Any) -> Proof | None:
 
 
 def _word(value: str) -> Proof:
-    """A word says yes or no; any other text (a path, an address) says that there is something."""
+    """Read a word as passed or failed; any other text (a path, an address) is an item that exists."""
     known = plain(value)
     name = value.strip()[:ITEM_CHARS_MAX]
     if known in _GOOD:
@@ -171,7 +171,7 @@ def _word(value: str) -> Proof:
 
 
 def _report(value: Mapping[str, Any]) -> Proof:
-    """A report: its verdict, whether all passed, and its items, wherever they stand."""
+    """Read a report: its verdict, whether everything passed, and its items at any key."""
     verdict, whole, parts = "", None, []
     for name, part in value.items():
         key = plain(name)
@@ -190,7 +190,7 @@ def _report(value: Mapping[str, Any]) -> Proof:
 
 
 def _good(value: Any) -> bool | None:
-    """Whether a value says yes; nothing where it says neither yes nor no."""
+    """Return whether a value means passed; None if it means neither passed nor failed."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -202,7 +202,7 @@ def _good(value: Any) -> bool | None:
 
 
 def _listed(value: Any) -> Iterator[tuple[str, bool]]:
-    """(item, whether it is good) of a list or mapping of items."""
+    """Yield (item, whether it passed) for a list or mapping of items."""
     if isinstance(value, Mapping):
         yield from ((str(name), _good(part) is not False and part is not None) for name, part in value.items())
         return
@@ -216,7 +216,7 @@ def _listed(value: Any) -> Iterator[tuple[str, bool]]:
 
 
 def _split(parts: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(failing, good), each without repeats and not too many."""
+    """Return failing and passing items, each without duplicates and bounded."""
     found: dict[str, bool] = {}
     for name, good in parts:
         found[name[:ITEM_CHARS_MAX]] = found.get(name[:ITEM_CHARS_MAX], True) and good

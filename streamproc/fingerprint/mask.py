@@ -1,11 +1,11 @@
-"""Masking: what may differ between two answers that say the same.
+"""Masking: remove the parts that may differ between two otherwise equal answers.
 
 Masked: ANSI codes, timestamps, dates and clock times, UUIDs, long hex, prefixed random ids, memory addresses,
 temporary paths, durations, process ids, white space. Kept: error codes, HTTP statuses, ports, line numbers, small
 counts.
 
-Each pattern begins with a set of characters or a literal, because Python's `re` skips to those in C; a word
-boundary in front would make it try every branch at every character (ten times slower on real tool output).
+Each pattern starts with a set of characters or a literal, because Python's `re` skips to those in C. A leading word
+boundary would make it try every branch at every character (ten times slower on real tool output).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-END_MAX: Final = 65_536  # characters masked at each end of a text; what lies between is hashed as it is
+END_MAX: Final = 65_536  # characters masked at each end of a text; the middle is hashed unmasked
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SPACE: Final = re.compile(r"\s+")
@@ -37,10 +37,10 @@ _NAMED_DATE: Final = re.compile(
 )
 _PROCESS: Final = re.compile(r"[PpTt](?<!\w[PpTt])(?:(?:id|ID)[ =:#]+\d+|(?:rocess|hread)[ =:#-]+\d{3,})")
 _TEMPORARY: Final = re.compile(r"/(?<![\w.~-]/)(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/[^\s'\"`:;,)>\]]+")
-# `req_011CSHoEeqs5C35K2UU1BMFE`, `chatcmpl-9qZ…`: the name stays, the random part goes.
+# `req_011CSHoEeqs5C35K2UU1BMFE`, `chatcmpl-9qZ…`: keep the name, mask the random part.
 _TOKEN: Final = re.compile(r"[_-](?=[A-Za-z]{0,20}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{20,}\b")
 
-# Everything that begins with a digit, or with a hex letter, at the start of a word.
+# Everything that starts with a digit, or with a hex letter, at the start of a word.
 _NUMBER: Final = re.compile(
     r"[0-9a-fA-F](?<![A-Za-z0-9][0-9a-fA-F])(?:"
     r"[0-9a-fA-F]{7}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"
@@ -62,15 +62,15 @@ _NUMBER: Final = re.compile(
 def _number(match: re.Match[str]) -> str:
     text = match.group()
     if text.isalpha():
-        return text  # a long word that happens to have the letters a to f only
+        return text  # a long word that happens to use only the letters a to f
     start = match.start()
     if start > 1 and match.string[start - 1] == "." and match.string[start - 2].isdecimal() and text.isdecimal():
-        return text  # the digits of a figure, such as a loss, written as precisely as it is known
+        return text  # the decimals of a measured number, such as a loss
     return "<…>"
 
 
 def mask(text: str) -> str:
-    """The text with all that varies by itself replaced by marks, and white space folded."""
+    """Return the text with all variable parts replaced by placeholders and white space folded."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "/" in text:
@@ -83,7 +83,7 @@ def mask(text: str) -> str:
 
 
 def mask_ends(text: str) -> tuple[str, str, str]:
-    """For a very long text: its masked head, its middle as it is, its masked tail. Bounds the time it takes."""
+    """Return the masked head, unmasked middle and masked tail of a very long text, which bounds the time."""
     if len(text) <= 2 * END_MAX:
         return mask(text), "", ""
     return mask(text[:END_MAX]), text[END_MAX:-END_MAX], mask(text[-END_MAX:])
@@ -104,7 +104,7 @@ _SECRET: Final = re.compile(
 
 
 def redact(text: str, limit: int = 120) -> str:
-    """A short excerpt of an error that may leave the house: secrets, e-mail addresses and passwords are cut out."""
+    """Return a short excerpt that may leave the process, without secrets, e-mail addresses and passwords."""
     folded = _SPACE.sub(" ", _ANSI.sub("", text[: limit * 8])).strip()
     folded = _SECRET.sub("<redacted>", folded)
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"

@@ -1,6 +1,6 @@
-"""SimHash (Charikar 2002): 64 bits in which alike texts differ little. It only ever warns.
+"""SimHash (Charikar 2002): 64 bits that differ little between similar texts. Detectors on it mostly warn.
 
-The 64 bit counters are lanes of one big integer, so adding a feature is one addition.
+The 64 bit counters are packed into one big integer, so adding a feature is one addition.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from typing import Final
 
 import xxhash
 
-SIZE_MIN: Final = 200  # characters; in shorter texts single words count, too, and more bits may differ
-WORDS_MIN: Final = 4  # a text of fewer words is the same or another
-PAGE_MIN: Final = 1_500  # characters; in pages one number more or less says little
+SIZE_MIN: Final = 200  # characters; shorter texts also use single words, and may differ in more bits
+WORDS_MIN: Final = 4  # shorter texts are equal or different, never similar
+PAGE_MIN: Final = 1_500  # characters; in longer texts one number more or less means little
 FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
 END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pairs of 24 000 would take 5 ms
 
 _WORD: Final = re.compile(r"\w+")
 _SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
-_LANE: Final = 16  # bits a counter: room for 65 535 features
+_COUNTER_BITS: Final = 16  # enough for 65 535 features
 _COUNTS: Final = Struct("<64H")
 _SPREAD: Final = tuple(
-    sum(1 << (_LANE * bit) for bit in range(8) if byte >> bit & 1) for byte in range(256)
+    sum(1 << (_COUNTER_BITS * bit) for bit in range(8) if byte >> bit & 1) for byte in range(256)
 )  # fmt: skip
 
 
 def simhash(text: str) -> int:
-    """The SimHash of a text's word pairs; 0 where it is too short to say."""
+    """Return the SimHash of a text's word pairs; 0 if the text is too short."""
     if len(text) < SIZE_MIN:
         return 0
     words = _WORD.findall(text if len(text) <= 2 * END_MAX else text[:END_MAX] + text[-END_MAX:])
     digest = xxhash.xxh3_64_intdigest
     features = [digest(f"{a} {b}".encode("utf-8", "surrogatepass")) for a, b in pairwise(words)]
     if len(features) > FEATURES_MAX:
-        # Sampled by their own hash, not by place: a word more at the start must not change the whole sample.
+        # Sample by hash, not by position: an extra word at the start must not change the whole sample.
         rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1
         features = [feature for feature in features if not feature >> 7 & rare] or features[:FEATURES_MAX]
     return _voted(features)
 
 
 def short_simhash(text: str) -> int:
-    """The SimHash of a short text's words and word pairs; 0 for a few words, and for a long text."""
+    """Return the SimHash of a short text's words and word pairs; 0 for a few words, and for a long text."""
     if len(text) >= SIZE_MIN:
         return 0
     words = _WORD.findall(text.lower())
@@ -54,9 +54,11 @@ def short_simhash(text: str) -> int:
 
 
 def subjects(text: str) -> int:
-    """32 bits of what a text is about: words with a digit or a sign within, names, and what is ticked off. Who
-    counts gets somewhere, and "views.py is fine" is said of many files in almost the same words. 0 where there are
-    none, or in pages."""
+    """Return a 32-bit hash of a text's subjects: words with a digit or a sign inside, names, and ticked items.
+
+    A counter that rises is progress, and "views.py is fine" is said of many files in almost the same words. 0 if the
+    text names no subjects, or is a page long.
+    """
     if len(text) >= PAGE_MIN:
         return 0
     about = " ".join(_SUBJECT.findall(text))
@@ -64,7 +66,7 @@ def subjects(text: str) -> int:
 
 
 def _voted(features: list[int]) -> int:
-    """The bits that most features have."""
+    """Return the bits that most features have."""
     if not features:
         return 0
     half, value = len(features) / 2, 0
@@ -76,5 +78,10 @@ def _voted(features: list[int]) -> int:
 
 @lru_cache(maxsize=8_192)  # agents use the same words again and again; 2 MB at most
 def _spread(feature: int) -> int:
-    """A feature's 64 bits, each in a lane of its own."""
-    return sum(_SPREAD[byte] << (lane * 8 * _LANE) for lane, byte in enumerate(feature.to_bytes(8, "little")))
+    """Return a feature's 64 bits, each in a counter of its own."""
+    return sum(_SPREAD[byte] << (place * 8 * _COUNTER_BITS) for place, byte in enumerate(feature.to_bytes(8, "little")))
+
+
+def distance(first: int, second: int) -> int:
+    """Return in how many of 64 bits two SimHashes differ."""
+    return (first ^ second).bit_count()

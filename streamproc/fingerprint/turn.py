@@ -1,4 +1,4 @@
-"""Raw events to fingerprinted ones. After this, content has left the picture."""
+"""Convert raw events to fingerprinted ones, which carry no content."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from streamproc.model.wire import (
 
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
-ORDER_MAX: Final = 500  # characters of who ordered a stop and why: it is told in every message about it
+COMMAND_TEXT_MAX: Final = 500  # characters of a command's issuer and of its reason: every message about it has them
 
 _RETRYABLE: Final = re.compile(
     r"(?i)(?<!line )(?<![:.\w])(?:429|500|502|503|504|529)\b"
@@ -64,18 +64,18 @@ _RETRYABLE: Final = re.compile(
     r"|bad gateway|gateway time-?out|temporarily unavailable|deadline exceeded|\bETIMEDOUT\b|\bECONNRESET\b"
     r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
 )
-_TROUBLE: Final = re.compile(
+_RETRYABLE_ANSWER: Final = re.compile(
     r"(?i)\W*(?:(?:error|http(?:/[\d.]+)?|status|code|exception)\W{0,3}){0,3}"
     r"(?:(?:429|500|502|503|504|529)\b(?!\W{0,3}(?:\d|of\b))|rate.?limit|too many requests|service unavailable"
     r"|bad gateway|gateway time-?out|overloaded_error)"
-)  # how an answer begins that is nothing but such trouble, of a tool that has no field for errors
+)  # the start of an answer that is only such an error, from a tool that has no field for errors
 _EXIT: Final = re.compile(r"(?i)\W*(?:[a-z]+ )?(?:exit(?:ed)?|return(?:ed)?)(?: with| status| code)*\W{0,3}(\d+)\W*")
-TROUBLE_MAX: Final = 200  # characters of such an answer
-_ERROR_HEAD: Final = 400  # characters of an error in which its kind is looked for
+RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
+_ERROR_HEAD: Final = 400  # characters of an error that are searched for its kind
 
 
 def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
-    """The event as it crosses the wire. `include_content` sends the texts of a turn, too."""
+    """Return the event as it crosses the wire. `include_content` adds the texts of a turn."""
     shared = {name: getattr(raw, name) for name in _SHARED}
     if isinstance(raw, RawTurn):
         return Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content))
@@ -84,7 +84,7 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
     if isinstance(raw, RawRunFinished):
         return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
     if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
-        return _ordered(raw, shared | {"by": raw.by[:ORDER_MAX], "reason": raw.reason[:ORDER_MAX]})
+        return _operator_event(raw, shared | {"by": raw.by[:COMMAND_TEXT_MAX], "reason": raw.reason[:COMMAND_TEXT_MAX]})
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
     if isinstance(raw, RawTurnStarted):
@@ -95,7 +95,7 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
     return board_event(raw, {"w": WIRE_VERSION, **shared})
 
 
-def _ordered(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
+def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
     if isinstance(raw, RawHaltAcknowledged):
         return HaltAcknowledged(w=WIRE_VERSION, **fields)
     fields |= {"issuer": raw.issuer, "signature": raw.signature}
@@ -136,7 +136,7 @@ def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
 
 
 def _is_talk(raw: RawTurn) -> bool:
-    """Whether words are all there is of a turn: only then does it matter how alike short ones are."""
+    """Return whether a turn is text only: only then is the similarity of short texts needed."""
     return not (raw.tool_calls or raw.artifact or raw.tests or raw.structured_output)
 
 
@@ -144,12 +144,12 @@ _TEXTS: Final = ("output", "structured_output", "artifact", "docs", "query")
 
 
 def _printable(text: str) -> str:
-    """Text that can be written in UTF-8; Python's may hold halves of surrogate pairs."""
+    """Return text that UTF-8 can encode; Python strings may hold halves of surrogate pairs."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _sendable(value: Any) -> Any:
-    """A value that can be written as JSON; where it cannot, what Python says of it."""
+    """Return a value that JSON can encode: the value itself, else its `repr`."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError):
@@ -158,12 +158,12 @@ def _sendable(value: Any) -> Any:
 
 
 def _text(value: str | None, how: Callable[[str], Content]) -> Content | None:
-    """Empty text is no evidence."""
+    """Hash a text; empty text is no evidence."""
     return how(value) if value and not value.isspace() else None
 
 
 def _structured(value: Any) -> Content | None:
-    """An empty object is no evidence either: frameworks fill in what a node left out. 0 and False are answers."""
+    """Hash a structured output. An empty object is no evidence: frameworks add it. 0 and False are answers."""
     if value is None or (isinstance(value, (str, list, dict)) and not value):
         return None
     return content(canonical(value))
@@ -183,7 +183,7 @@ def _artifact(value: str | dict[str, str] | None) -> Content | None:
 def _tests(report: TestReport) -> Tests | None:
     if report.failed is None:
         if report.passed is None or report.total is None:
-            return None  # nothing is known of failures: no evidence
+            return None  # an unknown number of failures is no evidence
         return Tests(0, max(0, report.total - report.passed), report.passed, report.total)
     failed = sorted({" ".join(name.split()) for name in report.failed})
     failing_set = h64("\n".join(failed)) if failed else 0
@@ -207,16 +207,19 @@ def _errors(reports: list[ErrorReport]) -> Errors:
 
 
 def looks_retryable(text: str) -> bool:
-    """Whether an error reads as infrastructure trouble: 429, 5xx, rate limits, overload."""
+    """Return whether an error looks like an infrastructure error: 429, 5xx, rate limits, overload."""
     return _RETRYABLE.search(text[:_ERROR_HEAD]) is not None
 
 
-_NO_ERROR: Final[tuple[object, ...]] = (None, False, "", [], {})  # how logs say that nothing failed; 0 equals False
+_NO_ERROR: Final[tuple[object, ...]] = (None, False, "", [], {})  # values that logs use for success; 0 equals False
 
 
 def _ran(error: str, shown: str) -> bool:
-    """Whether a command ran, exited with an error, and told of what it did. Many harnesses repeat the error as the
-    result; a command that was not found (127) or may not be run (126) did not run."""
+    """Return whether a command ran, exited with an error, and showed output of its own.
+
+    Many harnesses repeat the error as the result. A command that was not found (127) or not executable (126) did not
+    run.
+    """
     code = _EXIT.match(error)
     if code is None:
         return bool(shown) and error not in shown and shown not in error
@@ -231,12 +234,12 @@ def _call(call: ToolCall) -> Call:
         shown = "" if call.result is None or call.error is True else canonical(call.result)
         if outcome == FAILED and _ran(text, shown):
             outcome = FAILED_RUN
-        answer = content(f"{text}\0{shown}" if shown else text)  # the exit code may be the same, and the output another
+        answer = content(f"{text}\0{shown}" if shown else text)  # the exit code may be equal while the output differs
         return Call(call.name, key, answer.exact, answer.norm, outcome, answer.sim)
     if call.result is None:
         return Call(call.name, key, 0, 0, NO_ANSWER)
     answer = content(text := canonical(call.result))
-    if len(text) <= TROUBLE_MAX and _TROUBLE.match(text):
+    if len(text) <= RETRYABLE_ANSWER_MAX and _RETRYABLE_ANSWER.match(text):
         return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
     return Call(call.name, key, answer.exact, answer.norm, ANSWERED, answer.sim)
 

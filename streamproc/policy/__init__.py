@@ -1,4 +1,4 @@
-"""Policies: thresholds, budgets and actions, read from layers of YAML and resolved for a scope."""
+"""Policies: thresholds, budgets and actions, loaded from layers of YAML and resolved for a scope."""
 
 from __future__ import annotations
 

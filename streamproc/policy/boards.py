@@ -1,4 +1,4 @@
-"""The board in a policy file: its form, how layers are laid over each other, and what can be wrong with it."""
+"""The board in a policy file: its schema, how layers are merged, and which boards are invalid."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ GUARDS_MAX: Final = 12  # each takes a bit of every task's memory
 STATES_MAX: Final = 40
 BATCH_MAX: Final = 1_000
 
-Complaint = tuple[tuple[str, ...], str, str]
+BoardProblem = tuple[tuple[str, ...], str, str]
+"""The path of a setting within the board, what is wrong with it, and the remedy."""
 
 
-def _several(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-States = Annotated[list[str], BeforeValidator(_several)]
+States = Annotated[list[str], BeforeValidator(_as_list)]
 Size = Annotated[int, Field(ge=0, le=BATCH_MAX, strict=True)]
 
 
 class GuardSetting(BaseModel):
-    """What the ways from some states into others ask for."""
+    """The evidence that the transitions from some states into others require."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -48,7 +49,7 @@ Guard = Annotated[GuardSetting | None, BeforeValidator(_none_for_false, json_sch
 
 
 class BoardSetting(BaseModel):
-    """A board. One with a `path` stands for itself; one without changes parts of the board below it."""
+    """A board. With a `path` it is complete; without one it changes parts of the board of the layer below."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,44 +68,44 @@ class BoardSetting(BaseModel):
     cycle_phases: States = []
 
 
-def laid_over(below: Mapping[str, Any], setting: BoardSetting | None) -> dict[str, Any]:
-    """The board below with this setting over it. Guards and sizes are taken one by one; `false` removes a guard."""
+def merge_board(below: Mapping[str, Any], setting: BoardSetting | None) -> dict[str, Any]:
+    """Return the board below with this setting applied. Guards and sizes merge one by one; `false` removes a guard."""
     if setting is None:
         return dict(below)
     given = setting.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    found = {} if setting.path is not None else dict(below)
+    merged = {} if setting.path is not None else dict(below)
     for name, value in given.items():
-        found[name] = {**found.get(name, {}), **value} if name in ("guards", "batch") else value
-    if "guards" in found:
-        found["guards"] = {name: asked for name, asked in found["guards"].items() if asked is not None}
-    return found
+        merged[name] = {**merged.get(name, {}), **value} if name in ("guards", "batch") else value
+    if "guards" in merged:
+        merged["guards"] = {name: guard for name, guard in merged["guards"].items() if guard is not None}
+    return merged
 
 
-def complaints(board: Mapping[str, Any]) -> Iterator[Complaint]:
-    """All that is wrong with a board, with the place within it."""
+def board_problems(board: Mapping[str, Any]) -> Iterator[BoardProblem]:
+    """Yield every mistake of a board."""
     path = board.get("path") or []
     declared = dict.fromkeys(map(state_name, [*path, *board.get("transitions", {}), *board.get("aside", {})]))
     if len({*map(state_name, path)}) < len(path):
         yield ("path",), "names a state twice", "keep one"
     if len(declared) > STATES_MAX:
-        yield ("path",), f"{len(declared)} states", f"{STATES_MAX} at most"
-    for place, names in _named(board):
+        yield ("path",), f"{len(declared)} states", f"declare at most {STATES_MAX}"
+    for place, names in _state_references(board):
         unknown = [name for name in names if state_name(name) not in declared]
         if unknown:
             yield place, f"no such state: {', '.join(unknown)}", f"there are: {', '.join(declared)}"
-    for name, asked in board.get("guards", {}).items():
-        if not asked.get("into"):
-            yield ("guards", name, "into"), "is missing", "name the states into which it is asked"
+    for name, guard in board.get("guards", {}).items():
+        if not guard.get("into"):
+            yield ("guards", name, "into"), "is missing", "name the states that the guard protects"
     if len(board.get("guards", {})) > GUARDS_MAX:
-        yield ("guards",), f"{len(board['guards'])} guards", f"{GUARDS_MAX} at most"
+        yield ("guards",), f"{len(board['guards'])} guards", f"declare at most {GUARDS_MAX}"
     if not board.get("done"):
         yield ("done",), "is missing", "name the states in which a task is done"
         return
     yield from _unreachable(board, path, declared)
 
 
-def _named(board: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Iterable[str]]]:
-    """Where a board speaks of states that it must have."""
+def _state_references(board: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Iterable[str]]]:
+    """Yield every setting that refers to states, with those states."""
     if board.get("initial"):
         yield ("initial",), [board["initial"]]
     for section in ("transitions", "aside"):
@@ -114,38 +115,39 @@ def _named(board: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Iterable
         yield (section,), board.get(section, ())
     for status, state in board.get("forced", {}).items():
         yield ("forced", status), [state]
-    for guard, asked in board.get("guards", {}).items():
+    for name, guard in board.get("guards", {}).items():
         for side in ("from", "into"):
-            yield ("guards", guard, side), asked.get(side, ())
-        if asked.get("back_to"):
-            yield ("guards", guard, "back_to"), [asked["back_to"]]
+            yield ("guards", name, side), guard.get(side, ())
+        if guard.get("back_to"):
+            yield ("guards", name, "back_to"), [guard["back_to"]]
 
 
-def _unreachable(board: Mapping[str, Any], path: list[str], declared: Iterable[str]) -> Iterator[Complaint]:
-    """States that no way from the first one leads to. States aside can be entered from anywhere."""
-    ways: dict[str, set[str]] = {name: set() for name in declared}
+def _unreachable(board: Mapping[str, Any], path: list[str], declared: Iterable[str]) -> Iterator[BoardProblem]:
+    """Yield states that cannot be reached from the first one. Parked states can be entered from anywhere."""
+    transitions: dict[str, set[str]] = {name: set() for name in declared}
     states = [state_name(name) for name in path]
     for source, target in pairwise(states):
-        ways[source].add(target)
+        transitions[source].add(target)
     for section in ("transitions", "aside"):
         for source, targets in board.get(section, {}).items():
-            ways[state_name(source)] |= {state_name(target) for target in targets}
-    aside = {state_name(name) for name in board.get("aside", {})}
+            transitions[state_name(source)] |= {state_name(target) for target in targets}
+    parked = {state_name(name) for name in board.get("aside", {})}
     first = state_name(board.get("initial") or (path[0] if path else ""))
     done = {state_name(name) for name in board.get("done", ())}
     reached, waiting = {first}, [first]
     while waiting:
-        found = ways.get(waiting.pop(), set()) - reached - aside
+        found = transitions.get(waiting.pop(), set()) - reached - parked
         reached |= found
         waiting += found
-    if first not in ways:
-        return  # that was told
-    if done <= set(ways) and not done & reached:
-        yield ("done",), f"no way leads from {first} to {', '.join(sorted(done))}", "add it to the path or transitions"
-    if any(not ways.get(name) and name not in done | aside | set(states) for name in reached):
-        return  # from a state that leads nowhere any way is taken
+    if first not in transitions:
+        return  # reported as an unknown state
+    if done <= set(transitions) and not done & reached:
+        what = f"no transition leads from {first} to {', '.join(sorted(done))}"
+        yield ("done",), what, "add the state to the path or to transitions"
+    if any(not transitions.get(name) and name not in done | parked | set(states) for name in reached):
+        return  # a state without transitions may be left for any other state
     for source in board.get("transitions", {}):
-        if state_name(source) not in reached | aside | done | set(states) | {
-            target for targets in ways.values() for target in targets
+        if state_name(source) not in reached | parked | done | set(states) | {
+            target for targets in transitions.values() for target in targets
         }:
-            yield ("transitions", source), "no way leads to this state", "correct its name, or add a way"
+            yield ("transitions", source), "no transition leads to this state", "correct its name, or add a transition"

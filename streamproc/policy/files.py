@@ -1,4 +1,4 @@
-"""Policy files: YAML, read with the line of every value, so that each mistake is told with its place."""
+"""Policy files: YAML, read with the line of every value, so each mistake is reported with its place."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from streamproc.detectors import BY_CODE
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.model.budgets import budget_value, find_budget
 from streamproc.model.controls import Action
-from streamproc.policy.boards import BoardSetting, GuardSetting, complaints, laid_over
+from streamproc.policy.boards import BoardSetting, GuardSetting, board_problems, merge_board
 from streamproc.policy.prices import PRICE_REMEDY, price_problems
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
-LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; beyond it somebody has mistaken the unit
-STANDARD: Final = "standard"  # the preset that is below all others
+LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; a larger value has the wrong unit
+STANDARD: Final = "standard"  # the preset below all others
 DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor may contain itself
 
 Lines = dict[tuple[str | int, ...], int]
 
 
 class Overlay(BaseModel):
-    """What one layer of a policy says; all of it optional."""
+    """The settings of one layer of a policy; all of them optional."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ class Overlay(BaseModel):
 
 
 class UserOverlay(BaseModel):
-    """What a policy says of one user: the budgets of that user over all runs."""
+    """The settings for one user: that user's budgets over all runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class UserOverlay(BaseModel):
 
     @property
     def overlay(self) -> Overlay:
-        """The same as any other layer says it."""
+        """Return the same settings in the form of any other layer."""
         return Overlay(budgets=self.budgets)
 
 
@@ -66,7 +66,7 @@ class Layer(Overlay):
     users: dict[str, UserOverlay] = {}
 
     def overlays(self) -> Iterator[tuple[tuple[str, ...], Overlay]]:
-        """Everything that is said in this layer, with where it stands."""
+        """Yield every overlay of this layer with its path in the file."""
         yield (), self
         for section in ("workflows", "tenants", "tiers"):
             for name, overlay in getattr(self, section).items():
@@ -76,15 +76,14 @@ class Layer(Overlay):
 
 
 def preset_names() -> list[str]:
-    """The presets that are shipped."""
+    """Return the names of the presets in the package."""
     folder = resources.files("streamproc.policy") / "presets"
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
 @cache
 def read_preset(name: str) -> Layer:
-    """A shipped preset, read once: every policy stands on one. Raises `InvalidPolicy` where there is none of that
-    name."""
+    """Return a preset of the package, read once. Raises `InvalidPolicy` for an unknown name."""
     if name not in preset_names():
         problem = Problem("presets", f"no preset {shown(name)}", f"there are: {', '.join(preset_names())}")
         raise InvalidPolicy([problem])
@@ -92,40 +91,44 @@ def read_preset(name: str) -> Layer:
     return read_layer(text, f"preset {name}")
 
 
-def read_mapping(said: Mapping[str, Any]) -> Layer:
-    """What a policy file would say, as a mapping. Raises `InvalidPolicy` with every mistake."""
+def read_mapping(settings: Mapping[str, Any]) -> Layer:
+    """Read a policy from a mapping with the content of a file. Raises `InvalidPolicy` with every mistake."""
     try:
-        text = yaml.safe_dump(dict(said), sort_keys=False)
+        text = yaml.safe_dump(dict(settings), sort_keys=False)
     except yaml.YAMLError:
-        problem = Problem("policy", "holds what no policy file can say", "use texts, numbers, lists and mappings")
+        what = "has a value that a policy file cannot contain"
+        problem = Problem("policy", what, "use only texts, numbers, lists and mappings")
         raise InvalidPolicy([problem]) from None
     return read_layer(text, "policy")
 
 
 def read_layer(text: str, place: str) -> Layer:
-    """A policy file's text. Raises `InvalidPolicy` with every mistake and its line."""
+    """Read the text of a policy file. Raises `InvalidPolicy` with every mistake and its line."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # a date or a number that is none is a ValueError
+    except (yaml.YAMLError, ValueError) as error:  # an impossible date or number is a ValueError
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
-        raise InvalidPolicy([Problem("policy", f"not YAML: {getattr(error, 'problem', error)}", place=where)]) from None
+        what = f"not YAML: {getattr(error, 'problem', error)}"
+        remedy = "correct the syntax; `streamproc policy show standard` prints an example"
+        raise InvalidPolicy([Problem("policy", what, remedy, where)]) from None
     except RecursionError:
-        remedy = "five levels have a meaning; look for brackets that are not closed"
+        remedy = "a policy has at most five levels; look for brackets that are not closed"
         raise InvalidPolicy([Problem("policy", "is nested too deeply", remedy, place)]) from None
     if not isinstance(data, dict):
-        raise InvalidPolicy([Problem("policy", "expected a mapping of settings", "see a preset", place=place)])
+        remedy = "write `setting: value` lines; `streamproc policy show standard` prints an example"
+        raise InvalidPolicy([Problem("policy", "expected a mapping of settings", remedy, place)])
     lines: Lines = {}
-    twice: list[tuple[str | int, ...]] = []
-    _note_lines(node, (), lines, twice)
-    problems = [Problem(_dotted(path), "is set twice", "keep one", _at(path, lines, place)) for path in twice]
+    duplicates: list[tuple[str | int, ...]] = []
+    _record_lines(node, (), lines, duplicates)
+    problems = [Problem(_dotted(path), "is set twice", "keep one", _at(path, lines, place)) for path in duplicates]
     layer = None
     try:
         layer = Layer.model_validate(data)
     except ValidationError as error:
         problems += [_problem(item, lines, place) for item in error.errors(include_url=False)]
-    problems += _check_meaning(layer or Layer.model_validate(_salvage(data)), lines, place)
+    problems += _check_values(layer or Layer.model_validate(_valid_parts(data)), lines, place)
     if problems or layer is None:
         raise InvalidPolicy(sorted(problems, key=lambda problem: _line_of(problem.place)))
     return layer
@@ -136,13 +139,13 @@ def _line_of(place: str) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def _salvage(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """What can still be checked of a file with mistakes, part by part, so that all of them are told at once."""
+def _valid_parts(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """Return the parts of a file with mistakes that can still be checked, so all mistakes are reported at once."""
     if _fits(value, path):
         return value
     if not isinstance(value, dict) or len(path) > DEPTH_MAX:
         return None
-    parts = {key: _salvage(part, (*path, key)) for key, part in value.items()}
+    parts = {key: _valid_parts(part, (*path, key)) for key, part in value.items()}
     kept = {key: part for key, part in parts.items() if part is not None}
     return kept if _fits(kept, path) else None
 
@@ -157,8 +160,10 @@ def _fits(value: Any, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _note_lines(node: Any, path: tuple[str | int, ...], lines: Lines, twice: list[tuple[str | int, ...]]) -> None:
-    """Note the line of every value; keys that stand twice in one mapping go to `twice`."""
+def _record_lines(
+    node: Any, path: tuple[str | int, ...], lines: Lines, duplicates: list[tuple[str | int, ...]]
+) -> None:
+    """Record the line of every value in `lines`, and keys that a mapping has twice in `duplicates`."""
     if node is None or len(path) > DEPTH_MAX:
         return
     lines.setdefault(path, node.start_mark.line + 1)
@@ -166,12 +171,12 @@ def _note_lines(node: Any, path: tuple[str | int, ...], lines: Lines, twice: lis
         for key, value in node.value:
             below = (*path, str(key.value))
             if below in lines:
-                twice.append(below)
+                duplicates.append(below)
             lines[below] = key.start_mark.line + 1
-            _note_lines(value, below, lines, twice)
+            _record_lines(value, below, lines, duplicates)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _note_lines(value, (*path, index), lines, twice)
+            _record_lines(value, (*path, index), lines, duplicates)
 
 
 def _at(path: tuple[str | int, ...], lines: Lines, place: str) -> str:
@@ -188,11 +193,11 @@ def _problem(item: Any, lines: Lines, place: str) -> Problem:
     return Problem(_dotted(path), f"{item['msg']}, got {shown(item['input'])}", place=_at(path, lines, place))
 
 
-_BRANCHES: Final = ("bool", "dict[str,any]")  # pydantic's words for choices
+_BRANCHES: Final = ("bool", "dict[str,any]")  # pydantic's names for the members of a union
 
 
 def _known(path: tuple[str | int, ...]) -> list[str]:
-    """The settings that there are in the mapping that this path leads into."""
+    """Return the settings of the mapping that this path leads into."""
     if "board" in path:
         model = GuardSetting if "guards" in path else BoardSetting
         return [field.alias or name for name, field in model.model_fields.items()]
@@ -203,8 +208,8 @@ def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path)) or "policy"
 
 
-def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
-    """What types cannot say: codes, limits, budgets and presets that exist, values within bounds."""
+def _check_values(layer: Layer, lines: Lines, place: str) -> list[Problem]:
+    """Check what types cannot express: that codes, limits, budgets and presets exist, and values are in bounds."""
     found: list[tuple[tuple[str | int, ...], str, str]] = []
     known = preset_names()
     for index, name in enumerate(layer.presets):
@@ -213,8 +218,9 @@ def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
     for name, own in layer.users.items():
         for budget in own.budgets:
             if not budget.replace("_", "").lower().startswith("maxuser"):
-                what = f"{budget} is no budget of a user"
-                found.append((("users", name, "budgets", budget), what, "there are: maxUserCostUsdPerDay and its like"))
+                what = f"{budget} is not a budget of a user"
+                remedy = "use one that starts with maxUser, such as maxUserCostUsdPerDay"
+                found.append((("users", name, "budgets", budget), what, remedy))
     for path, overlay in layer.overlays():
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
         found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
@@ -223,13 +229,13 @@ def _check_meaning(layer: Layer, lines: Lines, place: str) -> list[Problem]:
 
 
 def _check_board(overlay: Overlay, layer: Layer) -> list[tuple[tuple[str, ...], str, str]]:
-    """What is wrong with a board; one without a path changes the one below it, at last that of the first preset."""
+    """Return the mistakes of a board; one without a path is checked on top of the board below it."""
     if overlay.board is None:
         return []
     below: dict[str, Any] = {}
     if overlay.board.path is None:
-        below = laid_over(laid_over({}, read_preset(STANDARD).board), layer.board)
-    return list(complaints(laid_over(below, overlay.board)))
+        below = merge_board(merge_board({}, read_preset(STANDARD).board), layer.board)
+    return list(board_problems(merge_board(below, overlay.board)))
 
 
 def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -240,7 +246,8 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
             budget = find_budget(name)
             amount = budget_value(budget, value)
             if budget.ceiling is not None and amount > budget.ceiling:
-                yield ("budgets", name), f"{value} is above the ceiling {budget.ceiling}", "no policy can lift it"
+                what = f"{value} is above the ceiling {budget.ceiling}"
+                yield ("budgets", name), what, f"use at most {budget.ceiling}; no policy can raise the ceiling"
         except (KeyError, ValueError) as error:
             yield ("budgets", name), str(error.args[0]), ""
     for code in overlay.actions:
@@ -252,7 +259,7 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
         elif isinstance(setting, dict):
             yield from _check_limits(code, setting)
         elif not setting and (cap := getattr(BY_CODE[code], "HARD_CAP", None)):
-            yield ("detectors", code), f"cannot be turned off: it holds the hard cap of {cap}", "leave the line out"
+            yield ("detectors", code), f"cannot be turned off: it enforces the hard cap of {cap}", "remove the line"
 
 
 def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -262,14 +269,15 @@ def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[st
         if name not in known:
             yield path, "unknown limit", f"{code} has: {', '.join(known) or 'no limits of its own'}"
         elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMIT_MAX:
-            yield path, f"expected a whole number from 0 (off) to {LIMIT_MAX}, got {shown(value)}", ""
+            remedy = "set a whole number; 0 turns the limit off"
+            yield path, f"expected a whole number from 0 to {LIMIT_MAX}, got {shown(value)}", remedy
 
 
 def read_policy_file(path: Path) -> Layer:
-    """A policy file from disk. Raises `InvalidPolicy`."""
+    """Read a policy file from disk. Raises `InvalidPolicy`."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        remedy = f"give a file, or one of the presets {', '.join(preset_names())}"
+        remedy = f"name a readable file, or one of the presets {', '.join(preset_names())}"
         raise InvalidPolicy([Problem("policy", f"cannot be read: {error}", remedy, str(path))]) from None
     return read_layer(text, str(path))

@@ -1,6 +1,6 @@
 """Thresholds, budgets and actions: preset → global → workflow → tenant → tier → run. Later layers win.
 
-A policy is an input of the engine: its content hash is in every decision.
+A policy is an input of the engine, and every decision carries its content hash.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.model.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
-from streamproc.policy.boards import laid_over
+from streamproc.policy.boards import merge_board
 from streamproc.policy.files import STANDARD, Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
 from streamproc.policy.prices import price_of
 
 DEFAULT: Final = STANDARD
-_OF_ACCOUNTS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
+_ACCOUNT_BUDGETS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
@@ -36,16 +36,16 @@ log = logging.getLogger("streamproc.detectors")
 
 
 def _log_fault(code: str, times: int, problem: Exception) -> None:
-    """The first, the second, the fourth …: a defect that comes with every turn must not fill the log."""
+    """Log the first, second, fourth … fault: a defect that recurs with every turn must not fill the log."""
     if times & (times - 1) == 0:
         log.error(
-            "detector %s raised, for the %d. time: it tells nothing of this event, and all others go on. "
-            "Report it, or turn it off in the policy.", code, times, exc_info=problem,
+            "detector %s raised an exception (%d so far); it skipped this event, all other detectors ran. "
+            "Report the error, or turn the detector off in the policy.", code, times, exc_info=problem,
         )  # fmt: skip
 
 
 class Policy:
-    """A policy: its layers from the presets up, ready to be resolved for a scope."""
+    """A policy: its layers from the presets up, which it resolves for a scope."""
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers = tuple(layers)
@@ -66,13 +66,13 @@ class Policy:
         return self.ref.hash
 
     def engine(self) -> Engine:
-        """An engine under this policy. It logs the faults of detectors."""
+        """Return an engine under this policy. It logs the faults of detectors."""
         engine = Engine(self)
         engine.on_fault = _log_fault
         return engine
 
     def effective(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
-        """What is in force in a scope: limits of each detector (None: off), budgets, actions."""
+        """Return the settings in force in a scope: limits of each detector (None: off), budgets, actions."""
         overlays = self._overlays(workflow, tenant, tier, user)
         detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
@@ -89,7 +89,7 @@ class Policy:
             actions |= overlay.actions
             prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
-            board = laid_over(board, overlay.board)
+            board = merge_board(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
             "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
@@ -102,7 +102,7 @@ class Policy:
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
-        """The rules of a scope, as the engine uses them."""
+        """Return the rules of a scope, as the engine uses them."""
         found = self.effective(workflow, tenant, tier)
         limits = found["detectors"]
         repeats = BY_CODE["LOOP003"].Limits(**(limits["LOOP003"] or {}))
@@ -115,8 +115,8 @@ class Policy:
             ],
             {
                 name: value
-                for name, value in _with_own_clock(found["budgets"], limits["BUDGET006"]).items()
-                if name not in _OF_ACCOUNTS
+                for name, value in _with_usual_runtime(found["budgets"], limits["BUDGET006"]).items()
+                if name not in _ACCOUNT_BUDGETS
             },
             on_stall=found["on_stall"],
             actions=found["actions"],
@@ -130,22 +130,22 @@ class Policy:
         )
 
     def admission(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
-        """The limits of a scope as `Admission(limits=…)` takes them, so that both watch over the same money."""
+        """Return the limits of a scope for `Admission(limits=…)`, so detection and admission share one policy."""
         budgets = self.effective(workflow, tenant, tier, user)["budgets"]
         limits: dict[str, Any] = {
             "run": _limit(budgets, {"micro_usd": "maxCostUsd"}),
             "session": _limit(budgets, dict(SESSION_BUDGETS)),
         }
-        for who in ("user", "tenant"):
+        for owner in ("user", "tenant"):
             periods = {
-                window: _limit(budgets, {unit: account_budget(who, unit, window) for unit in UNITS})
+                window: _limit(budgets, {unit: account_budget(owner, unit, window) for unit in UNITS})
                 for window in _PERIODS
             }
-            limits[who] = {window: limit for window, limit in periods.items() if limit}
+            limits[owner] = {window: limit for window, limit in periods.items() if limit}
         return {level: limit for level, limit in limits.items() if limit}
 
     def _accounts(self, found: dict[str, Any]) -> AccountRules:
-        """The limits that hold for sessions, users and tenants together."""
+        """Return the limits for sessions, users and tenants."""
         budgets, limits = found["budgets"], found["detectors"]
         session, account = limits["BUDGET009"], limits["BUDGET010"]
         users: dict[str, dict[str, int]] = {}
@@ -173,19 +173,19 @@ class Policy:
 
 
 def _values(overlay: Overlay) -> dict[str, int]:
-    """The budgets that an overlay sets, by their proper names, in their units."""
+    """Return the budgets that an overlay sets, by canonical name, in their units."""
     found = ((find_budget(name), value) for name, value in overlay.budgets.items())
     return {budget.name: budget_value(budget, value) for budget, value in found}
 
 
-def _marks(who: str, budgets: dict[str, int]) -> list[Mark]:
-    """The limits of users or tenants in each window."""
-    names = [(window, unit, account_budget(who, unit, window)) for window in _PERIODS for unit in UNITS]
+def _marks(owner: str, budgets: dict[str, int]) -> list[Mark]:
+    """Return the limits of users or tenants in each window."""
+    names = [(window, unit, account_budget(owner, unit, window)) for window in _PERIODS for unit in UNITS]
     return [Mark(window, unit, budgets[name]) for window, unit, name in names if name in budgets]
 
 
 def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
-    """One limit in the words of admission: USD as decimal text, and tokens."""
+    """Return one limit in the form of admission: USD as decimal text, and tokens."""
     limit: dict[str, Any] = {}
     if (cost := budgets.get(names["micro_usd"])) is not None:
         limit["cost_usd"] = str(Decimal(cost) / USD_MICRO)
@@ -199,8 +199,8 @@ def _limits(code: str, own: dict[str, int]) -> dict[str, int]:
     return {name: getattr(limits, name) for name in limits.__slots__}
 
 
-def _with_own_clock(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:
-    """A multiple of what is usual is a budget, too: then BUDGET006 is asked at every turn."""
+def _with_usual_runtime(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:
+    """Add a multiple of the usual runtime as a budget, so BUDGET006 is called at every turn."""
     usual_ms = clock["p99_s"] * clock["p99_multiple"] * 1000 if clock else 0
     if not usual_ms:
         return budgets
@@ -208,13 +208,14 @@ def _with_own_clock(budgets: dict[str, int], clock: dict[str, int] | None) -> di
 
 
 Source = str | Path | Mapping[str, Any]
-"""The name of a preset, a policy file, or what one would say."""
+"""The name of a preset, a policy file, or a mapping with the content of one."""
 
 
 def load_policy(source: Source | None = None) -> Policy:
-    """A policy from a file, a preset by its name, or a mapping with what a file would say.
+    """Load a policy from a file, a preset by its name, or a mapping with the content of a file.
 
-    Raises `InvalidPolicy` with every mistake and its place."""
+    Raises `InvalidPolicy` with every mistake and its place.
+    """
     if isinstance(source, Mapping):
         return Policy(_with_presets(read_mapping(source), [DEFAULT]))
     if source is None or str(source) in preset_names():
@@ -222,10 +223,10 @@ def load_policy(source: Source | None = None) -> Policy:
     return Policy(_with_presets(read_policy_file(Path(source)), [DEFAULT]))
 
 
-def _with_presets(layer: Layer, unnamed: list[str]) -> list[Layer]:
-    """A layer on top of the presets it names (or of `unnamed`), each on top of its own; each preset once."""
+def _with_presets(layer: Layer, default: list[str]) -> list[Layer]:
+    """Return a layer on top of the presets it names (else of `default`), each on top of its own; each preset once."""
     found: list[Layer] = []
-    for name in layer.presets or unnamed:
+    for name in layer.presets or default:
         for below in _with_presets(read_preset(name), []):
             if below.name not in {known.name for known in found}:
                 found.append(below)
