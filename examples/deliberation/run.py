@@ -1,9 +1,9 @@
-"""Deliberations that come to an agreement, and those that one of five layers ends.
+"""Deliberations that reach agreement, and others that one of five layers ends.
 
     python examples/deliberation/run.py
 
-The turns are recorded (`turns.jsonl`); the engine hears them one by one, as it would from a live graph, and a
-deliberation ends where it is halted. No broker, no model, no clock.
+The script feeds recorded turns (`turns.jsonl`) to the engine one by one, as a live graph would, and ends a deliberation
+when it is halted. It needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 
-# Which layer a code belongs to, and how the stop is called there.
+# The layer of each code, and that layer's name for the stop.
 LAYERS = {
     "BUDGET004": ("layer 1", "GraphRecursionError"),
     "GRAPH001": ("layer 2", "ValueError"),
-    "BUDGET005": ("layer 3", ""),  # evidence.reason says which: hard_cap_15_rounds, max_rounds, consensus
+    "BUDGET005": ("layer 3", ""),  # named by evidence.reason: hard_cap_15_rounds, max_rounds, consensus
     "BUDGET006": ("layer 4", "TimeoutError"),
     "BUDGET007": ("layer 5", "cost_budget_exceeded"),
 }
@@ -43,20 +43,20 @@ def main() -> int:
 
 
 def play(monitor: Monitor, run_id: str, events: list[dict[str, Any]]) -> None:
-    """Let a deliberation go on until it is halted, or completed."""
+    """Feed a deliberation until it is halted or completed."""
     for place, event in enumerate(events):
         for control in monitor.feed(event):
-            tell(control)
+            report(control)
             if control.halts:
-                tell_halt(control, sum("node" in later for later in events[place + 1 :]))
+                report_halt(control, sum("node" in later for later in events[place + 1 :]))
                 return
     status = monitor.status(run_id)
     if status is not None:
         print(f"  completed: {status.turns} steps, {status.cost_usd_micro / 1e6:.2f} USD")
 
 
-def tell(control: ControlEvent) -> None:
-    """One line for each decision."""
+def report(control: ControlEvent) -> None:
+    """Print one line for a decision."""
     layer, _ = LAYERS[control.code]
     turn = control.trigger.turn if control.trigger is not None else None
     print(f"  step {(turn or 0) + 1:<2} {control.severity:<4} {layer}: {control.message}")
@@ -66,14 +66,14 @@ def tell(control: ControlEvent) -> None:
         print(f"               should_stop = True, stop_reason = {stop_reason(control)!r}")
 
 
-def tell_halt(control: ControlEvent, after: int) -> None:
-    """How a deliberation ended that did not end by itself, and what is left of it."""
+def report_halt(control: ControlEvent, after: int) -> None:
+    """Print how a halted deliberation ended, and its last known state."""
     print(f"    stop_reason  {stop_reason(control)}")
     print(f"    status       {control.terminal_status}")
     print(f"    action       {control.action}, or {', or '.join(control.suggested_actions[1:])}")
     snapshot = control.evidence.snapshot if control.evidence is not None else None
     if snapshot is not None:
-        print(f"    snapshot     {snapshot.turns} steps, round {snapshot.round}, last heard of at {snapshot.heard_at}")
+        print(f"    snapshot     {snapshot.turns} steps, round {snapshot.round}, last event at {snapshot.heard_at}")
     trigger = trigger_of(control)
     if trigger is not None:
         print(f"    alert        {trigger.type} {trigger.urgency.name}: {trigger.reason}")
@@ -82,7 +82,7 @@ def tell_halt(control: ControlEvent, after: int) -> None:
 
 
 def stop_reason(control: ControlEvent) -> str:
-    """`state["stop_reason"]`, or the exception that stood for it."""
+    """Return `state["stop_reason"]`, or the exception that replaced it."""
     _, reason = LAYERS[control.code]
     return reason or (control.evidence.reason if control.evidence is not None else None) or control.code
 

@@ -1,9 +1,9 @@
-"""A team with another board: four columns, own guards, own sizes, all of it in `policy.yaml`.
+"""A team with a board of its own: four columns, its own guards and batch sizes, all declared in `policy.yaml`.
 
     python examples/kanban/run.py
 
-What happened on the board is recorded (`turns.jsonl`); the engine hears it event by event, as it would from a live
-tracker. No broker, no model, no clock.
+The script feeds the recorded events of the board (`turns.jsonl`) to the engine one by one, as a live tracker would. It
+needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def main() -> int:
 
 
 def play(monitor: Monitor, event: dict[str, Any]) -> None:
-    """One event of the board, and what is said of it."""
+    """Feed one event of the board, and print its decisions."""
     print(f"  {words(event)}")
     for control in monitor.feed(event):
         print(f"    {control.code} {control.type}: {control.message}")
         evidence = control.evidence
         if evidence is not None and evidence.last_valid:
-            print(f"      {control.task_id} is in {evidence.last_valid}; to do: {control.action}")
+            print(f"      {control.task_id} is in {evidence.last_valid}; action: {control.action}")
 
 
 def words(event: dict[str, Any]) -> str:
-    """An event in a few words."""
+    """Describe an event in a few words."""
     match event["type"]:
         case "task.transition":
             return f"{event['task_id']}: {event['from']} to {event['to']}"
         case "task.delegated":
-            return f"{event['agent']} is given {', '.join(event['tasks'])}"
+            return f"{event['agent']} gets {', '.join(event['tasks'])}"
         case "cycle.completed":
             return f"{event['cycle']} is over, {event['completed']} done"
         case kind:

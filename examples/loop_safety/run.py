@@ -1,9 +1,9 @@
-"""Loops that converge, loops that stall, and what a person sees of each.
+"""Loops that converge, loops that stall, and the report that a person gets for each.
 
     python examples/loop_safety/run.py
 
-The turns are recorded (`turns.jsonl`); the engine hears them one by one, as it would from live agents, and a run ends
-where it is halted. No broker, no model, no clock.
+The script feeds recorded turns (`turns.jsonl`) to the engine one by one, as live agents would, and ends a run when it
+is halted. It needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 
-# What this orchestrator calls the actions when it speaks to people.
+# This orchestrator's names for the actions.
 WORDS = {
     "switch_to_interactive": "switch to interactive",
     "spawn_reviewer": "spawn reconciliation node",
     "retry_with_new_provider": "tighten context pack and retry with a new provider",
     "ask_human": "update docs contract",
-    "force_synthesis": "answer with what there is",
-    "done_partial": "hand in what there is",
+    "force_synthesis": "answer with the results so far",
+    "done_partial": "deliver partial results",
     "pause": "pause",
     "halt": "stop",
 }
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def play(monitor: Monitor, run_id: str, events: list[dict[str, Any]]) -> None:
-    """Let a run go on until it is halted, or over."""
+    """Feed a run until it is halted or ends."""
     print(f"\n{run_id}")
     shown = ""
     for place, event in enumerate(events):
@@ -58,13 +58,13 @@ def play(monitor: Monitor, run_id: str, events: list[dict[str, Any]]) -> None:
                 print(f"  {'':<13} {control.severity} {control.code}: {control.message}")
                 continue
             after = sum("node" in later for later in events[place + 1 :])
-            tell(control, seen, after)
+            report(control, seen, after)
             return
-    print("  went its way")
+    print("  ended by itself")
 
 
 def headline(monitor: Monitor, run_id: str) -> str:
-    """What stands beside a cycle in the graph: its badge, and how the failing tests went."""
+    """Return the badge of a run's cycle and the trend of its failing tests."""
     status = monitor.status(run_id)
     if status is None:
         return ""
@@ -72,8 +72,8 @@ def headline(monitor: Monitor, run_id: str) -> str:
     return "  ".join(part for part in (status.badge, f"failing tests {trend}" if trend else None) if part)
 
 
-def tell(control: ControlEvent, seen: str, after: int) -> None:
-    """What a person sees of a halt, and what the orchestrator is to do."""
+def report(control: ControlEvent, seen: str, after: int) -> None:
+    """Print a halt for a person, and what the orchestrator should do."""
     turn = control.trigger.turn if control.trigger is not None else None
     print(f"  HALTED at turn {turn}, {after} turns spared: {control.message}")
     rows = {
@@ -91,7 +91,7 @@ def tell(control: ControlEvent, seen: str, after: int) -> None:
 
 
 def loop_evidence(control: ControlEvent) -> dict[str, str]:
-    """The "Loop Evidence" section of the node inspector: hashes, failure summaries, and the budget."""
+    """Return the "Loop Evidence" section of the node inspector: hashes, failure summaries, and the budget."""
     evidence = control.evidence
     if evidence is None:
         return {}

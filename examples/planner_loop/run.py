@@ -1,9 +1,9 @@
-"""A planner that goes on assessing, and the run reports that say so.
+"""A planner that keeps assessing, and the run reports that explain its halts.
 
     python examples/planner_loop/run.py
 
-The turns are recorded (`turns.jsonl`); the engine hears them one by one, as it would from live agents. Where it halts a
-run, the planner routes to `snitch`, which writes the report. No broker, no model, no clock.
+The script feeds recorded turns (`turns.jsonl`) to the engine one by one, as live agents would. When the engine halts a
+run, the planner routes to `snitch`, which writes the report. It needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
-    """Let a run go on until the planner has to route to snitch, or until it is over."""
+    """Feed a run until the planner has to route to snitch, or until it ends."""
     hops: dict[str, int] = {}
     researcher = Researcher()
     for place, event in enumerate(events):
@@ -44,36 +44,35 @@ def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
             if control.type == "information.none":
                 researcher.stop_asking(event["query"])
             elif control.halts:
-                researcher.tell()
+                researcher.report()
                 snitch(control, hops, sum("node" in later for later in events[place + 1 :]))
                 return
         if "query" in event:
             researcher.answer(event["query"])
-    researcher.tell()
+    researcher.report()
     print(f"  ended by itself, after {', '.join(f'{edge} {count}' for edge, count in hops.items())}")
 
 
 class Researcher:
-    """Returns what it has where it was told that asking again brings nothing."""
+    """Returns its existing results for queries that yield no new information."""
 
     def __init__(self) -> None:
         self._returned: dict[str, int] = {}
 
     def stop_asking(self, query: str) -> None:
-        """`information.none` comes once for each query: remember it."""
+        """Remember an `information.none`, which comes once for each query."""
         self._returned[_plain(query)] = 0
 
     def answer(self, query: str) -> None:
-        """Do no research where it was done."""
+        """Answer a query; a known one needs no new research."""
         if _plain(query) in self._returned:
             self._returned[_plain(query)] += 1
 
-    def tell(self) -> None:
-        """How much research was not done again."""
+    def report(self) -> None:
+        """Print how much research was not repeated."""
         for query, times in self._returned.items():
-            print(
-                f'  researcher returned what it had, {times} times: No new information found; repeated query "{query}"'
-            )
+            print(f"  researcher returned its existing results {times} times: ", end="")
+            print(f'No new information found; repeated query "{query}"')
 
 
 def _plain(query: str) -> str:
@@ -81,7 +80,7 @@ def _plain(query: str) -> str:
 
 
 def snitch(control: ControlEvent, hops: dict[str, int], after: int) -> None:
-    """The report of a run that was stopped: its status, and which loop it was, and why."""
+    """Print the report of a halted run: its status, the loop, and the reason."""
     evidence = control.evidence
     turn = control.trigger.turn if control.trigger is not None else None
     print(f"  the planner routes to {control.action}; run report:")

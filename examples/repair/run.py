@@ -1,9 +1,10 @@
-"""A workflow that repairs itself, and stops where repairing does not help.
+"""A workflow that repairs itself, and stops when repairs do not help.
 
     python examples/repair/run.py
 
-The turns are recorded (`turns.jsonl`), as they went without a breaker: up to 27 attempts (3 runtime, 3 validation and 3
-repair attempts, each in the other). The engine hears them one by one and ends the loop. No broker, no model, no clock.
+The turns (`turns.jsonl`) were recorded without a breaker: up to 27 attempts (3 runtime attempts, each with 3 validation
+attempts, each with 3 repair attempts). The script feeds them to the engine one by one, and the engine ends the loop. It
+needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main() -> int:
 
 
 def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
-    """Run and repair until it works, or until the engine says that it will not."""
+    """Feed a run until it succeeds, or until the engine halts it."""
     attempt = 0
     for place, event in enumerate(events):
         controls = monitor.feed(event)
@@ -50,12 +51,12 @@ def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
 
 
 def spared_attempts(later: list[dict[str, Any]]) -> int:
-    """How many more attempts there were without a breaker."""
+    """Return how many more attempts the run made without a breaker."""
     return sum("errors" in event for event in later)
 
 
 def spared_usd(later: list[dict[str, Any]]) -> Decimal:
-    """What they cost."""
+    """Return the cost of those attempts."""
     return sum((Decimal(event["usage"]["cost_usd"]) for event in later if "usage" in event), Decimal(0))
 
 

@@ -1,9 +1,9 @@
-"""A board of tickets: every signal of its rules, what is done about it, and whom it is told to.
+"""A board of tickets: every signal of its rules, with the decision and the notification.
 
     python examples/tickets/run.py
 
-The events are recorded (`turns.jsonl`); the engine hears them one by one, as it would from a live team, and a run ends
-where it is halted. No broker, no model, no clock.
+The script feeds recorded events (`turns.jsonl`) to the engine one by one, as a live team would, and ends a run when it
+is halted. It needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MONDAY_MS = 1_775_466_000_000  # 2026-04-06, 09:00 UTC
 
 
 def main() -> int:
-    """Play every run, then the orders to all."""
+    """Play every run, then the commands to the whole fleet."""
     monitor = Monitor(policy=FOLDER / "policy.yaml")
     with (FOLDER / "turns.jsonl").open(encoding="utf-8") as lines:
         for story, events in groupby(map(json.loads, lines), key=lambda event: event["labels"]["story"]):
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
-    """Let the runs of a story go on until they are halted, or over."""
+    """Feed the runs of a story until they are halted or end."""
     halted: set[str] = set()
     quiet = True
     for event in events:
@@ -47,15 +47,15 @@ def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
             continue
         for control in monitor.feed(event):
             quiet = False
-            tell(control, "" if control.run_id == event["labels"]["story"] else f"{control.run_id}: ")
+            report(control, "" if control.run_id == event["labels"]["story"] else f"{control.run_id}: ")
             if control.halts:
                 halted.add(control.run_id)
     if quiet:
-        print("  nothing to tell")
+        print("  no decisions")
 
 
-def tell(control: ControlEvent, of_run: str) -> None:
-    """What is decided, and the notification that people get of it."""
+def report(control: ControlEvent, of_run: str) -> None:
+    """Print a decision and its notification."""
     status = f", ends as {control.terminal_status}" if control.halts else ""
     rate = control.evidence.per_minute if control.evidence is not None else None
     burning = f" ({rate} {control.evidence.unit} a minute)" if rate and control.evidence is not None else ""
@@ -69,13 +69,13 @@ def tell(control: ControlEvent, of_run: str) -> None:
 
 
 def stop_all() -> None:
-    """What every agent checks before it starts a task, writes, or delegates."""
+    """Print the status that every agent checks before it starts a task, writes, or delegates."""
     fleet = Fleet()
     for minute, (status, why) in enumerate([("PAUSE", "deploy"), ("STOP", "wrong branch"), ("CLEAR", "branch reset")]):
-        order = new_command(fleet, status, "fleet", "dana", why, now_ms=MONDAY_MS + minute * 60_000)
-        fleet.apply(order)
-        may = "stop now" if fleet.stopped else "finish the current turn, start nothing" if fleet.paused else "go on"
-        print(f"  {fleet.status}: {order}; agents {may}")
+        command = new_command(fleet, status, "fleet", "dana", why, now_ms=MONDAY_MS + minute * 60_000)
+        fleet.apply(command)
+        may = "stop now" if fleet.stopped else "finish the current turn, start nothing" if fleet.paused else "continue"
+        print(f"  {fleet.status}: {command}; agents {may}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A cautious and a permissive policy over the same forty recorded runs, and what changes.
+"""Compare a cautious and a permissive policy on the same forty recorded runs.
 
     python examples/two_policies/run.py
 
-The runs are those of the package: real agents, some of them stuck, some solved in the end. Every policy hears the same
-turns; `standard` stands between the two. No broker, no model, no clock.
+The runs come with the package: real agents, some of them stuck, some solved in the end. Every policy gets the same
+turns; `standard` lies between the two. The script needs no broker, no model and no clock.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 POLICIES = {"cautious": FOLDER / "cautious.yaml", "standard": "standard", "permissive": FOLDER / "permissive.yaml"}
-TURN_USD = Decimal("0.05")  # what a turn costs: put yours here
+TURN_USD = Decimal("0.05")  # the cost of a turn: replace it with yours
 
 
 class Halt(NamedTuple):
-    """What halted a run, and at which turn."""
+    """The detector that halted a run, and the turn."""
 
     code: str
     turn: int
@@ -42,14 +42,14 @@ def main() -> int:
     """Play all runs under each policy, and compare."""
     runs = outcomes()
     halts = {name: first_halts(policy) for name, policy in POLICIES.items()}
-    tell_runs(runs, halts)
+    report_runs(runs, halts)
     for name, halted in halts.items():
-        tell_policy(name, runs, halted)
+        report_policy(name, runs, halted)
     return 0
 
 
 def first_halts(policy: str | Path) -> dict[str, Halt]:
-    """The first halt of each run, under a policy."""
+    """Return the first halt of each run under a policy."""
     monitor = Monitor(policy=policy)
     found: dict[str, Halt] = {}
     with trajectory_file() as path, gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -60,8 +60,8 @@ def first_halts(policy: str | Path) -> dict[str, Halt]:
     return found
 
 
-def tell_runs(runs: Mapping[str, RecordedOutcome], halts: Mapping[str, Mapping[str, Halt]]) -> None:
-    """Every run that any of the policies halts."""
+def report_runs(runs: Mapping[str, RecordedOutcome], halts: Mapping[str, Mapping[str, Halt]]) -> None:
+    """Print every run that any of the policies halts."""
     head = "".join(f"{name:<16}" for name in halts)
     print(f"{'run':<46} {'turns':>5}  {'task':<8}{head}".rstrip())
     for run_id, outcome in runs.items():
@@ -71,8 +71,8 @@ def tell_runs(runs: Mapping[str, RecordedOutcome], halts: Mapping[str, Mapping[s
             print(f"{run_id:<46} {outcome.turns:>5}  {task:<8}{verdicts}".rstrip())
 
 
-def tell_policy(name: str, runs: Mapping[str, RecordedOutcome], halted: Mapping[str, Halt]) -> None:
-    """What a policy saves on runs that fail anyway, and what it costs on runs that would have succeeded."""
+def report_policy(name: str, runs: Mapping[str, RecordedOutcome], halted: Mapping[str, Halt]) -> None:
+    """Print what a policy saves on runs that fail anyway, and which successful runs it disturbs."""
     spared = sum(runs[run_id].turns - halt.turn - 1 for run_id, halt in halted.items() if not runs[run_id].solved)
     disturbed = [run_id for run_id in halted if runs[run_id].solved]
     print(f"\n{name}")

@@ -44,7 +44,7 @@ def test_the_demo_halts_what_a_scan_halts_and_ends_by_itself_with_a_summary() ->
     stdout, stderr = process.communicate(timeout=120)
 
     assert (process.returncode, stderr) == (0, "")
-    assert re.search(r"HALT demo/coder-verifier, turn \d+ of 24: STALL002 The same 2 tests fail", stdout)
+    assert re.search(r"HALT demo/coder-verifier, turn \d+ of 24: STALL002 The same 2 tests have failed", stdout)
     assert "40 recorded runs and a scripted loop" in stdout
     assert "11 halted, 30 ended by themselves." in stdout
     assert "All 15 runs that had solved their task were left alone." in stdout

@@ -23,7 +23,7 @@ def test_a_stuck_run_is_exit_code_1_and_is_reported_with_turn_reason_and_actions
 
     assert result.exit_code == 1
     assert "HALTED  stuck  at turn 2 of 4, 1 more came after it" in result.stdout
-    assert "LOOP001  coder has said the same 3 times in a row" in result.stdout
+    assert "LOOP001  coder repeated the same output 3 times in a row" in result.stdout
     assert "stalled, began at turn 0; the run ends as aborted_stuck" in result.stdout
     assert "to do: switch_to_interactive; or " in result.stdout
     assert "honest" not in result.stdout

@@ -121,7 +121,7 @@ def test_a_detector_that_raises_for_its_deadline_does_not_affect_others() -> Non
 
 def test_the_evidence_of_a_repeated_call_has_tool_turns_and_hashes() -> None:
     halt = decisions([AGAIN, *[MAKE] * 3])[-1]
-    assert halt.message == "run was called with the same answer at turns 1, 2 and 3, and nothing new happened."
+    assert halt.message == "run returned the same result for the same arguments at turns 1, 2 and 3, with no new information in between."
     evidence = halt.evidence
     assert evidence is not None
     assert (evidence.kind, evidence.tool, evidence.count, evidence.match) == ("repeated_call", "run", 3, "exact")
@@ -163,7 +163,7 @@ def test_the_evidence_names_failing_tests() -> None:
     evidence = halt.evidence
     assert evidence is not None
     assert (evidence.failing, evidence.failing_tests, evidence.best) == (2, ["test_a", "test_b"], 2)
-    assert (halt.code, halt.message) == ("STALL002", "The same 2 tests fail for 3 iterations.")
+    assert (halt.code, halt.message) == ("STALL002", "The same 2 tests have failed in 3 iterations in a row.")
 
 
 def test_the_evidence_shows_the_first_error_redacted() -> None:

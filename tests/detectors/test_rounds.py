@@ -39,7 +39,7 @@ def test_no_declaration_lifts_the_cap_and_a_lower_one_holds(declared: int | None
 def test_a_declaration_above_the_cap_is_told_at_once() -> None:
     [told] = own([{"type": "run.started", "budgets": {"maxRounds": 50}}])
     assert (told.severity, reason(told)) == ("warn", "hard_cap_15_rounds")
-    assert "15 holds" in told.message
+    assert "15 applies" in told.message
 
 
 def test_the_preset_allows_seven_and_the_last_one_is_to_end_it() -> None:

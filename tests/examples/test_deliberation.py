@@ -100,7 +100,7 @@ def test_operators_are_told(run_id: str, alert: str) -> None:
 def test_a_run_that_wants_more_than_the_hard_cap_is_told_so() -> None:
     told, agreed = scanned(NAME)["layer-3/twenty-rounds-wanted"]
     assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 0)
-    assert told.message == "maxRounds 20 is above the hard cap: 15 holds. Declare 5 to 15."
+    assert told.message == "maxRounds 20 is above the hard cap, so 15 applies; declare 5 to 15."
     assert agreed.severity == "info"
 
 

@@ -24,7 +24,7 @@ def test_a_fruitless_edge_ends_as_aborted_stuck(run_id: str) -> None:
     assert halt.suggested_actions == ["snitch", "ask_human", "done_partial"]
     assert halt.evidence is not None
     assert (halt.evidence.edge, halt.evidence.count, halt.evidence.limit) == (["planner", target], hops, limit)
-    assert halt.message == f"planner has handed over to {target} {hops} times without progress."
+    assert halt.message == f"planner handed over to {target} {hops} times in a row without progress."
 
 
 @pytest.mark.parametrize("run_id", HONEST)
@@ -38,7 +38,8 @@ def test_a_repeated_query_is_told_once_and_no_new_research_is_done() -> None:
     assert [(one.type, one.code, turn_of(one), one.node) for one in told] == [
         ("information.none", "LOOP007", 3, "researcher")
     ]
-    assert chapter(NAME, "assess/already-done")[0].startswith("  researcher returned what it had, 6 times: No new info")
+    first = chapter(NAME, "assess/already-done")[0]
+    assert first.startswith("  researcher returned its existing results 6 times: No new information found; ")
 
 
 def test_a_planner_that_changes_nothing_is_stopped_sooner() -> None:
@@ -57,7 +58,7 @@ def test_the_report_says_which_loop_and_why() -> None:
     assert chapter(NAME, "verify/nothing-changed") == [
         "  the planner routes to snitch; run report:",
         "    terminalStatus  aborted_stuck",
-        "    stopReason      planner has handed over to verifier 4 times without progress.",
+        "    stopReason      planner handed over to verifier 4 times in a row without progress.",
         "    loop            planner_to_verifier: 6 hops, the last 4 without progress",
         "    limit           3",
         "    detected        LOOP005 at turn 12, 9 turns spared",

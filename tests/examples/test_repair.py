@@ -8,7 +8,7 @@ from tests.examples.playing import chapter, first_halts, scanned, turn_of
 
 NAME = "repair"
 STUCK = ["test-2/stuck", "test-3/several-nodes", "risks/minor-variation", "risks/only-the-tail-differs"]
-GOES_ON = ["test-1/makes-progress", "test-3/one-of-several-mended", "risks/rate-limited"]
+GOES_ON = ["test-1/makes-progress", "test-3/one-of-several-fixed", "risks/rate-limited"]
 
 
 def test_every_run_is_one_or_the_other() -> None:

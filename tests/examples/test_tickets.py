@@ -41,7 +41,7 @@ TOLD = {
 
 def test_three_tickets_go_all_the_way_and_nothing_is_told() -> None:
     assert scanned(NAME)["healthy/three-tickets"] == []
-    assert chapter(NAME, "healthy/three-tickets") == ["  nothing to tell"]
+    assert chapter(NAME, "healthy/three-tickets") == ["  no decisions"]
 
 
 def test_these_runs_are_halted_and_no_others() -> None:
@@ -60,7 +60,7 @@ def test_every_run_has_its_story() -> None:
 
 def test_the_ladder_of_a_tasks_tokens() -> None:
     told = scanned(NAME)["tokens/ladder"]
-    rungs = [(one.severity, one.message.rpartition("): ")[2].partition(",")[0]) for one in told]
+    rungs = [(one.severity, one.message.rpartition(", level ")[2].partition(":")[0]) for one in told]
     assert rungs[:4] == [("warn", "WARNING"), ("warn", "RESTRICT"), ("warn", "URGENT"), ("halt", "HARD STOP")]
     violation = first_halts(NAME)["tokens/violation"]
     assert violation is not None
@@ -78,7 +78,7 @@ def test_every_run_of_a_session_hears_every_rung(run_id: str) -> None:
 
 
 def test_a_session_that_is_nearly_spent_takes_no_new_work() -> None:
-    assert any("What was delegated is rejected" in one.message for one in scanned(NAME)["session/lead"])
+    assert any("The delegation was rejected" in one.message for one in scanned(NAME)["session/lead"])
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_stop_pause_and_clear_are_obeyed() -> None:
         "STOP_ALL\n"
         "  PAUSE: the fleet is paused by dana: deploy; agents finish the current turn, start nothing\n"
         "  STOP: the fleet is stopped by dana: wrong branch; agents stop now\n"
-        "  CLEAR: the fleet is cleared by dana: branch reset; agents go on\n"
+        "  CLEAR: the fleet is cleared by dana: branch reset; agents continue\n"
     )

@@ -98,10 +98,10 @@ board:
 
 
 @pytest.mark.parametrize(("setting", "field", "what"), [
-    ({"path": ["A", "B"], "done": "C", "transitions": {"C": []}}, "board.done", "no way leads from A to C"),
-    ({"path": ["A", "B"], "done": "C", "aside": {"C": []}}, "board.done", "no way leads from A to C"),
+    ({"path": ["A", "B"], "done": "C", "transitions": {"C": []}}, "board.done", "no transition leads from A to C"),
+    ({"path": ["A", "B"], "done": "C", "aside": {"C": []}}, "board.done", "no transition leads from A to C"),
     ({"path": ["A", "B"]}, "board.done", "is missing"),
-    ({"path": ["A", "B"], "done": "B", "transitions": {"REVEIW": ["A"]}}, "board.transitions.REVEIW", "no way leads"),
+    ({"path": ["A", "B"], "done": "B", "transitions": {"REVEIW": ["A"]}}, "board.transitions.REVEIW", "no transition"),
     ({"path": [f"S{n}" for n in range(41)], "done": "S40"}, "board.path", "41 states"),
     ({**OWN, "guards": {f"g{n}": {"into": "DONE"} for n in range(13)}}, "board.guards", "13 guards"),
     ({"guards": {"ci": {"into": "SHIPPED"}}}, "board.guards.ci.into", "no such state: SHIPPED"),

@@ -138,7 +138,7 @@ def test_a_planner_that_goes_round_tells_a_person_or_asks_one_or_hands_in_what_t
 
 def test_no_policy_lifts_the_hard_cap(mistakes_of: Callable[[str], list[tuple[int, Problem]]]) -> None:
     off, above = mistakes_of("detectors:\n  BUDGET005: false\nbudgets: { maxRounds: 16 }\n")
-    assert (off[0], off[1].what) == (2, "cannot be turned off: it holds the hard cap of 15")
+    assert (off[0], off[1].what) == (2, "cannot be turned off: it enforces the hard cap of 15")
     assert (above[0], above[1].what) == (3, "16 is above the ceiling 15")
 
 
