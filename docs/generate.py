@@ -93,8 +93,8 @@ def tested() -> str:
         (
             f"[{code}](detectors/{code}.md)",
             BY_CODE[code].DETECTOR.name,
-            f"`test_scan.py::test_scan_tells_it[{code}]`",
-            f"`test_on_kafka.py::test_it_is_told_on_kafka[{code}]`",
+            f"`test_scan.py::test_scan_reports_it[{code}]`",
+            f"`test_on_kafka.py::test_it_is_reported_on_kafka[{code}]`",
         )
         for code in sorted(BY_CODE)
     ]

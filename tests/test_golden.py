@@ -1,8 +1,8 @@
-"""Golden traces: exactly what is told of them, and at which turn.
+"""Golden traces: their exact decisions, and the turn of each.
 
-`honest.json` holds what people complain of in breakers elsewhere, and what was once wrong here: none of it is
-halted. `stuck.json` and `orders.json` hold what must be told,
-`boards.json` what of tasks and tickets. `samples.json` pins the real runs of the package.
+`honest.json` holds known complaints about other breakers, and past errors of this one: none of them is halted.
+`stuck.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets.
+`samples.json` pins the real runs of the package.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["ti
 
 
 def pinned(trace: Raw) -> list[Told]:
-    return [Told(*one) for one in trace["told"]]
+    return [Told(*one) for one in trace["decisions"]]
 
 
 @every_trace
-def test_exactly_this_is_told(trace: Raw) -> None:
+def test_a_trace_gets_exactly_its_decisions(trace: Raw) -> None:
     assert told(trace["events"]) == pinned(trace), trace["why"]
 
 
 @every_trace
-def test_a_restart_after_every_event_forgets_nothing(trace: Raw) -> None:
+def test_a_restart_after_every_event_loses_nothing(trace: Raw) -> None:
     feed, found = Feed(), []
     for raw in trace["events"]:
         found += feed.raw(raw)
@@ -58,14 +58,14 @@ def test_a_restart_after_every_event_forgets_nothing(trace: Raw) -> None:
 
 
 @every_trace
-def test_raw_records_on_the_topic_are_told_the_same(trace: Raw) -> None:
+def test_raw_records_on_the_topic_get_the_same_decisions(trace: Raw) -> None:
     feed = Feed()
     records = [read_event(orjson.dumps({"run_id": "r", **raw})) for raw in trace["events"]]
     found = [decision for record in records for decision in feed.event(record, record.at)]
     assert [decision.id for decision in found] == [decision.id for decision in decisions(trace["events"])]
 
 
-def test_nothing_honest_is_halted() -> None:
+def test_healthy_traces_are_not_halted() -> None:
     assert len(TRACES["honest"]) >= 30
     assert {one.severity for trace in TRACES["honest"] for one in pinned(trace)} <= {"warn"}
 
@@ -78,7 +78,7 @@ def test_a_stuck_run_is_halted_with_where_its_loop_began(trace: Raw) -> None:
     assert 0 <= halt.onset < (halt.trigger.turn or 0)
 
 
-def test_a_second_loop_is_told_with_its_own_evidence() -> None:
+def test_a_second_loop_has_its_own_evidence() -> None:
     [trace] = [trace for trace in TRACES["stuck"] if trace["title"] == "a second, different loop"]
     first, second = [decision for decision in decisions(trace["events"]) if decision.severity == "halt"]
     assert first.evidence is not None
@@ -89,12 +89,12 @@ def test_a_second_loop_is_told_with_its_own_evidence() -> None:
     assert first.id != second.id
 
 
-# The real runs that come with the package.
+# The real runs of the package.
 
 
 @pytest.fixture(scope="module")
 def sampled() -> dict[str, list[Decision]]:
-    """What a scan tells of each sample run."""
+    """Return the decisions of a scan for each sample run."""
     found: dict[str, list[Decision]] = defaultdict(list)
     with trajectory_file() as path:
         for decision in Scan([Source(path)], load_policy()):
@@ -103,7 +103,7 @@ def sampled() -> dict[str, list[Decision]]:
 
 
 @pytest.mark.parametrize("run_id", SAMPLES)
-def test_a_real_run_is_told_exactly_this(sampled: dict[str, list[Decision]], run_id: str) -> None:
+def test_a_real_run_gets_exactly_its_decisions(sampled: dict[str, list[Decision]], run_id: str) -> None:
     assert [list(short(decision)) for decision in sampled[run_id]] == SAMPLES[run_id]
 
 
@@ -123,7 +123,7 @@ def sample_turns() -> dict[str, list[Raw]]:
 
 
 def third_in_a_row(turns: list[Raw]) -> int | None:
-    """The turn at which the same calls gave the same answers for the third time in a row, by the simplest of rules."""
+    """Return the turn with the third equal calls and answers in a row, by the simplest of rules."""
     row: list[str] = []
     for index, turn in enumerate(turns):
         calls = [[call["name"], call.get("args"), call.get("result")] for call in turn["tool_calls"]]
@@ -135,7 +135,7 @@ def third_in_a_row(turns: list[Raw]) -> int | None:
     return None
 
 
-def test_a_real_run_that_repeats_itself_is_halted_at_the_third_time(sampled: dict[str, list[Decision]]) -> None:
+def test_a_real_run_is_halted_at_its_third_repeat(sampled: dict[str, list[Decision]]) -> None:
     repeating = {run_id: third for run_id, turns in sample_turns().items() if (third := third_in_a_row(turns))}
     assert len(repeating) >= 8
     for run_id, third in repeating.items():

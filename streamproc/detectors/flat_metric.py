@@ -8,7 +8,7 @@ Why: a loop that exists to raise a number and does not has stalled.
 
 False alarms: one step back is not a stall, because the count is against the best value so far. Other measured progress
 (tests, another metric) restarts the count; outside cycles, so does a new tool answer of the same node in between. A
-metric that reaches a new low at each report may be meant to fall: unless its name tells, it only warns.
+metric that reaches a new low at each report may be meant to fall: unless its name is unambiguous, it only warns.
 
 Tuning: `warn` and `halt` count iterations after the best one; 0 turns a level off.
 

@@ -16,7 +16,7 @@ CODES: Final = tuple(sorted(module.DETECTOR.code for module in MODULES))
 
 
 def stuck() -> dict[str, tuple[str, Example]]:
-    """Code and example of each run, by the run's name."""
+    """Return code and example of each run, by run id."""
     return {
         f"{module.DETECTOR.code}-{number}": (module.DETECTOR.code, example)
         for module in MODULES
@@ -25,16 +25,16 @@ def stuck() -> dict[str, tuple[str, Example]]:
 
 
 def policy() -> dict[str, Any]:
-    """What a policy must say for all of the examples: some are about budgets that no run may declare."""
-    said: dict[str, Any] = {"presets": ["standard"]}
+    """Return a policy for all of the examples: some need budgets that no run may declare."""
+    settings: dict[str, Any] = {"presets": ["standard"]}
     for _code, example in stuck().values():
         for section, values in (example.policy or {}).items():
-            said[section] = said.get(section, {}) | values
-    return said
+            settings[section] = settings.get(section, {}) | values
+    return settings
 
 
 def lines(runs: dict[str, tuple[str, Example]]) -> list[bytes]:
-    """All runs as raw JSONL, one run after the other. An example that gives no times is a second a turn."""
+    """Return all runs as raw JSONL, one after another. Without times, turns are a second apart."""
     return [
         orjson.dumps(timed(run_id, number, raw))
         for run_id, (_code, example) in runs.items()
@@ -43,5 +43,5 @@ def lines(runs: dict[str, tuple[str, Example]]) -> list[bytes]:
 
 
 def timed(run_id: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
-    """A raw event as a file has it."""
+    """Return a raw event with run id, event id and time."""
     return {"run_id": run_id, "event_id": f"{run_id}/{number}", "at": START_MS + number * 1_000, **raw}

@@ -1,4 +1,4 @@
-"""The same rows from the turns topic to the control topic: a real Kafka, a real worker, the ids of `scan`."""
+"""Every detector from the turns topic to the control topic, with real Kafka and a real worker: the ids match `scan`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Controls = dict[str, list[dict[str, Any]]]
 
 
 async def send(settings: Settings, records: list[bytes]) -> None:
-    """Send raw turns with the times of the file: an imported log keeps them."""
+    """Send raw turns with the times of the file, as an importer does."""
     producer = AIOKafkaProducer(bootstrap_servers=settings.brokers, enable_idempotence=True)
     await producer.start()
     try:
@@ -40,15 +40,15 @@ async def send(settings: Settings, records: list[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def scanned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The code of every decision that a scan of the same log makes, by id."""
+    """Return the code of every decision in a scan of the same log, by id."""
     file = tmp_path_factory.mktemp("catalogue") / "turns.jsonl"
     file.write_bytes(b"\n".join(lines(stuck())))
     return {decision.id: decision.code for decision in Scan([Source(file)], load_policy(policy()))}
 
 
 @pytest.fixture(scope="module")
-def told(brokers: str, scanned: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controls]:
-    """The control topic after all examples, by code."""
+def reported(brokers: str, scanned: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controls]:
+    """Return the control events after all examples, by code."""
     prefix = f"catalogue-{uuid.uuid4().hex[:8]}"
     folder = tmp_path_factory.mktemp("worker")
     rules = folder / "policy.yaml"
@@ -70,12 +70,12 @@ def told(brokers: str, scanned: dict[str, str], tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_it_is_told_on_kafka(told: Controls, scanned: dict[str, str], code: str) -> None:
-    wanted = {identity for identity, of in scanned.items() if of == code}
-    assert wanted
-    assert {control["id"] for control in told[code]} >= wanted
-    assert all(control["trigger"]["offset"] >= 0 for control in told[code])
+def test_it_is_reported_on_kafka(reported: Controls, scanned: dict[str, str], code: str) -> None:
+    expected = {identity for identity, of in scanned.items() if of == code}
+    assert expected
+    assert {control["id"] for control in reported[code]} >= expected
+    assert all(control["trigger"]["offset"] >= 0 for control in reported[code])
 
 
-def test_nothing_else_is_told(told: Controls, scanned: dict[str, str]) -> None:
-    assert {control["id"] for controls in told.values() for control in controls} == set(scanned)
+def test_nothing_else_is_reported(reported: Controls, scanned: dict[str, str]) -> None:
+    assert {control["id"] for controls in reported.values() for control in controls} == set(scanned)

@@ -1,4 +1,4 @@
-"""Every row of the catalogue that is a detector, through the command line: its example in, its code out."""
+"""Every detector through the command line: its example in, its code out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Controls = dict[str, list[ControlEvent]]
 
 @pytest.fixture(scope="module")
 def scanned(tmp_path_factory: pytest.TempPathFactory) -> Controls:
-    """What `streamproc scan` tells of each example, by run."""
+    """Return the control events of `streamproc scan` for each example, by run."""
     file: Path = tmp_path_factory.mktemp("catalogue") / "turns.jsonl"
     file.write_bytes(b"\n".join(lines(stuck())))
     rules = file.with_name("policy.yaml")
@@ -29,24 +29,24 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Controls:
     command = [sys.executable, "-m", "streamproc", "scan", str(file), "--policy", str(rules), "--format", "jsonl"]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 1, done.stderr.decode()
-    told: Controls = defaultdict(list)
+    reported: Controls = defaultdict(list)
     for line in done.stdout.splitlines():
         control = ControlEvent.model_validate(orjson.loads(line))
-        told[control.run_id].append(control)
-    return told
+        reported[control.run_id].append(control)
+    return reported
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_scan_tells_it(scanned: Controls, code: str) -> None:
+def test_scan_reports_it(scanned: Controls, code: str) -> None:
     runs = {run_id: example for run_id, (of, example) in stuck().items() if of == code}
     assert runs
     for run_id, example in runs.items():
-        told = [(control.code, control.severity) for control in scanned[run_id]]
-        assert (code, example.severity) in told, f"{run_id} ({example.title}): {told}"
+        reported = [(control.code, control.severity) for control in scanned[run_id]]
+        assert (code, example.severity) in reported, f"{run_id} ({example.title}): {reported}"
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_what_it_tells_can_be_acted_on(scanned: Controls, code: str) -> None:
+def test_its_decision_can_be_acted_on(scanned: Controls, code: str) -> None:
     [control, *_] = [control for run_id in stuck() for control in scanned[run_id] if control.code == code]
     assert len(control.message.split()) > 3
     assert control.evidence is not None
@@ -59,6 +59,6 @@ def test_what_it_tells_can_be_acted_on(scanned: Controls, code: str) -> None:
         assert control.suggested_actions[0] == control.action
 
 
-def test_nothing_is_told_twice(scanned: Controls) -> None:
+def test_nothing_is_reported_twice(scanned: Controls) -> None:
     ids = [control.id for controls in scanned.values() for control in controls]
     assert len(ids) == len(set(ids))

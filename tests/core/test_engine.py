@@ -121,7 +121,9 @@ def test_a_detector_that_raises_for_its_deadline_does_not_affect_others() -> Non
 
 def test_the_evidence_of_a_repeated_call_has_tool_turns_and_hashes() -> None:
     halt = decisions([AGAIN, *[MAKE] * 3])[-1]
-    assert halt.message == "run returned the same result for the same arguments at turns 1, 2 and 3, with no new information in between."
+    assert halt.message == (
+        "run returned the same result for the same arguments at turns 1, 2 and 3, with no new information in between."
+    )
     evidence = halt.evidence
     assert evidence is not None
     assert (evidence.kind, evidence.tool, evidence.count, evidence.match) == ("repeated_call", "run", 3, "exact")

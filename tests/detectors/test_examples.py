@@ -1,4 +1,4 @@
-"""Each detector's file holds examples; all of them are run, and its page says what a page must say."""
+"""The examples of every detector run as expected, and its page has all sections."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ CODES = sorted(BY_CODE)
 SECTIONS = ("Sees", "Why", "False alarms", "Tuning", "Reference")
 RANK = {"info": 0, "warn": 1, "halt": 2}
 EXAMPLES_MIN = 2
-LADDERS = ("BUDGET008", "BUDGET009", "BUDGET010")  # all of whose rungs are told as such, the last one, too
+LEVELLED = ("BUDGET008", "BUDGET009", "BUDGET010")  # all levels, including the last, are `budget.level` events
 BOARD = {code for code in CODES if code != "BUDGET009" and BY_CODE[code].DETECTOR.kinds & kind.BOARD}
-FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # what becomes of the task, they say
+FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # these name the new status of the task
 BLOCKED = "transition.blocked"
-ADVICE: dict[str, tuple[str | None, ...]] = {  # what a warning may ask for
+ADVICE: dict[str, tuple[str | None, ...]] = {  # actions of warnings
     "INFRA001": ("pause",), "BUDGET005": ("warn", "force_synthesis"), "OPERATOR002": ("ask_human",),
     "OPERATOR003": (None,), "BUDGET008": ("warn", "done_partial", "ask_human"),
     "BUDGET009": ("warn", "done_partial"),
 }  # fmt: skip
-OF_HALTED_RUNS = {"OPERATOR002", "OPERATOR003"}  # they have something to say only where another one has halted the run
+OF_HALTED_RUNS = {"OPERATOR002", "OPERATOR003"}  # these need a run that another detector has halted
 ONLY_WARN = {"BUDGET011"}
 
 
 def examples(kind: str) -> list[object]:
-    """Every example of a kind, with its detector's code."""
+    """Return every example of a kind with its detector's code."""
     return [
         pytest.param(code, example, id=f"{code}-{example.title.replace(' ', '_')}")
         for code in CODES
@@ -57,25 +57,25 @@ def turn_of(control: ControlEvent) -> int:
 
 @pytest.mark.parametrize(("code", "example"), examples("HEALTHY"))
 def test_a_healthy_example_is_silent(code: str, example: Example) -> None:
-    told = controls(example)
-    assert [control for control in told if control.code == code] == []
-    assert code in OF_HALTED_RUNS or [control for control in told if control.halts] == []
+    reported = controls(example)
+    assert [control for control in reported if control.code == code] == []
+    assert code in OF_HALTED_RUNS or [control for control in reported if control.halts] == []
 
 
 @pytest.mark.parametrize(("code", "example"), examples("STUCK"))
-def test_a_stuck_example_is_told_at_its_turn(code: str, example: Example) -> None:
-    told = controls(example)
-    own = [(control.severity, turn_of(control)) for control in told if control.code == code]
+def test_a_stuck_example_gets_its_decision_at_its_turn(code: str, example: Example) -> None:
+    reported = controls(example)
+    own = [(control.severity, turn_of(control)) for control in reported if control.code == code]
     assert own[-1] == (example.severity, example.at)
-    # A refused move is told beside the rule's first finding, and a chain that stays blocked a second time.
+    # Besides its first finding, a rule reports refused moves, and a chain that stays blocked.
     most = RANK[example.severity or ""] - (code not in BOARD)
     assert all(RANK[severity] <= most for severity, _ in own[:-1])
-    halts = [control.code for control in told if control.halts and turn_of(control) < (example.at or 0)]
+    halts = [control.code for control in reported if control.halts and turn_of(control) < (example.at or 0)]
     assert halts == [] or code in OF_HALTED_RUNS
 
 
 @pytest.mark.parametrize(("code", "example"), examples("STUCK"))
-def test_a_decision_says_all_that_the_contract_promises(code: str, example: Example) -> None:
+def test_a_decision_has_every_field_that_the_contract_promises(code: str, example: Example) -> None:
     for control in controls(example):
         assert control.message
         assert "\n" not in control.message
@@ -96,7 +96,7 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
             continue
         assert control.type == (
             "budget.level"
-            if control.code in LADDERS
+            if control.code in LEVELLED
             else "run.timed_out"
             if control.code == "BUDGET006"
             else "loop.halted"
@@ -106,9 +106,9 @@ def test_a_decision_says_all_that_the_contract_promises(code: str, example: Exam
         assert control.suggested_actions[0] == control.action
         assert len(control.suggested_actions) == len(set(control.suggested_actions))
         if control.halt_reason not in ("budget_exceeded", "user_stop"):
-            # A graph is wrong before anything begins, and a cycle of the board is no turn.
+            # A graph is wrong before the first turn, and a cycle of the board is not a turn.
             if control.code not in ("GRAPH001", "STALL006"):
-                began_before = control.code != "STALL007"  # it is about what has not come since the last turn
+                began_before = control.code != "STALL007"  # it is about missing events after the last turn
                 assert control.onset is not None
                 assert 0 <= control.onset <= turn_of(control) - began_before
             assert control.evidence.kind == BY_CODE[control.code].DETECTOR.name
@@ -146,7 +146,7 @@ def test_every_limit_is_a_whole_number_with_a_default(module: ModuleType) -> Non
     assert all(type(getattr(limits, field.name)) is int for field in fields(module.Limits))
 
 
-def test_codes_are_of_the_catalogues_form_and_each_is_one_detectors() -> None:
+def test_codes_have_the_form_of_the_catalogue_and_are_unique() -> None:
     assert len(BY_CODE) == len(MODULES)
     assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET|GRAPH|INFRA|TASK|OPERATOR)\d{3}", code) for code in CODES)
     assert len({module.DETECTOR.name for module in MODULES}) == len(MODULES)
@@ -154,4 +154,4 @@ def test_codes_are_of_the_catalogues_form_and_each_is_one_detectors() -> None:
 
 def test_a_detector_keeps_no_state() -> None:
     for module in MODULES:
-        assert getattr(module.DETECTOR, "__dict__", {}) == {}  # a compiled one has no room for any
+        assert getattr(module.DETECTOR, "__dict__", {}) == {}  # a compiled one cannot have any

@@ -1,4 +1,4 @@
-"""GRAPH001 and GRAPH002 beyond their examples: every cycle named, the control event small, policy in charge."""
+"""GRAPH001 and GRAPH002 beyond their examples: every cycle is named, events stay small, the policy decides."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ def test_the_control_event_stays_small_however_large_the_graph() -> None:
         assert len(halt.model_dump_json()) < 40_000
 
 
-def test_the_same_graph_again_is_told_once_and_another_one_again() -> None:
+def test_the_same_graph_is_reported_once_and_another_graph_again() -> None:
     monitor = Monitor()
-    told = [
+    reported = [
         [control.code for control in monitor.feed(type="run.started", run_id="r", graph=graph)]
         for graph in (RING, RING, {"edges": [["c", "c"]]})
     ]
-    assert told == [["GRAPH001"], [], ["GRAPH001"]]
+    assert reported == [["GRAPH001"], [], ["GRAPH001"]]
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "reported"),
     [("GRAPH001: {halt: 0}", ["warn"]), ("GRAPH001: false", []), ("GRAPH001: {halt: 2}", ["warn"])],
 )
-def test_policy_decides_what_becomes_of_it(tmp_path: Path, setting: str, told: list[str]) -> None:
+def test_a_policy_sets_the_level_of_an_unsafe_graph(tmp_path: Path, setting: str, reported: list[str]) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"detectors: {{{setting}}}\n")
 
-    assert [control.severity for control in started(RING, policy)] == told
+    assert [control.severity for control in started(RING, policy)] == reported
 
 
-def test_policy_may_ask_a_person_instead(tmp_path: Path) -> None:
+def test_a_policy_may_ask_a_person_about_an_unsafe_graph(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("actions: {GRAPH001: ask_human}\n")
 
@@ -78,7 +78,7 @@ def test_policy_may_ask_a_person_instead(tmp_path: Path) -> None:
     assert (halt.action, halt.severity) == ("ask_human", "halt")
 
 
-def test_an_unreadable_graph_is_told_and_its_run_is_watched_all_the_same() -> None:
+def test_an_unreadable_graph_is_reported_and_its_cycles_are_still_detected() -> None:
     monitor = Monitor()
     [warning] = monitor.feed(type="run.started", run_id="r", graph={"edges": [["a", "b"], "c"]})
     turns = [monitor.feed(run_id="r", node="ab"[n % 2]) for n in range(5)]
@@ -91,7 +91,7 @@ def test_an_unreadable_graph_is_told_and_its_run_is_watched_all_the_same() -> No
     assert (status.status, status.badge) == ("running", "Loop 2")
 
 
-def test_a_run_id_that_is_used_again_shows_the_halt_of_its_new_run() -> None:
+def test_a_reused_run_id_shows_the_halt_of_its_new_run() -> None:
     monitor = Monitor()
     for _ in range(3):
         monitor.feed(run_id="r", node="coder", output="I will try again.")

@@ -1,4 +1,4 @@
-"""BUDGET011, spend that runs away, and BUDGET007 where a price is missing."""
+"""BUDGET011 for runaway spend, and BUDGET007 for missing prices."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def with_limits(**limits: int) -> Policy:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_honest_spend_is_not_called_an_anomaly(seed: int) -> None:
-    """Contexts that grow and are compacted, long documents, cached prompts: costs that differ by a hundred."""
+def test_healthy_spend_is_not_an_anomaly(seed: int) -> None:
+    """Growing and compacted contexts, long documents and cached prompts: costs differ by a factor of a hundred."""
     dice = random.Random(seed)
     context, amounts = 2_000, []
     for _ in range(400):
@@ -41,13 +41,13 @@ def test_honest_spend_is_not_called_an_anomaly(seed: int) -> None:
     assert told(costs(*amounts)) == []
 
 
-def test_dear_turns_are_told_when_they_are_the_most_of_seven() -> None:
+def test_expensive_turns_are_reported_when_they_are_four_of_seven() -> None:
     cheap = ["0.01"] * 30
     assert told(costs(*cheap, *["0.50"] * 3, "0.01", *["0.50"] * 2)) == [("BUDGET011", "warn", 34)]
     assert told(costs(*cheap, *["0.50"] * 3, *["0.01"] * 10)) == []
 
 
-def test_a_run_that_begins_is_not_held_against_itself() -> None:
+def test_the_first_turns_of_a_run_are_not_compared_with_each_other() -> None:
     assert told(costs(*["0.01"] * 6, *["3.00"] * 40)) == []
 
 
@@ -59,11 +59,11 @@ def test_a_workflow_s_usual_cost_needs_no_history() -> None:
     assert told(costs(*["0.09"] * 50), with_limits(usual_micro_usd_per_turn=10_000)) == []
 
 
-def test_it_can_be_turned_off() -> None:
+def test_the_anomaly_warning_can_be_turned_off() -> None:
     assert told(costs(*["0.01"] * 30, *["5.00"] * 9), with_limits(warn_multiple=0)) == []
 
 
-def test_a_price_that_is_missing_now_and_then_changes_nothing() -> None:
+def test_an_occasional_missing_price_changes_nothing() -> None:
     mixed = [raw for pair in zip(costs(*["0.01"] * 60), tokens(*[90_000] * 60), strict=True) for raw in pair]
     assert told(mixed) == []
 
@@ -76,23 +76,23 @@ def test_the_pace_survives_a_restart_at_every_turn() -> None:
     assert [decision.code for decision in found] == ["BUDGET011"]
 
 
-def test_tokens_without_a_price_are_told_where_cost_is_limited_and_once() -> None:
+def test_tokens_without_a_price_are_reported_once_if_cost_is_limited() -> None:
     free = {"type": "run.started", "tier": "free"}
     [warning] = decisions([free, *tokens(900, 900, 900, model="new-model")])
     assert (warning.code, warning.severity, warning.type) == ("BUDGET007", "warn", "budget.level")
     assert "new-model" in warning.message
     assert warning.evidence is not None
     assert warning.evidence.kind == "unpriced_usage"
-    assert told(tokens(900, 900)) == [], "where nothing is limited there is nothing to miss"
+    assert told(tokens(900, 900)) == [], "a missing price does not matter without a limit"
 
 
-def test_what_has_a_price_is_limited_all_the_same() -> None:
+def test_turns_with_a_price_are_still_limited() -> None:
     free = {"type": "run.started", "tier": "free"}
     found = told([free, *tokens(900), *costs("0.60")])
     assert [(code, severity) for code, severity, _ in found] == [("BUDGET007", "warn"), ("BUDGET007", "halt")]
 
 
-def test_policy_may_leave_missing_prices_alone() -> None:
+def test_a_policy_can_ignore_missing_prices() -> None:
     mine = Policy([*load_policy("deliberation").layers, Layer(name="m", detectors={"BUDGET007": {"warn_unpriced": 0}})])
     assert told(tokens(900, 900), mine) == []
 
@@ -122,21 +122,21 @@ def test_a_turn_of_a_known_model_has_a_price(usage: dict[str, object], micro_usd
     assert (feed.state.ledger.cost_usd_micro, feed.state.ledger.unpriced) == (micro_usd, 0)
 
 
-def test_prices_limit_the_cost_of_a_run_and_other_models_are_told() -> None:
+def test_prices_limit_the_cost_of_a_run_and_unpriced_models_are_reported() -> None:
     free = {"type": "run.started", "tier": "free"}
     dear = {"node": "a", "usage": {"output_tokens": 200_000}}
     assert told([free, dear | {"model": "small"}], priced()) == [("BUDGET007", "halt", 0)]
     assert told([free, dear | {"model": "large"}], priced()) == [("BUDGET007", "warn", 0)]
 
 
-def test_the_prices_of_a_workflow_go_before_those_of_all() -> None:
+def test_the_prices_of_a_workflow_override_the_general_ones() -> None:
     own = {"small": {"input_per_million_usd": 0, "output_per_million_usd": 0}}
     mine = priced(workflows={"free": {"prices": own}})
     assert mine.effective()["prices"]["small"].output == 5_000_000
     assert mine.effective("free")["prices"]["small"].output == 0
 
 
-def test_mistakes_in_prices_are_told_with_their_place(tmp_path: Path) -> None:
+def test_mistakes_in_prices_are_reported_with_their_place(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("prices:\n  small:\n    input_per_million_usd: cheap\n    per_token: 1\n")
     with pytest.raises(InvalidPolicy) as refusal:

@@ -1,4 +1,4 @@
-"""BUDGET005: rounds of a deliberation, their ceiling, and agreement as a good stop."""
+"""BUDGET005: rounds of a deliberation, their hard cap, and agreement as a good stop."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def reason(decision: Decision) -> str | None:
 
 
 @pytest.mark.parametrize("declared", [None, 5, 7, 14, 15, 16, 1_000])
-def test_no_declaration_lifts_the_cap_and_a_lower_one_holds(declared: int | None) -> None:
+def test_no_declaration_raises_the_cap_and_a_lower_one_applies(declared: int | None) -> None:
     start = [] if declared is None else [{"type": "run.started", "budgets": {"maxRounds": declared}}]
     limit = min(declared or CAP, CAP)
     halts = [one for one in own([*start, *rounds(*range(1, 40))]) if one.severity == "halt"]
-    assert [short(one).at for one in halts] == [limit], "the first turn of the round that is one too many"
+    assert [short(one).at for one in halts] == [limit], "the first turn of the round beyond the limit"
     assert reason(halts[0]) == ("hard_cap_15_rounds" if limit == CAP else "max_rounds")
     assert (halts[0].terminal_status, halts[0].halt_reason) == ("budget_exceeded", "budget_exceeded")
 
 
-def test_a_declaration_above_the_cap_is_told_at_once() -> None:
-    [told] = own([{"type": "run.started", "budgets": {"maxRounds": 50}}])
-    assert (told.severity, reason(told)) == ("warn", "hard_cap_15_rounds")
-    assert "15 applies" in told.message
+def test_a_declaration_above_the_cap_is_reported_at_once() -> None:
+    [reported] = own([{"type": "run.started", "budgets": {"maxRounds": 50}}])
+    assert (reported.severity, reason(reported)) == ("warn", "hard_cap_15_rounds")
+    assert "15 applies" in reported.message
 
 
-def test_the_preset_allows_seven_and_the_last_one_is_to_end_it() -> None:
+def test_the_preset_allows_seven_rounds_and_asks_for_a_synthesis_in_the_last() -> None:
     last, beyond = own(rounds(*(1 + n // 4 for n in range(32))), "deliberation")
     assert (last.severity, last.action, reason(last), short(last).at) == ("warn", "force_synthesis", "max_rounds", 24)
     assert (beyond.severity, short(beyond).at) == ("halt", 28)
@@ -53,17 +53,22 @@ def test_a_deliberation_that_ends_in_its_last_round_is_not_halted() -> None:
     assert [one.severity for one in own(raws, "deliberation")] == ["warn"]
 
 
-def test_a_round_that_falls_is_told_once_and_resets_nothing() -> None:
-    told = own(rounds(1, 2, 3, 4, 5, 6, 7, 1, 2, 1, 8), "deliberation")
-    assert [(one.severity, reason(one)) for one in told] == [
+def test_a_falling_round_is_reported_once_and_resets_nothing() -> None:
+    reported = own(rounds(1, 2, 3, 4, 5, 6, 7, 1, 2, 1, 8), "deliberation")
+    assert [(one.severity, reason(one)) for one in reported] == [
         ("warn", "max_rounds"), ("warn", "round_fell"), ("halt", "max_rounds"),
     ]  # fmt: skip
 
 
-def test_agreement_is_told_once_and_never_halts() -> None:
-    [told] = own(rounds(1, 2, 3, 4, convergence=0.86, consensus=1.0))
-    assert (told.type, told.severity, told.action, reason(told)) == ("notification", "info", "warn", "consensus")
-    assert (told.halt_reason, told.terminal_status) == (None, None)
+def test_agreement_is_reported_once_and_never_halts() -> None:
+    [reported] = own(rounds(1, 2, 3, 4, convergence=0.86, consensus=1.0))
+    assert (reported.type, reported.severity, reported.action, reason(reported)) == (
+        "notification",
+        "info",
+        "warn",
+        "consensus",
+    )
+    assert (reported.halt_reason, reported.terminal_status) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_agreement_is_more_than_85_percent_alike_or_80_percent_of_votes(
     assert bool(own([{"node": "check", **measured}])) == agreed
 
 
-def test_rounds_are_remembered_over_a_restart() -> None:
+def test_rounds_survive_a_restart() -> None:
     from streamproc.core.run_state import dump, load
 
     feed = Feed()

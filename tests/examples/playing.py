@@ -1,4 +1,4 @@
-"""The examples as a person runs them: the script, and the scan of its turns."""
+"""Run the examples as a user does: the script, and the scan of its turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def printed(name: str) -> str:
-    """What `python examples/NAME/run.py` prints. It needs no broker, and ends well."""
+    """Return the output of `python examples/NAME/run.py`, which needs no broker and exits with 0."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("STREAMPROC_")}
     ended = subprocess.run(
         [sys.executable, str(ROOT / "examples" / name / "run.py")],
@@ -37,29 +37,29 @@ def printed(name: str) -> str:
 
 @cache
 def scanned(name: str) -> dict[str, list[Decision]]:
-    """What `streamproc scan examples/NAME/turns.jsonl --policy examples/NAME/policy.yaml` tells, by run."""
+    """Return the decisions of `streamproc scan examples/NAME/turns.jsonl --policy ...`, by run."""
     folder = ROOT / "examples" / name
     scan = Scan([Source(folder / "turns.jsonl")], load_policy(folder / "policy.yaml"))
-    told: dict[str, list[Decision]] = {}
+    reported: dict[str, list[Decision]] = {}
     for decision in scan:
-        told.setdefault(decision.run_id, []).append(decision)
-    return {run_id: told.get(run_id, []) for run_id in scan.runs}
+        reported.setdefault(decision.run_id, []).append(decision)
+    return {run_id: reported.get(run_id, []) for run_id in scan.runs}
 
 
 def first_halts(name: str) -> dict[str, Decision | None]:
-    """What halts each run of an example; None where nothing does."""
+    """Return the first halt of each run of an example; None if there is none."""
     return {
-        run_id: next((decision for decision in told if decision.severity == "halt"), None)
-        for run_id, told in scanned(name).items()
+        run_id: next((decision for decision in reported if decision.severity == "halt"), None)
+        for run_id, reported in scanned(name).items()
     }
 
 
 def turn_of(decision: Decision) -> int | None:
-    """The index of the turn that caused a decision."""
+    """Return the index of the turn that caused a decision."""
     return decision.trigger.turn if decision.trigger is not None else None
 
 
 def chapter(name: str, run_id: str) -> list[str]:
-    """The lines that the script prints of one run."""
+    """Return the lines that the script prints for one run."""
     _, _, rest = printed(name).partition(f"\n{run_id}\n")
     return rest.partition("\n\n")[0].splitlines()

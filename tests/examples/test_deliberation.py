@@ -1,4 +1,4 @@
-"""The deliberation example: which layer ends which run, and that each of them does it alone."""
+"""The deliberation example: which layer ends which run, and that each of them can do it alone."""
 
 from __future__ import annotations
 
@@ -56,12 +56,17 @@ def test_a_layer_does_it_alone(run_id: str, tmp_path: Path) -> None:
     assert halts == [code]
 
 
-def test_an_agreement_is_a_good_stop() -> None:
+def test_agreement_is_a_good_stop() -> None:
     for run_id, turn in (("normal/convergence", 16), ("normal/consensus", 10)):
-        [told] = scanned(NAME)[run_id]
-        assert (told.code, told.severity, turn_of(told), told.halt_reason) == ("BUDGET005", "info", turn, None)
-        assert told.evidence is not None
-        assert told.evidence.reason == "consensus"
+        [reported] = scanned(NAME)[run_id]
+        assert (reported.code, reported.severity, turn_of(reported), reported.halt_reason) == (
+            "BUDGET005",
+            "info",
+            turn,
+            None,
+        )
+        assert reported.evidence is not None
+        assert reported.evidence.reason == "consensus"
         assert chapter(NAME, run_id)[-1].startswith("  completed: ")
 
 
@@ -69,9 +74,7 @@ def test_an_agreement_is_a_good_stop() -> None:
     ("run_id", "reason", "turns"),
     [("layer-3/user-limit", "max_rounds", (20, 23)), ("layer-3/never-converges", "hard_cap_15_rounds", (44, 47))],
 )
-def test_the_last_round_is_told_before_a_round_too_many_is_halted(
-    run_id: str, reason: str, turns: tuple[int, int]
-) -> None:
+def test_the_last_round_is_a_warning_and_the_next_one_a_halt(run_id: str, reason: str, turns: tuple[int, int]) -> None:
     warned, halted = scanned(NAME)[run_id][:2]
     assert (turn_of(warned), turn_of(halted)) == turns
     assert (warned.severity, warned.action, halted.severity) == ("warn", "force_synthesis", "halt")
@@ -80,9 +83,9 @@ def test_the_last_round_is_told_before_a_round_too_many_is_halted(
         assert one.evidence.reason == reason
 
 
-def test_a_round_that_falls_is_a_fault_that_stops_nothing() -> None:
-    [told] = scanned(NAME)["layer-3/round-falls"]
-    assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 11)
+def test_a_falling_round_is_reported_and_stops_nothing() -> None:
+    [reported] = scanned(NAME)["layer-3/round-falls"]
+    assert (reported.code, reported.severity, turn_of(reported)) == ("BUDGET005", "warn", 11)
 
 
 @pytest.mark.parametrize(
@@ -93,25 +96,25 @@ def test_a_round_that_falls_is_a_fault_that_stops_nothing() -> None:
         ("layer-5/free", "BUDGET_EXCEEDED HIGH"),
     ],
 )
-def test_operators_are_told(run_id: str, alert: str) -> None:
+def test_operators_are_notified(run_id: str, alert: str) -> None:
     assert any(line.startswith(f"    alert        {alert}: ") for line in chapter(NAME, run_id))
 
 
-def test_a_run_that_wants_more_than_the_hard_cap_is_told_so() -> None:
-    told, agreed = scanned(NAME)["layer-3/twenty-rounds-wanted"]
-    assert (told.code, told.severity, turn_of(told)) == ("BUDGET005", "warn", 0)
-    assert told.message == "maxRounds 20 is above the hard cap, so 15 applies; declare 5 to 15."
+def test_a_run_that_declares_more_than_the_hard_cap_gets_a_warning() -> None:
+    reported, agreed = scanned(NAME)["layer-3/twenty-rounds-wanted"]
+    assert (reported.code, reported.severity, turn_of(reported)) == ("BUDGET005", "warn", 0)
+    assert reported.message == "maxRounds 20 is above the hard cap, so 15 applies; declare 5 to 15."
     assert agreed.severity == "info"
 
 
-def test_what_was_known_survives_the_time_out() -> None:
+def test_the_last_snapshot_survives_the_time_out() -> None:
     halt = first_halts(NAME)["layer-4/slow-model"]
     assert halt is not None
     assert halt.type == "run.timed_out"
     assert halt.evidence is not None
     assert halt.evidence.snapshot is not None
     assert (halt.evidence.snapshot.turns, halt.evidence.snapshot.round) == (9, 3)
-    assert halt.at == "2026-03-24T04:00:00.000Z"  # an hour after it began, and 12 minutes after it was heard of
+    assert halt.at == "2026-03-24T04:00:00.000Z"  # an hour after its start, and 12 minutes after its last event
 
 
 def test_the_free_tier_ends_in_its_third_round() -> None:
@@ -123,6 +126,6 @@ def test_the_free_tier_ends_in_its_third_round() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["layer-5/enterprise", "layer-5/five-dollars"])
-def test_who_has_more_money_goes_on(run_id: str) -> None:
-    assert [told for told in scanned(NAME)[run_id] if told.severity == "halt"] == []
+def test_a_larger_budget_lets_a_run_continue(run_id: str) -> None:
+    assert [reported for reported in scanned(NAME)[run_id] if reported.severity == "halt"] == []
     assert chapter(NAME, run_id)[-1].startswith("  completed: ")

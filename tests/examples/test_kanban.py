@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.examples.playing import ROOT, chapter, scanned
 
 NAME = "kanban"
-TOLD = {
+EXPECTED = {
     "shop/honest": [],
     "shop/straight-to-done": [("TASK004", "warn", "C3")],
     "shop/no-demo": [("TASK004", "warn", "C4")],
@@ -16,15 +16,17 @@ TOLD = {
 }
 
 
-def test_each_story_is_told_by_the_teams_own_rules() -> None:
-    found = {run: [(one.code, one.severity, one.task_id) for one in told] for run, told in scanned(NAME).items()}
-    assert found == TOLD
+def test_each_story_is_reported_by_the_teams_own_rules() -> None:
+    found = {
+        run: [(one.code, one.severity, one.task_id) for one in reported] for run, reported in scanned(NAME).items()
+    }
+    assert found == EXPECTED
 
 
-def test_the_script_says_what_the_scan_says() -> None:
-    for run_id, told in scanned(NAME).items():
+def test_the_script_prints_the_decisions_of_the_scan() -> None:
+    for run_id, reported in scanned(NAME).items():
         said = [line for line in chapter(NAME, run_id) if line.startswith("    ") and line[4] != " "]
-        assert said == [f"    {one.code} {one.type}: {one.message}" for one in told]
+        assert said == [f"    {one.code} {one.type}: {one.message}" for one in reported]
 
 
 def test_the_card_without_a_demo_went_back_to_work() -> None:
@@ -37,6 +39,6 @@ def test_the_card_without_a_demo_went_back_to_work() -> None:
     )
 
 
-def test_it_took_no_code() -> None:
+def test_the_board_needs_no_code() -> None:
     names = {path.name for path in (ROOT / "examples" / NAME).iterdir() if not path.name.startswith("__")}
     assert names == {"README.md", "policy.yaml", "run.py", "turns.jsonl"}

@@ -1,4 +1,4 @@
-"""The loop-safety example: what is halted, when, why, and what a person sees of it."""
+"""The loop-safety example: which runs are halted, when and why, and the report that a person gets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_run_is_halted_at_its_turn_for_its_reason(run_id: str) -> None:
     assert f"  HALTED at turn {STUCK[run_id][1]}, " in "\n".join(chapter(NAME, run_id))
 
 
-def test_every_halt_reason_and_every_choice_of_on_stall_has_its_story() -> None:
+def test_every_halt_reason_and_every_on_stall_action_has_a_story() -> None:
     assert {reason for _, _, reason, _ in STUCK.values()} == {
         "budget_exceeded", "stalled", "oscillating", "repeated_error", "user_stop",
     }  # fmt: skip
@@ -57,11 +57,11 @@ def test_every_halt_reason_and_every_choice_of_on_stall_has_its_story() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["bugfix/converges", "bugfix/same-tests"])
-def test_the_badge_and_the_trend_stand_beside_the_loop(run_id: str) -> None:
+def test_the_badge_and_the_trend_are_shown_for_a_loop(run_id: str) -> None:
     assert "  coder         Loop 3/8  failing tests 7 → 4 → 2" in chapter(NAME, run_id)
 
 
-def test_a_stall_in_a_cycle_brings_its_evidence() -> None:
+def test_a_stall_in_a_cycle_has_its_evidence() -> None:
     halt = first_halts(NAME)["bugfix/same-tests"]
     assert halt is not None
     assert halt.evidence is not None
@@ -95,7 +95,7 @@ def test_time_stamps_and_the_order_of_keys_hide_no_repeat() -> None:
         assert len(set(halt.evidence.output_hashes or ())) == 1
 
 
-def test_a_metric_is_held_against_its_best() -> None:
+def test_a_metric_is_compared_with_its_best_value() -> None:
     halt = first_halts(NAME)["docs/flat-score"]
     assert halt is not None
     assert halt.evidence is not None
@@ -105,7 +105,7 @@ def test_a_metric_is_held_against_its_best() -> None:
     assert warned.evidence.best == 0.6  # it is at 0.5 there
 
 
-def test_the_actions_are_told_in_the_words_of_the_requirement() -> None:
+def test_the_actions_use_the_names_of_the_requirement() -> None:
     lines = printed(NAME)
     for words in ("switch to interactive", "spawn reconciliation node", "tighten context pack", "update docs contract"):
         assert words in lines

@@ -1,4 +1,4 @@
-"""The planner example: which loop ends as aborted_stuck, when, and what the report says."""
+"""The planner example: which loop ends as aborted_stuck, when, and the content of the report."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def test_a_fruitless_edge_ends_as_aborted_stuck(run_id: str) -> None:
 
 
 @pytest.mark.parametrize("run_id", HONEST)
-def test_progress_starts_the_count_again(run_id: str) -> None:
+def test_progress_restarts_the_count(run_id: str) -> None:
     assert first_halts(NAME)[run_id] is None
     assert chapter(NAME, run_id)[-1].startswith("  ended by itself, after planner_to_")
 
 
-def test_a_repeated_query_is_told_once_and_no_new_research_is_done() -> None:
-    told = [one for one in scanned(NAME)["assess/already-done"] if one.severity != "halt"]
-    assert [(one.type, one.code, turn_of(one), one.node) for one in told] == [
+def test_a_repeated_query_is_reported_once_and_not_researched_again() -> None:
+    reported = [one for one in scanned(NAME)["assess/already-done"] if one.severity != "halt"]
+    assert [(one.type, one.code, turn_of(one), one.node) for one in reported] == [
         ("information.none", "LOOP007", 3, "researcher")
     ]
     first = chapter(NAME, "assess/already-done")[0]
     assert first.startswith("  researcher returned its existing results 6 times: No new information found; ")
 
 
-def test_a_planner_that_changes_nothing_is_stopped_sooner() -> None:
+def test_a_planner_that_changes_nothing_is_halted_sooner() -> None:
     halt = first_halts(NAME)["assess/word-for-word"]
     assert halt is not None
     assert (halt.code, turn_of(halt), halt.action, halt.terminal_status) == ("LOOP002", 3, "snitch", "aborted_stuck")
@@ -54,7 +54,7 @@ def test_steps_have_a_limit_of_their_own() -> None:
     assert (halt.code, turn_of(halt), halt.terminal_status) == ("BUDGET004", 55, "budget_exceeded")
 
 
-def test_the_report_says_which_loop_and_why() -> None:
+def test_the_report_names_the_loop_and_the_reason() -> None:
     assert chapter(NAME, "verify/nothing-changed") == [
         "  the planner routes to snitch; run report:",
         "    terminalStatus  aborted_stuck",

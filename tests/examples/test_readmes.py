@@ -1,4 +1,4 @@
-"""The examples' pages show what their scripts print, and their policies say where every line comes from."""
+"""The examples' READMEs show the output of their scripts, and their policies explain every line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_its_turns_can_be_scanned(script: Path) -> None:
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
-def test_every_line_of_a_policy_says_why(path: Path) -> None:
+def test_every_line_of_a_policy_has_a_comment(path: Path) -> None:
     load_policy(path)
     assert [line for line in path.read_text("utf-8").splitlines() if line.strip() and "# " not in line] == []
 

@@ -11,7 +11,7 @@ STUCK = ["test-2/stuck", "test-3/several-nodes", "risks/minor-variation", "risks
 GOES_ON = ["test-1/makes-progress", "test-3/one-of-several-fixed", "risks/rate-limited"]
 
 
-def test_every_run_is_one_or_the_other() -> None:
+def test_every_run_is_either_stuck_or_continues() -> None:
     assert sorted(scanned(NAME)) == sorted(STUCK + GOES_ON)
 
 

@@ -1,4 +1,4 @@
-"""The tickets example: what each rule of the board does, and whom it is told to."""
+"""The tickets example: the effect of each rule of the board, and its notifications."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALTED = {
     "session/frontend": ("BUDGET009", 5),
     "stop/by-a-person": ("OPERATOR001", 0),
 }
-TOLD = {
+EXPECTED = {
     "signals/retry-exhausted": [("ERROR002", "BILL-6", "loop.warning")],
     "signals/oscillating-state": [("TASK001", "BILL-7", "loop.warning"), ("TASK001", "BILL-7", "transition.blocked")],
     "signals/todo-stall": [("STALL005", "BILL-8", "loop.warning")],
@@ -39,7 +39,7 @@ TOLD = {
 }
 
 
-def test_three_tickets_go_all_the_way_and_nothing_is_told() -> None:
+def test_three_tickets_reach_done_without_a_decision() -> None:
     assert scanned(NAME)["healthy/three-tickets"] == []
     assert chapter(NAME, "healthy/three-tickets") == ["  no decisions"]
 
@@ -49,18 +49,18 @@ def test_these_runs_are_halted_and_no_others() -> None:
     assert halts == HALTED
 
 
-@pytest.mark.parametrize("run_id", TOLD)
-def test_a_rule_of_the_board_is_told_of_its_task(run_id: str) -> None:
-    assert [(one.code, one.task_id, one.type) for one in scanned(NAME)[run_id]] == TOLD[run_id]
+@pytest.mark.parametrize("run_id", EXPECTED)
+def test_a_rule_of_the_board_names_its_task(run_id: str) -> None:
+    assert [(one.code, one.task_id, one.type) for one in scanned(NAME)[run_id]] == EXPECTED[run_id]
 
 
 def test_every_run_has_its_story() -> None:
-    assert scanned(NAME).keys() == {"healthy/three-tickets", *HALTED, *TOLD}
+    assert scanned(NAME).keys() == {"healthy/three-tickets", *HALTED, *EXPECTED}
 
 
-def test_the_ladder_of_a_tasks_tokens() -> None:
-    told = scanned(NAME)["tokens/ladder"]
-    rungs = [(one.severity, one.message.rpartition(", level ")[2].partition(":")[0]) for one in told]
+def test_the_levels_of_a_tasks_tokens() -> None:
+    reported = scanned(NAME)["tokens/ladder"]
+    rungs = [(one.severity, one.message.rpartition(", level ")[2].partition(":")[0]) for one in reported]
     assert rungs[:4] == [("warn", "WARNING"), ("warn", "RESTRICT"), ("warn", "URGENT"), ("halt", "HARD STOP")]
     violation = first_halts(NAME)["tokens/violation"]
     assert violation is not None
@@ -70,11 +70,14 @@ def test_the_ladder_of_a_tasks_tokens() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["session/lead", "session/backend", "session/frontend"])
-def test_every_run_of_a_session_hears_every_rung(run_id: str) -> None:
-    told = [one for one in scanned(NAME)[run_id] if one.code == "BUDGET009"]
-    used = [one.evidence.used for one in told if one.evidence is not None and one.evidence.used]
+def test_every_run_of_a_session_gets_every_level(run_id: str) -> None:
+    reported = [one for one in scanned(NAME)[run_id] if one.code == "BUDGET009"]
+    used = [one.evidence.used for one in reported if one.evidence is not None and one.evidence.used]
     assert used == [720_000, 805_000, 975_000, 1_060_000]
-    assert [one.severity for one in told if one.evidence is not None and one.evidence.used] == [*["warn"] * 3, "halt"]
+    assert [one.severity for one in reported if one.evidence is not None and one.evidence.used] == [
+        *["warn"] * 3,
+        "halt",
+    ]
 
 
 def test_a_session_that_is_nearly_spent_takes_no_new_work() -> None:
@@ -91,11 +94,11 @@ def test_a_session_that_is_nearly_spent_takes_no_new_work() -> None:
         ("notify/three-failed-tasks", "FAILURE Backend/BILL-21 HIGH: "),
     ],
 )
-def test_people_are_told_with_agent_task_and_urgency(run_id: str, line: str) -> None:
+def test_notifications_have_agent_task_and_urgency(run_id: str, line: str) -> None:
     assert any(shown.startswith(f"       {line}") for shown in chapter(NAME, run_id))
 
 
-def test_stop_pause_and_clear_are_obeyed() -> None:
+def test_agents_follow_stop_pause_and_clear() -> None:
     assert printed(NAME).endswith(
         "STOP_ALL\n"
         "  PAUSE: the fleet is paused by dana: deploy; agents finish the current turn, start nothing\n"

@@ -1,4 +1,4 @@
-"""Two policies side by side: the cautious one halts sooner and too often, the permissive one later and too seldom."""
+"""Two policies side by side: the cautious one halts sooner and too often, the permissive one later and too rarely."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def halted_at(policy: str) -> dict[str, int]:
     return found
 
 
-def test_the_cautious_one_is_never_later_and_the_permissive_one_never_sooner() -> None:
+def test_the_cautious_policy_is_never_later_and_the_permissive_one_never_sooner() -> None:
     cautious, standard, permissive = (
         halted_at(policy) for policy in (str(FOLDER / "cautious.yaml"), "standard", str(FOLDER / "permissive.yaml"))
     )
@@ -35,7 +35,7 @@ def test_the_cautious_one_is_never_later_and_the_permissive_one_never_sooner() -
     assert sum(cautious[run_id] < turn for run_id, turn in standard.items()) == len(standard)
 
 
-def test_honest_runs_are_disturbed_by_the_cautious_one_only() -> None:
+def test_only_the_cautious_policy_disturbs_solved_runs() -> None:
     solved = {run_id for run_id, outcome in outcomes().items() if outcome.solved}
     assert solved & halted_at(str(FOLDER / "cautious.yaml")).keys()
     assert not solved & halted_at("standard").keys()
@@ -57,6 +57,6 @@ def test_the_table_adds_up() -> None:
     )
 
 
-def test_what_to_do_when_stuck_is_theirs_too() -> None:
+def test_each_policy_has_its_own_on_stall_action() -> None:
     assert load_policy(FOLDER / "cautious.yaml").effective()["on_stall"] == "switch_to_interactive"
     assert load_policy(FOLDER / "permissive.yaml").effective()["on_stall"] == "retry_with_new_provider"

@@ -1,4 +1,4 @@
-"""Events of the board: which names are taken for their fields, and what is left of evidence on the wire."""
+"""Board events: aliases of their fields, and the form of evidence on the wire."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def event(kind: str, **fields: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["depends_on", "dependsOn", "dependencies", "Depends On", "blocked-by", "deps"])
 @pytest.mark.parametrize("value", [["T0"], "T0", [{"task_id": "T0"}], [{"id": "T0", "title": "x"}], {"ticket": "T0"}])
-def test_dependencies_have_many_names(name: str, value: Any) -> None:
+def test_dependencies_have_aliases(name: str, value: Any) -> None:
     assert event("task.created", task_id="T1", **{name: value}).depends_on == ("T0",)
 
 
 @pytest.mark.parametrize("name", ["task_id", "taskId", "task", "ticket", "Ticket ID", "id"])
-def test_a_task_has_many_names(name: str) -> None:
+def test_a_task_id_has_aliases(name: str) -> None:
     assert event("task.verdict", **{name: "T1"}, verdict="no").task_id == "T1"
     assert event("task.transition", **{name: 17}, to="DONE").task_id == "17"
 
 
 @pytest.mark.parametrize("value", [True, "yes", "Yes", "true", 1])
-def test_ui_touching_may_be_said_in_words(value: Any) -> None:
+def test_ui_touching_accepts_words(value: Any) -> None:
     assert event("task.created", task_id="T", **{"UI Touching": value}).ui_touching is True
     assert event("task.created", task_id="T", ui="no").ui_touching is False
     assert event("task.created", task_id="T").ui_touching is None
@@ -44,7 +44,7 @@ def test_ui_touching_may_be_said_in_words(value: Any) -> None:
     ("REJECTED", "REJECTED"), ("rejected", "REJECTED"), ("changes requested", "REJECTED"), (False, "REJECTED"),
     ("later", "LATER"),
 ])  # fmt: skip
-def test_verdicts_have_many_words(word: Any, meant: str) -> None:
+def test_verdicts_have_synonyms(word: Any, meant: str) -> None:
     assert event("task.verdict", task_id="T", approved=word).verdict == meant
 
 
@@ -58,17 +58,17 @@ def test_a_batch_is_counted(fields: dict[str, Any], tasks: tuple[str, ...], coun
     assert (made.tasks, made.count, made.max_token_budget) == (tasks, count, 900)
 
 
-def test_a_batch_of_thousands_is_cut_and_counted() -> None:
+def test_a_batch_of_thousands_is_truncated_and_counted() -> None:
     made = event("task.delegated", tasks=[f"T{n}" for n in range(5_000)])
     assert (len(made.tasks), made.count) == (256, 5_000)
 
 
 @pytest.mark.parametrize(("value", "count"), [(0, 0), (3, 3), ([], 0), (["T1", {"id": "T2"}], 2), (None, None)])
-def test_what_was_completed_is_a_number(value: Any, count: int | None) -> None:
+def test_completed_is_read_as_a_number(value: Any, count: int | None) -> None:
     assert event("cycle.completed", tasks_completed=value).completed == count
 
 
-def test_the_moves_of_a_cycle_are_those_that_can_be_read() -> None:
+def test_unreadable_moves_of_a_cycle_are_ignored() -> None:
     moves = [
         {"task_id": "T1", "from": "A", "to": "B"},
         {"id": 2, "status": "DONE"},
@@ -97,7 +97,7 @@ def test_the_moves_of_a_cycle_are_those_that_can_be_read() -> None:
     ({"lint": "ok", "ci": "failed"}, Proof(False, ("ci",), ("lint",))),
     ({"status": "DONE", "ticket": "D1", "artifacts": ["mockup"]}, Proof(True, items=("mockup",))),
 ])  # fmt: skip
-def test_evidence_becomes_passed_or_not(value: Any, expected: Proof) -> None:
+def test_evidence_becomes_passed_or_failed(value: Any, expected: Proof) -> None:
     assert proof(value) == expected
 
 
@@ -106,11 +106,11 @@ def test_evidence_becomes_passed_or_not(value: Any, expected: Proof) -> None:
     ({"override": True}, ""), ({"override": {"by": "ann"}}, "ann"), ({"by": "ann", "granted": False}, ""), (None, ""),
     (False, ""), ([], ""), (5, ""), ({"by": {"name": "ann"}}, "ann"),
 ])  # fmt: skip
-def test_an_approval_names_somebody(value: Any, who: str) -> None:
+def test_an_approval_needs_a_name(value: Any, who: str) -> None:
     assert approver(value) == who
 
 
-def test_evidence_beside_the_fields_counts_and_its_texts_stay_at_home() -> None:
+def test_evidence_in_other_fields_counts_and_its_texts_are_not_sent() -> None:
     made = event(
         "task.transition", task_id="T", to="X", dodReport={"verdict": "ok", "notes": "the password is hunter2"},
         evidence={"init_checklist": True}, reason="password=hunter2 was wrong", surprise=1,
@@ -131,7 +131,7 @@ def test_evidence_may_be_a_list(evidence: Any) -> None:
 @pytest.mark.parametrize(
     "error", [{"class": "Timeout"}, [{"message": "slow", "class": "Timeout"}], {"type": "Timeout"}]
 )
-def test_the_class_of_a_failure_may_stand_in_its_error(error: Any) -> None:
+def test_the_failure_class_may_be_in_the_error(error: Any) -> None:
     assert event("task.transition", task_id="T", to="FAILED", error=error).failure_class == "Timeout"
     assert event("task.verdict", task_id="T", verdict="no", errors=error).failure_class == "Timeout"
 
@@ -140,11 +140,11 @@ def test_the_class_of_a_failure_may_stand_in_its_error(error: Any) -> None:
     ({"transitions": []}, 0), ({"transitions": 0}, 0), ({"transitions": 4}, None), ({"transitions": ["T1"]}, None),
     ({"transitions": [], "completed": 2}, 2), ({}, None), ({"completed": {"T1": "DONE"}}, 1),
 ])  # fmt: skip
-def test_a_cycle_in_which_nothing_moved_completed_nothing(fields: dict[str, Any], count: int | None) -> None:
+def test_a_cycle_without_moves_completed_nothing(fields: dict[str, Any], count: int | None) -> None:
     assert event("cycle.completed", **fields).completed == count
 
 
-def test_reports_are_cut() -> None:
+def test_reports_are_truncated() -> None:
     n = 500
     made = event(
         "task.transition", task_id="T", to="X", evidence={f"g{k}": {f"i{j}": True for j in range(n)} for k in range(n)}
@@ -155,7 +155,7 @@ def test_reports_are_cut() -> None:
     assert len(rejected.reason) == 100
 
 
-def test_the_fields_own_name_wins() -> None:
+def test_a_fields_own_name_wins_over_its_aliases() -> None:
     assert event("task.transition", task_id="T", status="OPEN", to="DONE").to == "DONE"
     assert event("task.transition", task_id="T", to="DONE", state="OPEN").to == "DONE"
 
@@ -164,11 +164,11 @@ def test_the_fields_own_name_wins() -> None:
     ({"task_id": "x" * 129}, "task_id"), ({"task_id": "T", "to": ["DONE"]}, "to"),
     ({"task_id": "T", "to": "DONE", "evidence": 5}, "evidence"), ({"task_id": "T", "ui": "maybe"}, "ui_touching"),
 ])  # fmt: skip
-def test_what_cannot_be_used_is_named(fields: dict[str, Any], field: str) -> None:
+def test_an_invalid_field_is_named(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidEvent) as caught:
         event("task.transition", **fields)
     assert [problem.field for problem in caught.value.problems] == [field]
 
 
-def test_an_event_without_a_task_is_no_error() -> None:
+def test_an_event_without_a_task_is_not_an_error() -> None:
     assert event("task.transition", to="DONE").task_id == ""

@@ -1,4 +1,4 @@
-"""Content to numbers: what is the same gives the same, what differs differs."""
+"""Hashes: equal content gives equal hashes, different content different ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JSON = st.recursive(
 
 
 def backwards(value: Any) -> Any:
-    """The same JSON with every object's keys the other way round."""
+    """Return the same JSON with the keys of every object reversed."""
     if isinstance(value, dict):
         return {key: backwards(inner) for key, inner in reversed(value.items())}
     return [backwards(inner) for inner in value] if isinstance(value, list) else value
@@ -35,27 +35,27 @@ def backwards(value: Any) -> Any:
 
 @given(JSON)
 @EXAMPLES
-def test_the_order_of_keys_does_not_count(value: Any) -> None:
+def test_the_order_of_keys_is_ignored(value: Any) -> None:
     assert canonical(value) == canonical(backwards(value))
 
 
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4) | st.lists(JSON, max_size=4))
 @EXAMPLES
-def test_json_in_a_string_is_opened(value: Any) -> None:
+def test_json_in_a_string_is_parsed(value: Any) -> None:
     assert canonical(json.dumps(value)) == canonical(value)
     assert canonical(json.dumps(value, indent=2, ensure_ascii=False)) == canonical(value)
 
 
 @given(JSON, JSON)
 @EXAMPLES
-def test_what_means_another_thing_is_written_in_another_way(one: Any, other: Any) -> None:
+def test_values_with_different_meanings_have_different_text(one: Any, other: Any) -> None:
     written = (json.dumps(one, sort_keys=True), json.dumps(other, sort_keys=True))
     if not isinstance(one, str) and not isinstance(other, str) and -0.0 not in (one, other):
         assert (canonical(one) == canonical(other)) == (written[0] == written[1])
 
 
 @pytest.mark.parametrize("text", ["{not json", "[1, 2", "{}x", '{"a":' * 500 + "1" + "}" * 500, "[" * 5_000, "plain"])
-def test_text_that_is_not_json_is_taken_as_it_is(text: str) -> None:
+def test_text_that_is_not_json_is_unchanged(text: str) -> None:
     assert canonical(text) == text
 
 
@@ -73,7 +73,7 @@ def test_a_hash_is_xxh3_64() -> None:
 
 @given(st.text(max_size=200))
 @EXAMPLES
-def test_a_text_is_exactly_itself(text: str) -> None:
+def test_the_exact_hash_depends_on_every_character(text: str) -> None:
     one = content(text)
     assert one == content(text)
     assert (one.exact, one.size) == (h64(text), len(text))
@@ -86,7 +86,7 @@ def test_time_stamps_change_the_exact_hash_alone() -> None:
     assert one.norm == other.norm != content("passed at 12:00:01").norm
 
 
-def test_what_differs_in_the_middle_of_a_long_text_differs() -> None:
+def test_a_difference_in_the_middle_of_a_long_text_counts() -> None:
     lines = [f"{n} of many" for n in range(40_000)]
     text = "\n".join(lines)
     lines[20_000] = "something else"
@@ -116,7 +116,7 @@ index 83db48f..bf26a5e 100644
         ("x = 1\n", "x = 1  \n"),
     ],
 )
-def test_what_git_adds_to_a_patch_does_not_count(old: str, new: str) -> None:
+def test_git_metadata_in_a_patch_is_ignored(old: str, new: str) -> None:
     moved = PATCH.replace(old, new)
     assert moved != PATCH
     assert patch(moved).norm == patch(PATCH).norm
@@ -127,20 +127,20 @@ def test_what_git_adds_to_a_patch_does_not_count(old: str, new: str) -> None:
     ("old", "new"),
     [("return x + 1", "return x + 2"), ("app.py", "web.py"), ("-    return x\n", ""), ("x = 1", "x = 2")],
 )
-def test_what_a_patch_changes_counts(old: str, new: str) -> None:
+def test_the_changes_of_a_patch_count(old: str, new: str) -> None:
     assert patch(PATCH.replace(old, new)).norm != patch(PATCH).norm
 
 
-def test_a_plain_file_is_a_text() -> None:
+def test_a_plain_file_is_hashed_as_text() -> None:
     assert patch("import os\n") == content("import os\n")
 
 
-def test_the_white_space_of_markdown_does_not_count() -> None:
+def test_the_white_space_of_markdown_is_ignored() -> None:
     assert markdown("# Plan\n\n* one\n* two\n").norm == markdown("# Plan\n* one  \n\n\n* two").norm
     assert markdown("# Plan\n* one").norm != markdown("# Plan\n* two").norm
 
 
-def test_an_error_signature_is_what_the_requirement_says() -> None:
+def test_an_error_signature_follows_the_requirement() -> None:
     """The first 50 characters of each of the first 3 messages, joined with a bar."""
     messages = ["API error: channel_not_found " + "x" * 80, "second", "third", "fourth"]
     exact, _ = signature(messages)
@@ -151,7 +151,7 @@ def test_an_error_signature_is_what_the_requirement_says() -> None:
     assert signature(["third", "second", messages[0]])[0] != exact
 
 
-def test_the_twin_of_a_signature_is_masked() -> None:
+def test_the_normalised_signature_is_masked() -> None:
     one = signature(["Request 550e8400-e29b-41d4-a716-446655440000 refused"])
     other = signature(["Request 6ba7b810-9dad-11d1-80b4-00c04fd430c8 refused"])
     assert one[0] != other[0]
@@ -167,7 +167,7 @@ def words(seed: int, count: int = 300) -> list[str]:
             for n in range(count)]  # fmt: skip
 
 
-def test_alike_texts_have_alike_simhashes() -> None:
+def test_similar_texts_have_similar_simhashes() -> None:
     text = words(1)
     near = [*text[:150], "unexpected", *text[150:]]
     assert (simhash(" ".join(text)) ^ simhash(" ".join(near))).bit_count() <= 6

@@ -1,4 +1,4 @@
-"""What varies by itself is masked, and what tells one thing from another is kept."""
+"""Masking removes variable parts and keeps distinguishing ones."""
 
 from __future__ import annotations
 
@@ -110,20 +110,20 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("one", "other"), MASKED, ids=lambda text: repr(text)[:30])
-def test_what_varies_by_itself_is_masked(one: str, other: str) -> None:
+def test_variable_parts_are_masked(one: str, other: str) -> None:
     assert mask(one) == mask(other)
     assert mask(f"before {one} after") == mask(f"before {other} after")
 
 
 @pytest.mark.parametrize(("one", "other"), KEPT)
-def test_what_tells_things_apart_is_kept(one: str, other: str) -> None:
+def test_distinguishing_parts_are_kept(one: str, other: str) -> None:
     assert mask(one) != mask(other)
     assert mask(one) == one
 
 
 @given(st.text(max_size=300))
 @settings(max_examples=300, deadline=None, derandomize=True, print_blob=True)
-def test_white_space_and_colours_never_count(text: str) -> None:
+def test_white_space_and_colours_are_ignored(text: str) -> None:
     spaced = f"\n  {text}\t "
     assert mask(spaced) == mask(text)
     assert mask(f"\x1b[1m{text}\x1b[0m") == mask(text)
@@ -137,8 +137,8 @@ def test_any_text_can_be_masked_and_redacted(text: str, more: str) -> None:
     assert mask(text + more) == mask(text + more)
 
 
-def test_of_a_long_text_the_ends_are_masked_and_the_middle_is_as_it_is() -> None:
-    """Masking is the dear part: of ten megabytes it sees two ends of a fixed size, and no more."""
+def test_only_the_ends_of_a_long_text_are_masked() -> None:
+    """Masking is expensive, so it is limited to two ends of a fixed size, even for ten megabytes."""
     text = "at 12:00:00 the build goes on\n" * 350_000
     assert len(text) > 10_000_000
     head, middle, tail = mask_ends(text)
@@ -149,7 +149,7 @@ def test_of_a_long_text_the_ends_are_masked_and_the_middle_is_as_it_is() -> None
 
 
 @pytest.mark.parametrize("length", [2 * END_MAX - 1, 2 * END_MAX, 2 * END_MAX + 1])
-def test_nothing_is_lost_where_a_text_is_cut(length: int) -> None:
+def test_nothing_is_lost_at_the_cuts_of_a_long_text(length: int) -> None:
     text = "".join(chr(ord("a") + n % 23) for n in range(length))
     assert "".join(mask_ends(text)) == text
 
@@ -160,8 +160,8 @@ AWKWARD = ["1" * END_MAX, "f" * END_MAX, "1:" * (END_MAX // 2), "a" * END_MAX + 
 
 
 @pytest.mark.parametrize("text", AWKWARD, ids=lambda text: text[:6])
-def test_awkward_texts_are_masked_all_the_same(text: str) -> None:
-    """Patterns that back-track would not come back from these."""
+def test_awkward_texts_do_not_cause_backtracking(text: str) -> None:
+    """Patterns with catastrophic backtracking would hang on these."""
     assert len(mask(text)) <= len(text)
     assert len(redact(text)) <= 120
 
@@ -193,7 +193,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("text", "secret"), SECRETS)
-def test_a_secret_does_not_leave_the_house(text: str, secret: str) -> None:
+def test_a_secret_is_redacted(text: str, secret: str) -> None:
     assert secret in text
     shown = redact(f"Request failed. {text}")
     assert secret not in shown
@@ -206,7 +206,7 @@ def test_a_secret_does_not_leave_the_house(text: str, secret: str) -> None:
     ["Unexpected token 'foo' in JSON", "input_tokens: 12345 > max_tokens=4096", "pkg-config missing library",
      "No module named skimage.transform", "basic authentication failed", "channel_not_found"],
 )  # fmt: skip
-def test_an_error_without_secrets_is_shown_as_it_is(text: str) -> None:
+def test_an_error_without_secrets_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 

@@ -1,4 +1,4 @@
-"""Raw events to fingerprinted ones: which evidence becomes which numbers, and what stays at home."""
+"""Fingerprinting of raw events: which evidence becomes which numbers, and which content is not sent."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_names_test_ids_and_labels_cross_the_wire() -> None:
         assert name in written
 
 
-def test_content_is_sent_where_it_was_asked_for() -> None:
+def test_content_is_sent_on_request() -> None:
     raw = parse_raw({"run_id": "r", "node": "n", "output": "hello", "tool_calls": [{"name": "t", "args": {"a": 1}}]})
     event = fingerprint(raw, include_content=True)
     assert isinstance(event, wire.Turn)
@@ -107,7 +107,7 @@ EMPTY = [{"output": ""}, {"output": " \n"}, {"artifact": ""}, {"artifact": {"a.p
 
 
 @pytest.mark.parametrize("empty", EMPTY, ids=str)
-def test_what_is_empty_is_no_evidence(empty: dict[str, Any]) -> None:
+def test_empty_values_are_no_evidence(empty: dict[str, Any]) -> None:
     assert turn(**empty) == turn()
 
 
@@ -124,53 +124,53 @@ def test_an_artifact_of_many_files_has_one_fingerprint() -> None:
         assert turn(artifact=other).artifact != one
 
 
-def test_the_order_of_failing_tests_does_not_count() -> None:
+def test_the_order_of_failing_tests_is_ignored() -> None:
     one = turn(tests={"failed": ["b", "a", " c  d "], "passed": 3, "total": 6}).tests
     assert one == turn(tests={"failed": ["c d", "a", "b", "a"], "passed": 3, "total": 6}).tests
     assert one == wire.Tests(h64("a\nb\nc d"), 3, 3, 6, ("a", "b", "c d"))
 
 
-def test_counts_without_test_ids_say_how_many_fail_and_not_which() -> None:
+def test_counts_without_test_ids_give_a_number_but_no_set() -> None:
     assert turn(tests={"passed": 3, "total": 5}).tests == wire.Tests(0, 2, 3, 5)
     assert turn(tests={"passed": 3}).tests is None
     assert turn(tests={"failed": []}).tests == wire.Tests(0, 0)
 
 
-def test_three_test_ids_are_shown_and_cut() -> None:
+def test_three_test_ids_are_shown_and_truncated() -> None:
     tests = turn(tests={"failed": ["x" * 500, *map(str, range(9))]}).tests
     assert tests is not None
     assert (tests.failing, len(tests.sample)) == (10, 3)
     assert max(map(len, turn(tests={"failed": ["x" * 500]}).tests.sample)) == 120  # type: ignore[union-attr]
 
 
-def test_no_errors_is_said_in_another_way_than_nothing() -> None:
+def test_an_empty_error_list_differs_from_no_report() -> None:
     assert turn().errors is None
     none = turn(errors=[]).errors
     assert none is not None
     assert (none.count, none.retryable) == (0, False)
 
 
-def test_cost_without_a_price_is_not_free() -> None:
+def test_a_missing_price_is_not_zero() -> None:
     usage = turn(usage={"input_tokens": 5}).usage
     assert usage is not None
     assert usage.cost_usd_micro is None
     assert turn(usage={"cost_usd": 0}).usage == wire.Usage(cost_usd_micro=0)
 
 
-def test_the_scope_of_an_event_goes_with_it() -> None:
+def test_the_scope_of_an_event_is_kept() -> None:
     scope = {"workflow": "w", "tenant": "t", "user": "u", "tier": "free", "agent": "a", "task_id": "k",
              "session_id": "s", "parent_run_id": "p", "labels": {"x": "y"}, "seq": 3, "event_id": "e"}  # fmt: skip
     event = turn(**scope)
     assert {name: getattr(event, name) for name in scope} == scope
 
 
-def test_an_order_to_stop_is_never_refused_for_its_length() -> None:
+def test_a_long_stop_command_is_truncated_not_refused() -> None:
     stop = fingerprint(parse_raw({"type": "operator.stop", "run_id": "r", "by": "b" * 9_999, "reason": "r" * 9_999}))
     assert isinstance(stop, wire.OperatorStop)
     assert (len(stop.by), len(stop.reason)) == (500, 500)
 
 
-def test_what_an_operator_orders_keeps_its_own_fields() -> None:
+def test_an_operator_command_keeps_its_fields() -> None:
     resume = fingerprint(
         parse_raw({"type": "operator.resume", "run_id": "r", "grant": {"turns": 3, "cost": "0.5"}, "issuer": "ops"})
     )
@@ -233,14 +233,14 @@ def test_the_outcome_of_a_call(fields: dict[str, Any], outcome: int) -> None:
 
 
 def test_a_result_counts_beside_an_error() -> None:
-    """A test command fails with the same exit code, and its output says that fewer tests fail."""
+    """A test command fails with the same exit code, but its output reports fewer failing tests."""
     three, two = call(error="exit code 1", result="3 failed"), call(error="exit code 1", result="2 failed")
     assert three.exact != two.exact
     assert three.norm != two.norm
     assert three == call(error="exit code 1", result="3 failed")
 
 
-def test_a_result_and_an_error_of_the_same_words_differ_by_their_outcome() -> None:
+def test_a_result_and_an_error_with_the_same_text_differ_by_outcome() -> None:
     assert call(result="boom").exact == call(error="boom").exact
     assert call(result="boom") != call(error="boom")
 
@@ -263,13 +263,13 @@ NOT_RETRYABLE = ["API error: channel_not_found", "Command failed with exit code 
 
 
 @pytest.mark.parametrize("text", RETRYABLE)
-def test_trouble_of_the_infrastructure_is_recognised(text: str) -> None:
+def test_infrastructure_errors_are_recognised(text: str) -> None:
     assert looks_retryable(text)
     assert looks_retryable(f"anthropic.APIStatusError: {text}")
 
 
 @pytest.mark.parametrize("text", NOT_RETRYABLE)
-def test_other_errors_are_not_taken_for_trouble_of_the_infrastructure(text: str) -> None:
+def test_other_errors_are_not_infrastructure_errors(text: str) -> None:
     assert not looks_retryable(text)
 
 
@@ -289,7 +289,7 @@ def test_a_record_may_be_raw_or_fingerprinted() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 99])
-def test_a_record_of_a_newer_version_is_refused_with_what_to_do(version: int) -> None:
+def test_a_record_of_a_newer_version_is_refused_with_a_remedy(version: int) -> None:
     record = orjson.dumps({"w": version, "type": "turn", "run_id": "r", "node": "n"})
     with pytest.raises(InvalidEvent, match=r"newer than this program.*upgrade workers"):
         read_event(record)

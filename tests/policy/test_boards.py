@@ -1,4 +1,4 @@
-"""Boards in policy files: what can be said, how layers are laid over each other, and every mistake with its line."""
+"""Boards in policy files: their settings, how layers merge, and every mistake with its line."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def board(tmp_path: Path, **setting: Any) -> dict[str, Any]:
-    """The board in force under a policy with this setting."""
+    """Return the board in force under a policy with this setting."""
     found: dict[str, Any] = load_policy(write(tmp_path, yaml.safe_dump({"board": setting}))).effective()["board"]
     return found
 
 
 def mistakes(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
-    """(line, field, what is wrong)."""
+    """Return (line, field, mistake) of every mistake."""
     with pytest.raises(InvalidPolicy) as caught:
         load_policy(write(tmp_path, text))
     return [(int(one.place.rpartition(":")[2]), one.field, one.what) for one in caught.value.problems]
 
 
-def test_a_path_of_its_own_takes_nothing_from_the_board_below(tmp_path: Path) -> None:
+def test_a_board_with_a_path_inherits_nothing(tmp_path: Path) -> None:
     assert board(tmp_path, **OWN) == {"path": ["OPEN", "DOING", "DONE"], "done": ["DONE"]}
 
 
-def test_without_a_path_parts_of_the_board_below_change(tmp_path: Path) -> None:
+def test_a_board_without_a_path_changes_parts_of_the_board_below(tmp_path: Path) -> None:
     standard = STANDARD.effective()["board"]
     found = board(tmp_path, batch={"default": 4}, guards={"init": False, "ci": {"into": "COMMIT"}})
     assert found["path"] == standard["path"]
@@ -50,26 +50,26 @@ def test_without_a_path_parts_of_the_board_below_change(tmp_path: Path) -> None:
     assert found["guards"]["dod"] == standard["guards"]["dod"]
 
 
-def test_what_is_shown_can_be_copied(tmp_path: Path) -> None:
+def test_the_effective_board_can_be_copied_into_a_policy(tmp_path: Path) -> None:
     shown = STANDARD.effective()["board"]
     assert board(tmp_path, **shown) == shown
 
 
-def test_a_scope_may_have_a_board_of_its_own(tmp_path: Path) -> None:
+def test_a_scope_can_have_its_own_board(tmp_path: Path) -> None:
     policy = load_policy(write(tmp_path, yaml.safe_dump({"workflows": {"design": {"board": OWN}}})))
     move = {"type": "task.transition", "task_id": "T1", "from": "OPEN", "to": "DONE"}
     assert decisions([move], policy) == []
     assert [one.code for one in decisions([move | {"workflow": "design"}], policy)] == ["TASK004"]
 
 
-def test_boards_of_several_scopes_may_not_fit_and_nothing_breaks(tmp_path: Path) -> None:
+def test_boards_of_several_scopes_that_do_not_fit_break_nothing(tmp_path: Path) -> None:
     layers = {"workflows": {"w": {"board": OWN}}, "tenants": {"t": {"board": {"guards": {"ci": {"into": "COMMIT"}}}}}}
     policy = load_policy(write(tmp_path, yaml.safe_dump(layers)))
     move = {"type": "task.transition", "task_id": "T1", "workflow": "w", "tenant": "t"}
     assert decisions([move | {"from": "OPEN", "to": "DOING"}, move | {"from": "DOING", "to": "DONE"}], policy) == []
 
 
-def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
     text = """
 board:
   path: [OPEN, DOING, DONE, DOING]
@@ -114,18 +114,18 @@ def test_a_board_that_cannot_work_is_refused(tmp_path: Path, setting: dict[str, 
 
 
 @pytest.mark.parametrize("setting", [None, 5, [], "standard", {"path": "DOING"}, {"path": []}, {"batch": 3}])
-def test_anything_else_is_refused_with_its_place(tmp_path: Path, setting: Any) -> None:
+def test_invalid_boards_are_refused_with_their_place(tmp_path: Path, setting: Any) -> None:
     if setting is None:
         assert load_policy(write(tmp_path, "board:\n")).effective()["board"] == STANDARD.effective()["board"]
         return
     assert all(field.startswith("board") for _, field, _ in mistakes(tmp_path, yaml.safe_dump({"board": setting})))
 
 
-def test_every_state_of_the_standard_board_can_come_to_its_end() -> None:
-    law = BoardConfig(STANDARD.effective()["board"], frozenset())
-    reached = {law.initial}
-    for _ in law.states:
-        reached |= {n for n in range(len(law.states)) for source in reached if law.allows(source, n)}
-    assert reached == set(range(len(law.states))) - {law.find("COMPLETED")}  # to-do lists come to it by themselves
-    assert law.size("spec") == 5
-    assert law.size("BUILD") == law.size("") == 3
+def test_every_state_of_the_standard_board_can_be_reached() -> None:
+    config = BoardConfig(STANDARD.effective()["board"], frozenset())
+    reached = {config.initial}
+    for _ in config.states:
+        reached |= {n for n in range(len(config.states)) for source in reached if config.allows(source, n)}
+    assert reached == set(range(len(config.states))) - {config.find("COMPLETED")}  # only to-do lists reach it
+    assert config.size("spec") == 5
+    assert config.size("BUILD") == config.size("") == 3

@@ -1,4 +1,4 @@
-"""Policies: what is in force where, and how mistakes of a file are told."""
+"""Policies: the settings in force in each scope, and how mistakes of a file are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAID: list[Raw] = [{"node": "agent", "output": "again"}] * 5
 
 @pytest.fixture
 def policy_of(tmp_path: Path) -> Callable[[str], Policy]:
-    """A policy from the text of its file."""
+    """Load a policy from the text of its file."""
 
     def make(text: str) -> Policy:
         path = tmp_path / "policy.yaml"
@@ -38,7 +38,7 @@ def policy_of(tmp_path: Path) -> Callable[[str], Policy]:
 
 @pytest.fixture
 def mistakes_of(policy_of: Callable[[str], Policy], tmp_path: Path) -> Callable[[str], list[tuple[int, Problem]]]:
-    """The mistakes of a file's text, each with its line."""
+    """Return the mistakes of a file's text, each with its line."""
 
     def make(text: str) -> list[tuple[int, Problem]]:
         with pytest.raises(InvalidPolicy) as refusal:
@@ -57,12 +57,12 @@ def mistakes_of(policy_of: Callable[[str], Policy], tmp_path: Path) -> Callable[
 # Presets.
 
 
-def test_the_presets_of_the_catalogue_are_there() -> None:
+def test_the_presets_of_the_catalogue_exist() -> None:
     assert preset_names() == PRESETS
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_can_be_named(name: str) -> None:
+def test_a_preset_can_be_loaded_by_name(name: str) -> None:
     policy = load_policy(name)
     assert policy.name == name
     assert len(policy.hash) == 16
@@ -70,7 +70,7 @@ def test_a_preset_can_be_named(name: str) -> None:
     assert policy.engine().step(RunState(), event_of({"run_id": "r", "node": "a"}), None) == []
 
 
-def test_standard_is_what_one_gets_without_asking() -> None:
+def test_standard_is_the_default() -> None:
     assert load_policy().ref == load_policy("standard").ref
     assert None not in load_policy().effective()["detectors"].values()
 
@@ -81,7 +81,7 @@ def test_standard_has_the_limits_of_the_detectors_pages() -> None:
         assert limits == {name: getattr(own, name) for name in own.__slots__}
 
 
-def test_standard_lets_no_undeclared_budget_bite() -> None:
+def test_standard_enforces_no_undeclared_budget() -> None:
     assert load_policy().effective()["budgets"] == {}
     rich = [turn | {"usage": {"cost_usd": "999", "duration_ms": 10**9, "input_tokens": 10**9}} for turn in TURNS]
     assert [one for one in told([*rich, *rich]) if one.code.startswith("BUDGET")] == []
@@ -129,14 +129,14 @@ def test_a_preset_named_twice_counts_once(policy_of: Callable[[str], Policy]) ->
     assert [layer.name for layer in layers] == ["standard", "planner", "repair", "policy"]
 
 
-def test_a_planner_that_goes_round_tells_a_person_or_asks_one_or_hands_in_what_there_is() -> None:
+def test_a_looping_planner_gets_snitch_then_ask_human_then_done_partial() -> None:
     asked = [{"node": "planner", "output": f"Assess, {'x' * n}.", "decision": {"next": "researcher"}} for n in range(6)]
     [halt] = [decision for decision in decisions(asked) if decision.severity == "halt"]
     assert (halt.code, halt.action) == ("LOOP005", "snitch")
     assert halt.suggested_actions == ["snitch", "ask_human", "done_partial"]
 
 
-def test_no_policy_lifts_the_hard_cap(mistakes_of: Callable[[str], list[tuple[int, Problem]]]) -> None:
+def test_no_policy_can_raise_the_hard_cap(mistakes_of: Callable[[str], list[tuple[int, Problem]]]) -> None:
     off, above = mistakes_of("detectors:\n  BUDGET005: false\nbudgets: { maxRounds: 16 }\n")
     assert (off[0], off[1].what) == (2, "cannot be turned off: it enforces the hard cap of 15")
     assert (above[0], above[1].what) == (3, "16 is above the ceiling 15")
@@ -181,7 +181,7 @@ def test_the_narrower_scope_wins(
     assert (found["detectors"]["LOOP002"] is None) == (scope.get("tier") == "gold")
 
 
-def test_the_run_has_the_last_word(policy_of: Callable[[str], Policy]) -> None:
+def test_a_runs_declared_budget_wins(policy_of: Callable[[str], Policy]) -> None:
     policy = policy_of("budgets: { maxSteps: 2 }")
     turns = [{"node": "agent", "output": f"step {n}"} for n in range(6)]
     assert halts(turns, policy) == [("BUDGET004", "halt", 2)]
@@ -221,7 +221,7 @@ def test_an_action_of_its_own_wins_over_on_stall(policy_of: Callable[[str], Poli
     assert halt.action == "snitch"
 
 
-def test_running_out_of_money_forces_a_synthesis() -> None:
+def test_an_exceeded_cost_budget_forces_a_synthesis() -> None:
     spent = [{"node": "agent", "output": "x", "tier": "free", "usage": {"cost_usd": 1}}]
     [halt] = decisions(spent)
     assert (halt.action, halt.terminal_status, halt.halt_reason) == (
@@ -231,7 +231,7 @@ def test_running_out_of_money_forces_a_synthesis() -> None:
     )
 
 
-def test_metrics_that_should_fall_are_named(policy_of: Callable[[str], Policy]) -> None:
+def test_falling_metrics_must_be_listed(policy_of: Callable[[str], Policy]) -> None:
     turns = [
         turn
         for n in range(5)
@@ -260,12 +260,12 @@ def test_a_decision_names_its_policy(policy_of: Callable[[str], Policy]) -> None
         'budgets: {"maxSteps": 5, "maxTokens": 9}\non_stall: "pause"\ndetectors: {}',
     ],
 )
-def test_the_way_a_file_is_written_does_not_change_its_hash(policy_of: Callable[[str], Policy], same: str) -> None:
+def test_formatting_does_not_change_the_hash(policy_of: Callable[[str], Policy], same: str) -> None:
     hashed = policy_of("budgets: { maxSteps: 5, maxTokens: 9 }\non_stall: pause").hash
     assert policy_of(same).hash == hashed == policy_of(same).hash
 
 
-def test_what_a_file_says_changes_its_hash(policy_of: Callable[[str], Policy]) -> None:
+def test_every_setting_changes_the_hash(policy_of: Callable[[str], Policy]) -> None:
     texts = ["{}", "name: a", "version: 2", "budgets: { maxSteps: 5 }", "budgets: { maxSteps: 6 }",
              "budgets: { maxTokens: 5 }", "detectors: { LOOP001: false }", "detectors: { LOOP001: true }",
              "detectors: { LOOP001: { warn: 1 } }", "workflows: { a: { on_stall: pause } }",
@@ -315,7 +315,7 @@ tiers:
 """
 
 
-def test_every_mistake_of_a_file_is_told_at_once_with_its_line(
+def test_every_mistake_of_a_file_is_reported_at_once_with_its_line(
     mistakes_of: Callable[[str], list[tuple[int, Problem]]],
 ) -> None:
     found = mistakes_of(WRONG)
@@ -331,10 +331,8 @@ def test_every_mistake_of_a_file_is_told_at_once_with_its_line(
 
 
 @pytest.mark.parametrize("line", range(2, 29))
-def test_a_mistake_is_told_also_when_others_were_mended(
-    mistakes_of: Callable[[str], list[tuple[int, Problem]]], line: int
-) -> None:
-    """Taking one line out changes nothing about the others: no mistake hides another."""
+def test_no_mistake_hides_another(mistakes_of: Callable[[str], list[tuple[int, Problem]]], line: int) -> None:
+    """Removing one line does not change the mistakes of the others."""
     lines = WRONG.splitlines()
     whole = {problem.field for number, problem in mistakes_of(WRONG) if number != line}
     if lines[line - 1].endswith(":"):
@@ -368,7 +366,7 @@ def test_a_mistake_is_told_also_when_others_were_mended(
         ("tenants: { 5: {} }", 1, "valid string"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_with_its_line(
+def test_an_unusable_file_is_reported_with_its_line(
     policy_of: Callable[[str], Policy], text: str, line: int, what: str
 ) -> None:
     with pytest.raises(InvalidPolicy) as refusal:
@@ -380,12 +378,12 @@ def test_a_file_that_cannot_be_used_is_told_with_its_line(
 
 
 @pytest.mark.parametrize("source", ["nonesuch", "nonesuch.yaml", ""])
-def test_a_policy_that_is_not_there_is_told_with_the_presets(source: str) -> None:
+def test_a_missing_policy_is_reported_with_the_presets(source: str) -> None:
     with pytest.raises(InvalidPolicy, match=r"cannot be read.*loop-safety"):
         load_policy(source)
 
 
-def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+def test_a_binary_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidPolicy, match="cannot be read"):
         load_policy(tmp_path / "policy.yaml")
@@ -403,7 +401,7 @@ def test_a_budget_is_found_by_all_its_names(budget: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, "5", [5], 2.5, float("nan"), float("inf"), 0, -1, 2**53 + 1, HUGE])
-def test_a_budget_is_a_whole_number_above_nothing(value: Any) -> None:
+def test_a_budget_is_a_positive_whole_number(value: Any) -> None:
     with pytest.raises(ValueError, match="expected"):
         budget_value(find_budget("maxSteps"), value)
 
@@ -414,6 +412,6 @@ def test_money_is_an_amount_in_usd(value: Any) -> None:
         usd_micro(value)
 
 
-def test_of_what_came_over_the_wire_only_budgets_are_kept() -> None:
+def test_only_known_budgets_are_accepted_from_the_wire() -> None:
     came = {"maxSteps": 5, "maxRounds": 99, "maxCostUsd": 10**30, "maxTokens": -1, "steps": 7, "nonsense": 1}
     assert declared(came) == {"maxSteps": 5, "maxRounds": 15, "maxCostUsd": 2**53}

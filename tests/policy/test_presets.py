@@ -1,4 +1,4 @@
-"""The presets: complete, each line with its reason, and the numbers of the requirements in force."""
+"""The presets: complete, with a reason on every line, and with the numbers of the requirements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamproc.model.budgets import budget_value, find_budget
 from streamproc.policy import load_policy
 from streamproc.policy.files import preset_names
 
-WORDS_MIN = 2  # of a comment: less says nothing
+WORDS_MIN = 2  # of a comment: fewer explain nothing
 
 
 def text_of(preset: str) -> str:
@@ -22,7 +22,7 @@ def text_of(preset: str) -> str:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_every_line_says_where_its_number_comes_from(preset: str) -> None:
+def test_every_line_of_a_preset_has_a_comment(preset: str) -> None:
     silent = [
         line
         for line in text_of(preset).splitlines()
@@ -32,7 +32,7 @@ def test_every_line_says_where_its_number_comes_from(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_the_first_line_says_whom_it_is_for(preset: str) -> None:
+def test_the_first_line_is_a_sentence(preset: str) -> None:
     first = text_of(preset).partition("\n")[0]
     assert first.startswith("# ")
     assert first.endswith(".")
@@ -46,7 +46,7 @@ def test_standard_has_every_limit_of_every_detector() -> None:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_what_is_written_is_in_force(preset: str) -> None:
+def test_the_settings_of_a_preset_are_in_force(preset: str) -> None:
     written = yaml.safe_load(text_of(preset))
     for scope, said in [({}, written), *(({"tier": name}, said) for name, said in written.get("tiers", {}).items())]:
         effective = load_policy(preset).effective(**scope)
@@ -59,7 +59,7 @@ def test_what_is_written_is_in_force(preset: str) -> None:
         assert effective["on_stall"] == written.get("on_stall", "switch_to_interactive")
 
 
-# What the requirements ask for, in their own numbers; money in micro-USD.
+# The numbers of the requirements; money in micro-USD.
 REQUIRED: dict[str, dict[str, dict[str, Any]]] = {
     "loop-safety": {
         "budgets": {"maxTurnsPerNode": 6, "maxCycleIterations": 8, "turnTimeoutMs": 600_000},
@@ -129,6 +129,6 @@ def test_a_tier_costs_the_same_under_every_preset(preset: str, tier: str, micro:
     assert load_policy(preset).effective(tier=tier)["budgets"]["maxCostUsd"] == micro
 
 
-def test_what_loops_in_front_of_a_planner_is_told_to_a_person_first() -> None:
+def test_the_planner_preset_notifies_a_person_first() -> None:
     actions = load_policy("planner").effective()["actions"]
     assert {actions[code] for code in ("LOOP001", "LOOP002", "LOOP003", "LOOP005", "LOOP008")} == {"snitch"}

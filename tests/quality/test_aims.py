@@ -1,4 +1,4 @@
-"""The aims in their fast form: one seed or a few of each kind. `make quality` measures them on thousands of runs."""
+"""The targets on one seed or a few of each kind. `make quality` measures them on thousands of runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from streamproc.detectors import BY_CODE
 SEEDS: Final = 2
 
 
-# A graph that cannot be read is told of, and no kind of run; nor is what a person orders, and whether it is heeded;
-# accounts of users and tenants are limited by policy alone.
+# Not loops: an unreadable graph, and operators' commands with their acknowledgement. Only a policy limits the accounts
+# of users and tenants.
 NOT_MEASURED: Final = {"GRAPH002", "BUDGET010", "OPERATOR001", "OPERATOR002", "OPERATOR003"}
 
 FOUND: Final = [kind for kind in LOOPS if {episode.code for episode in trace_of(kind, 0).episodes} <= set(BY_CODE)]
@@ -32,12 +32,12 @@ def tally(kind: Kind, seeds: int) -> Tally:
 
 
 @pytest.mark.parametrize("fragment", honest.FRAGMENTS, ids=name_of)
-def test_honest_work_is_not_halted(fragment: Kind) -> None:
+def test_healthy_work_is_not_halted(fragment: Kind) -> None:
     assert not tally(fragment, SEEDS).false_halts
 
 
 @pytest.mark.parametrize("kind", FOUND, ids=name_of)
-def test_a_planted_loop_is_told_when_its_threshold_is_met_and_once(kind: Kind) -> None:
+def test_a_planted_loop_is_reported_once_when_its_threshold_is_met(kind: Kind) -> None:
     found = tally(kind, 1)
 
     assert [scoring.delay(outcome.episode, outcome.alarm) for outcome in found.outcomes if outcome.alarm] == [

@@ -1,4 +1,4 @@
-"""`make quality`: prints its table, writes it, and says by its exit code whether the aims were met."""
+"""`make quality` prints and writes its table; its exit code shows whether the targets were met."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def quality(monkeypatch, tmp_path):
-    """Runs the command over a few kinds, with a directory of two real runs."""
+    """Run the command over a few kinds, with a directory of two real runs."""
     data(
         tmp_path / "data", {"a": [{"output": "x"}, {"output": "y"}], "b": [{"output": "z"}] * 3}, {"a": True, "b": 0.0}
     )
@@ -53,18 +53,18 @@ def test_it_prints_one_table_and_writes_it_as_json(quality, tmp_path, capsys) ->
     assert rows["*at most 25 steps*"]["simple_rule"] is True
 
 
-def test_it_says_which_aims_were_missed(quality, tmp_path, capsys) -> None:
+def test_it_prints_the_missed_targets(quality, tmp_path, capsys) -> None:
     (tmp_path / "policy.yaml").write_text("detectors: {LOOP003: false}")
 
     code = quality("--only", "repeated_call.in_a_row", "--policy", str(tmp_path / "policy.yaml"), "--faults")
 
-    told = capsys.readouterr()
+    reported = capsys.readouterr()
     assert code == command.EXIT_MISSED
-    assert "missed: LOOP003 repeated_call: found 0.000 of what was planted" in told.err
-    assert "missed       repeated_call.in_a_row/0: LOOP003 planted at" in told.out
+    assert "missed: LOOP003 repeated_call: found 0.000 of what was planted" in reported.err
+    assert "missed       repeated_call.in_a_row/0: LOOP003 planted at" in reported.out
 
 
-def test_it_is_content_where_the_aims_are_met(quality) -> None:
+def test_it_exits_0_if_the_targets_are_met(quality) -> None:
     assert quality("--only", "repeated_call.in_a_row") == command.EXIT_OK
 
 
@@ -72,20 +72,20 @@ def test_it_is_content_where_the_aims_are_met(quality) -> None:
     ("arguments", "what"),
     [(("--policy", "nowhere.yaml"), "cannot be read"), (("--dump", "nothing/1"), "is not KIND/SEED")],
 )
-def test_it_says_what_it_cannot_use(quality, capsys, arguments: tuple[str, ...], what: str) -> None:
+def test_it_names_unusable_arguments(quality, capsys, arguments: tuple[str, ...], what: str) -> None:
     assert quality(*arguments) == command.EXIT_UNUSABLE
     assert what in capsys.readouterr().err
 
 
-def test_a_made_up_run_can_be_printed(quality, capsys) -> None:
+def test_a_synthetic_run_can_be_printed(quality, capsys) -> None:
     assert quality("--dump", "repeated_call.in_a_row/0") == command.EXIT_OK
 
-    told = capsys.readouterr()
-    assert {json.loads(line)["run_id"] for line in told.out.splitlines()} == {"repeated_call.in_a_row/0"}
-    assert "LOOP003" in told.err
+    reported = capsys.readouterr()
+    assert {json.loads(line)["run_id"] for line in reported.out.splitlines()} == {"repeated_call.in_a_row/0"}
+    assert "LOOP003" in reported.err
 
 
-def test_the_table_goes_between_its_marks(tmp_path) -> None:
+def test_the_table_is_written_between_its_marks(tmp_path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
 
@@ -97,21 +97,21 @@ def test_the_table_goes_between_its_marks(tmp_path) -> None:
         write_between_marks(readme, "new")
 
 
-def test_only_what_is_known_to_be_solved_is_solved(tmp_path) -> None:
+def test_only_runs_with_a_full_score_are_solved(tmp_path) -> None:
     outcomes = {"a": True, "b": 1.0, "c": False, "d": 0.5, "e": None}
     data(tmp_path / "data", {run_id: [{"output": run_id}] for run_id in outcomes}, outcomes)
 
     assert [run.run_id for run in runs_in(tmp_path / "data") if run.solved] == ["a", "b"]
 
 
-def test_a_run_without_an_outcome_is_a_mistake(tmp_path) -> None:
+def test_a_run_without_an_outcome_is_refused(tmp_path) -> None:
     data(tmp_path / "data", {"a": [{}]}, {})
 
     with pytest.raises(ValueError, match="says nothing of a"):
         runs_in(tmp_path / "data")
 
 
-def test_a_directory_without_runs_is_a_mistake(tmp_path) -> None:
+def test_a_directory_without_runs_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"has no \*\.jsonl"):
         runs_in(tmp_path)
 

@@ -1,4 +1,4 @@
-"""What people complain of in breakers elsewhere: each is a test here, as somebody would meet it, through `Monitor`."""
+"""Known complaints about other breakers, each as a test through `Monitor`, as a user would meet it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ERROR: Final = "error: no rule to make target"
 
 
 def controls(turns: Iterable[Raw]) -> list[ControlEvent]:
-    """What is told of one run, with default policy."""
+    """Return the control events of one run under the default policy."""
     monitor = Monitor()
     return [control for turn in turns for control in monitor.feed({"run_id": "r"} | turn)]
 
 
-def told(turns: Iterable[Raw]) -> list[Told]:
+def reported(turns: Iterable[Raw]) -> list[Told]:
     return [Told(control.code, control.severity, control.trigger.turn) for control in controls(turns)]
 
 
 def halts(turns: Iterable[Raw]) -> list[Told]:
-    return [one for one in told(turns) if one.severity == "halt"]
+    return [one for one in reported(turns) if one.severity == "halt"]
 
 
 def call(tool: str, args: Any, result: Any = None, *, node: str = "agent", **more: Any) -> Raw:
@@ -51,12 +51,12 @@ def report(*failed: str) -> Raw:
 MAKE: Final = call("bash", {"command": "make"}, ERROR)
 
 
-# Honest work that was halted.
+# Healthy work must not be halted.
 
 
 def test_honest_polling_is_not_halted() -> None:
     states = [f"{done} of 90 files" for done in (0, 3, 9, 9, 9, 9, 9, 30, 30, 30, 61, 61, 61, 61, 61, 61, 90)]
-    assert told(call("status", {"job": 7}, state) for state in states) == []
+    assert reported(call("status", {"job": 7}, state) for state in states) == []
 
 
 def test_batch_work_is_not_halted() -> None:
@@ -73,7 +73,7 @@ def test_batch_work_of_several_calls_a_turn_is_not_halted() -> None:
 
 def test_parallel_siblings_are_not_repeats() -> None:
     call_ = {"name": "sample", "args": {"seed": None}, "result": "heads"}
-    assert told([{"node": "agent", "tool_calls": [call_] * 12}]) == []
+    assert reported([{"node": "agent", "tool_calls": [call_] * 12}]) == []
 
 
 def test_sub_agents_with_the_same_first_steps_are_not_repeats() -> None:
@@ -84,7 +84,7 @@ def test_sub_agents_with_the_same_first_steps_are_not_repeats() -> None:
 
 
 def test_committed_work_is_progress() -> None:
-    """A clean tree and an empty diff after each commit."""
+    """Each commit leaves a clean tree and an empty diff."""
     steps = []
     for n in range(12):
         steps += [
@@ -97,7 +97,7 @@ def test_committed_work_is_progress() -> None:
 
 
 def test_the_turn_that_fixes_the_last_failing_test_is_not_halted() -> None:
-    """It would be the third iteration with the same patch, the third equal call and the same words again."""
+    """Without the fix it would be the third iteration with the same patch, the same call and the same words."""
     attempt = call("test", {}, "1 failed") | {"artifact": "+fix", "output": "Trying."}
     failing = attempt | {"tests": {"failed": ["t1"], "passed": 8, "total": 9}}
     fixed = attempt | {"tests": {"failed": [], "passed": 9, "total": 9}}
@@ -110,14 +110,14 @@ def test_one_step_back_is_not_stagnation() -> None:
 
 
 def test_a_run_without_evidence_is_not_halted() -> None:
-    assert told({"node": "ab"[n % 2], "usage": {"input_tokens": 100}} for n in range(200)) == []
+    assert reported({"node": "ab"[n % 2], "usage": {"input_tokens": 100}} for n in range(200)) == []
 
 
-# Loops that were missed.
+# Loops must not be missed.
 
 
 @pytest.mark.parametrize("length", [3, 4, 7, 16])
-def test_longer_cycles_are_seen(length: int) -> None:
+def test_longer_cycles_are_detected(length: int) -> None:
     ring = [said("agent", f"Step {'x' * n}.") for n in range(length)]
     assert halts(ring * 3) == [Told("LOOP002", "halt", 2 * length - 1)]
 
@@ -127,16 +127,16 @@ def test_longer_cycles_are_seen(length: int) -> None:
     [
         pytest.param(said("agent", "Let me check once more."), id="a text"),
         pytest.param(call("ls", {}, "Makefile src"), id="a call that was made before"),
-        pytest.param(call("ping", {}, error="HTTP 503 Service Unavailable"), id="trouble outside"),
+        pytest.param(call("ping", {}, error="HTTP 503 Service Unavailable"), id="an infrastructure error"),
         pytest.param({"type": "task.created", "task_id": "T1"}, id="another kind of event"),
     ],
 )
-def test_something_unrelated_in_between_does_not_blind_it(unrelated: Raw) -> None:
+def test_an_unrelated_event_in_between_does_not_hide_a_loop(unrelated: Raw) -> None:
     turns = [call("ls", {}, "Makefile src"), MAKE, unrelated, MAKE, unrelated, MAKE]
-    assert [one.code for one in halts(turns)] in (["LOOP003"], ["LOOP002"])  # a repeat, or a circle of two
+    assert [one.code for one in halts(turns)] in (["LOOP003"], ["LOOP002"])  # a repeat, or a sequence of two
 
 
-def test_something_new_in_between_only_puts_it_off() -> None:
+def test_new_information_in_between_only_delays_the_halt() -> None:
     turns = [MAKE, MAKE, call("read", {"path": "README"}, "how to build"), MAKE, MAKE, MAKE, MAKE]
     assert halts(turns) == [Told("LOOP003", "halt", 5)]
 
@@ -149,13 +149,13 @@ def test_something_new_in_between_only_puts_it_off() -> None:
         "pid {n}4711", "in /tmp/tmpab{n}cdefg/out", "object at 0x7f3a{n:02d}c0de",
     ],
 )  # fmt: skip
-def test_times_ids_and_durations_in_results_hide_nothing(noise: str) -> None:
+def test_times_ids_and_durations_in_results_hide_no_repeat(noise: str) -> None:
     turns = [call("bash", {"command": "make"}, f"{ERROR} {noise.format(n=n)}") for n in range(10, 16)]
     assert halts(turns) == [Told("LOOP003", "halt", 4)]
 
 
-def test_a_restart_forgets_no_streak() -> None:
-    """What a worker reads back is the last state of the run, as compaction leaves it."""
+def test_a_restart_loses_no_streak() -> None:
+    """After a restart, a worker reads the last state of the run, as compaction keeps it."""
     feed, found = Feed(), []
     for turn in [MAKE, said("agent", "Again."), MAKE, said("agent", "Once more."), MAKE]:
         kept = dump(feed.state)
@@ -166,19 +166,19 @@ def test_a_restart_forgets_no_streak() -> None:
 
 
 @pytest.mark.parametrize("rounds", [[0, 1], [0, 0, 1, 1], [0, 1, 2], [0, 0, 0, 1, 1, 1]])
-def test_to_switch_to_another_tool_and_go_on_does_not_help(rounds: list[int]) -> None:
+def test_switching_between_tools_does_not_hide_a_loop(rounds: list[int]) -> None:
     tools = [call(name, {"path": "a"}, ERROR) for name in ("make", "build", "compile")]
     assert halts(tools[n] for n in rounds * 4)
 
 
-def test_hops_around_several_agents_are_seen() -> None:
+def test_handovers_around_several_agents_are_detected() -> None:
     team = ["planner", "coder", "reviewer"]
     ring = [said(node, f"{node}: over to you", **{"from": team[place - 1]}) for place, node in enumerate(team)]
     assert halts(ring * 3) == [Told("LOOP002", "halt", 5)]
 
 
-def test_a_ticket_that_goes_around_three_agents_in_other_words_is_seen() -> None:
-    """Nobody has anything but words for it, and two of three have the same."""
+def test_a_reworded_ticket_passed_around_three_agents_is_detected() -> None:
+    """All three only talk, and two of them repeat the same words."""
     turns = []
     for n in range(12):
         turns += [
@@ -189,11 +189,11 @@ def test_a_ticket_that_goes_around_three_agents_in_other_words_is_seen() -> None
     assert [one.code for one in halts(turns)] == ["LOOP005"]
 
 
-# What is told, and how often.
+# What is reported, and how often.
 
 
 def test_warnings_are_not_repeated_every_turn() -> None:
-    assert told([MAKE] * 60) == [Told("LOOP003", "warn", 1), Told("LOOP003", "halt", 2)]
+    assert reported([MAKE] * 60) == [Told("LOOP003", "warn", 1), Told("LOOP003", "halt", 2)]
 
 
 def test_a_second_loop_is_not_blamed_on_the_first() -> None:
@@ -208,7 +208,7 @@ def test_a_second_loop_is_not_blamed_on_the_first() -> None:
     assert second.evidence.args_hash != first.evidence.args_hash
 
 
-def test_a_stuck_run_does_not_read_as_completed() -> None:
+def test_a_stuck_run_is_not_shown_as_completed() -> None:
     monitor = Monitor()
     found = [control for _ in range(3) for control in monitor.feed({"run_id": "r"} | MAKE)]
     assert found[-1].terminal_status == "aborted_stuck"
@@ -219,11 +219,11 @@ def test_a_stuck_run_does_not_read_as_completed() -> None:
     assert (status.status, status.severity, status.halt.terminal_status) == ("halted", "halt", "aborted_stuck")
 
 
-def test_no_status_of_a_halt_reads_as_success() -> None:
+def test_no_terminal_status_of_a_halt_means_success() -> None:
     assert not {"completed", "succeeded", "success", "done", "finished", "ok"} & set(get_args(TerminalStatus))
 
 
-def test_limits_hold_in_child_runs() -> None:
+def test_limits_apply_to_child_runs() -> None:
     monitor = Monitor()
     monitor.feed(run_id="parent", type="run.started", budgets={"maxSessionTokens": 1000})
     monitor.feed(run_id="child", type="run.started", parent_run_id="parent")
@@ -238,8 +238,8 @@ def test_limits_hold_in_child_runs() -> None:
 
 
 @pytest.mark.redis
-async def test_concurrent_spenders_do_not_pass_the_same_check(redis_url: str, topic_prefix: str) -> None:
-    """Fifty at once ask for ten cents each; there is one dollar."""
+async def test_concurrent_reservations_do_not_overshoot_together(redis_url: str, topic_prefix: str) -> None:
+    """Fifty concurrent callers reserve ten cents each from one dollar."""
     async with open_admission(redis_url, topic_prefix) as admission:
         payer = admission.payer("r1", limits={"run": {"cost_usd": "1.00"}})
 

@@ -1,4 +1,4 @@
-"""What is measured can be told apart: the engine from broken ones, from simple rules, from one that says nothing."""
+"""The benchmark separates the engine from broken engines, from simple rules, and from a silent watcher."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ PLAIN = ("repeated_call.", "repeated_output.", "no_progress.unchanged", "polling
 
 @cache
 def plain_traces() -> tuple[Trace, ...]:
-    """Some kinds of loops and of honest work, short runs only."""
+    """Return some kinds of loops and of healthy work, short runs only."""
     kinds = [kind for kind in (*LOOPS, *HONEST) if name_of(kind).startswith(PLAIN) and "long_run" not in name_of(kind)]
     return tuple(trace_of(kind, 0) for kind in kinds)
 
 
 def overall(watcher: Watcher, traces: Sequence[Trace] | None = None) -> Row:
-    """The row about everything."""
+    """Return the row of all detectors."""
     chosen = plain_traces() if traces is None else traces
     return rows(tallies({OURS: watcher}, chosen, []), TITLES)[-1]
 
 
 @pytest.fixture
 def under(tmp_path: Path) -> Any:
-    """The engine under a policy, written as YAML."""
+    """Return the engine under a policy in YAML."""
 
-    def made(policy: str) -> Watcher:
+    def build(policy: str) -> Watcher:
         (tmp_path / "policy.yaml").write_text(policy)
         return breaker(tmp_path / "policy.yaml")
 
-    return made
+    return build
 
 
 @cache
@@ -64,7 +64,7 @@ def unbroken() -> Row:
     return overall(breaker())
 
 
-def test_the_engine_finds_plain_loops_in_time_and_tells_them_once() -> None:
+def test_the_engine_finds_plain_loops_in_time_and_reports_them_once() -> None:
     assert unbroken().recall == 1.0
     assert unbroken().delay == 0
     assert unbroken().early == 0
@@ -82,28 +82,28 @@ def test_an_engine_with_a_higher_threshold_is_late(under: Any) -> None:
     assert later.recall < unbroken().recall
 
 
-def test_an_engine_with_a_lower_threshold_is_hasty_and_halts_honest_work(under: Any) -> None:
-    hasty = overall(under("detectors: {LOOP003: {halt: 2}, LOOP001: {halt: 2}}"))
+def test_an_engine_with_a_lower_threshold_is_too_early_and_halts_healthy_work(under: Any) -> None:
+    too_early = overall(under("detectors: {LOOP003: {halt: 2}, LOOP001: {halt: 2}}"))
 
-    assert hasty.early > 5
-    assert hasty.false_halts > unbroken().false_halts
+    assert too_early.early > 5
+    assert too_early.false_halts > unbroken().false_halts
 
 
-def test_an_engine_without_warnings_warns_of_less_in_time(under: Any) -> None:
+def test_an_engine_without_warnings_warns_less_often_in_time(under: Any) -> None:
     silent = overall(under("detectors: {LOOP003: {warn: 0, masked_warn: 0, unanswered_warn: 0}, LOOP001: {warn: 0}}"))
 
     assert silent.warned < unbroken().warned / 2
     assert silent.recall == unbroken().recall
 
 
-def test_who_says_nothing_finds_nothing_and_halts_nothing() -> None:
+def test_a_silent_watcher_finds_nothing_and_halts_nothing() -> None:
     row = overall(lambda events: iter(()))
 
     assert (row.found, row.false_halts, row.duplicates) == (0, 0, 0)
     assert any("found 0.000" in fault for fault in row.missed_aims())
 
 
-def test_who_halts_every_turn_finds_everything_and_is_seen_through() -> None:
+def test_a_watcher_that_halts_every_turn_is_exposed() -> None:
     def trigger_happy(events: Sequence[RawEvent]) -> Iterator[Alarm]:
         return (Alarm("any", True, position, str(position)) for position in range(len(events)))
 
@@ -115,7 +115,7 @@ def test_who_halts_every_turn_finds_everything_and_is_seen_through() -> None:
     assert row.duplicates > 50
 
 
-def test_who_tells_each_halt_twice_is_seen_through() -> None:
+def test_a_watcher_that_repeats_each_alarm_is_exposed() -> None:
     ours = breaker()
 
     def twice(events: Sequence[RawEvent]) -> Iterator[Alarm]:
@@ -128,7 +128,7 @@ def test_who_tells_each_halt_twice_is_seen_through() -> None:
 
 
 @pytest.mark.parametrize("rule", SIMPLE_RULES.values(), ids=list(SIMPLE_RULES))
-def test_a_simple_rule_finds_less_and_halts_honest_work(rule: Watcher) -> None:
+def test_a_simple_rule_finds_less_and_halts_healthy_work(rule: Watcher) -> None:
     row = overall(rule)
 
     assert row.recall < 0.8
@@ -139,7 +139,7 @@ def call(args: object) -> dict[str, Any]:
     return {"node": "a", "tool_calls": [{"name": "ls", "args": args, "result": ""}]}
 
 
-def test_the_simple_rules_do_what_they_are_called() -> None:
+def test_the_simple_rules_match_their_names() -> None:
     said = [{"node": "a", "output": "x"}] * 5
 
     assert [alarm.position for alarm in same_call_3_of_10([call({}), call(1), call({}), call({}), call({})])] == [3]
@@ -153,7 +153,7 @@ def run(events: list[RawEvent], *, solved: bool) -> RealRun:
     return RealRun("test", f"run-{solved}", [{"run_id": f"run-{solved}", **event} for event in events], solved)
 
 
-def test_a_halt_is_only_false_where_the_run_was_solved() -> None:
+def test_a_halt_is_only_false_if_the_run_was_solved() -> None:
     stuck = [call({})] * 10
     found = tallies({OURS: breaker()}, [], [run(stuck, solved=True), run(stuck, solved=False)])
     row = rows(found, TITLES)[-1]
@@ -173,7 +173,7 @@ def test_a_repeat_is_grafted_on_a_call_that_its_run_makes_only_once() -> None:
     assert overall(breaker(), [trace]).found == 1
 
 
-def test_nobody_knows_whether_the_rest_of_a_recorded_run_is_honest() -> None:
+def test_the_rest_of_a_recorded_run_is_not_counted_as_healthy() -> None:
     events = [call({})] * 5 + [call({"f": 1})]
     [trace] = grafted([run(events, solved=True)])
     row = overall(breaker(), [trace])
@@ -183,7 +183,7 @@ def test_nobody_knows_whether_the_rest_of_a_recorded_run_is_honest() -> None:
     assert math.isnan(row.false_halts_per_1000)
 
 
-def test_every_detector_that_there_is_has_a_row() -> None:
+def test_every_detector_has_a_row() -> None:
     named = [row.name for row in rows(tallies({OURS: breaker()}, [], []), TITLES)]
 
     assert named == [*(f"{code} {title}" for code, title in TITLES.items()), "**all detectors**"]

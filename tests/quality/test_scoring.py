@@ -1,4 +1,4 @@
-"""Alarms against labels, one fact at a time."""
+"""Scoring of alarms against labels, one fact at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOP = Episode("LOOP003", onset=10, end=30, warn_at=11, halt_at=12)
 SIGN = Episode("LOOP004", onset=50, end=70, warn_at=55, halt_at=None)
 
 
-def halt(position: int, code: str = "LOOP003", id: str = "") -> Alarm:  # noqa: A002 - it is called so
+def halt(position: int, code: str = "LOOP003", id: str = "") -> Alarm:  # noqa: A002 - the field of an alarm
     return Alarm(code, True, position, id or f"{code}@{position}")
 
 
@@ -36,15 +36,15 @@ def test_both_ends_of_an_episode_belong_to_it(position: int) -> None:
     assert not scoring.match([halt(position)], [LOOP]).false_alarms
 
 
-def test_a_halt_of_what_must_only_be_warned_of_is_a_false_alarm() -> None:
+def test_a_halt_of_a_loop_that_should_only_warn_is_a_false_alarm() -> None:
     assert scoring.match([halt(60)], [SIGN]).false_alarms == [halt(60)]
 
 
-def test_a_warning_does_not_find_what_must_be_halted() -> None:
+def test_a_warning_does_not_find_a_loop_that_must_be_halted() -> None:
     assert scoring.detection(LOOP, [warning(11)]) is None
 
 
-def test_a_warning_finds_what_must_only_be_warned_of() -> None:
+def test_a_warning_finds_a_loop_that_should_only_warn() -> None:
     assert scoring.detection(SIGN, [warning(56, "LOOP004")]) == warning(56, "LOOP004")
 
 
@@ -52,17 +52,17 @@ def test_the_first_halt_finds_an_episode() -> None:
     assert scoring.detection(LOOP, [warning(11), halt(14), halt(13)]) == halt(13)
 
 
-def test_a_detector_that_sees_something_else_has_not_found_the_loop() -> None:
+def test_an_unrelated_detector_has_not_found_the_loop() -> None:
     assert scoring.detection(LOOP, [halt(12, "STALL001")]) is None
 
 
-def test_a_loop_may_be_told_by_another_detector_that_sees_it_too() -> None:
+def test_another_suitable_detector_may_report_the_loop() -> None:
     seen_by_both = Episode("LOOP003", 10, 30, 11, 12, also=("LOOP002",))
 
     assert scoring.detection(seen_by_both, [halt(12, "LOOP002")]) == halt(12, "LOOP002")
 
 
-def test_a_rule_without_codes_may_find_anything_and_anybody_what_has_no_code() -> None:
+def test_a_rule_without_codes_matches_any_episode_and_an_episode_for_any_code_matches_any_alarm() -> None:
     without_code = Episode("INFRA", 10, 30, None, 12, also=(ANY,))
 
     assert scoring.detection(LOOP, [halt(12, ANY)]) == halt(12, ANY)
@@ -100,17 +100,17 @@ def test_a_warning_is_in_time_when_its_threshold_is_met(alarms: list[Alarm], in_
     assert scoring.warned_in_time(LOOP, alarms) is in_time
 
 
-def test_nobody_is_late_with_a_warning_that_the_catalogue_does_not_have() -> None:
+def test_an_episode_without_a_warning_threshold_has_no_warning_in_time() -> None:
     assert scoring.warned_in_time(Episode("STALL001", 10, 30, None, 12), []) is None
 
 
-def test_the_second_halt_of_an_episode_is_a_duplicate_whoever_tells_it() -> None:
+def test_the_second_halt_of_an_episode_is_a_duplicate_even_from_another_detector() -> None:
     matching = scoring.match([halt(12), halt(20, "LOOP002")], [LOOP])
 
     assert scoring.duplicate_halts(matching) == [halt(20, "LOOP002")]
 
 
-def test_an_id_that_was_told_before_is_a_duplicate() -> None:
+def test_a_repeated_id_is_a_duplicate() -> None:
     matching = scoring.match([halt(1, id="x"), halt(2, id="x")], [])
 
     assert len(scoring.duplicate_halts(matching)) == 1
@@ -122,13 +122,13 @@ def test_a_repeat_is_counted_once_even_if_it_has_the_same_id_too() -> None:
     assert scoring.duplicate_halts(matching) == [halt(13, id="x")]
 
 
-def test_halts_of_two_episodes_are_no_duplicates() -> None:
+def test_halts_of_two_episodes_are_not_duplicates() -> None:
     later = Episode("LOOP001", 40, 48, None, 42)
 
     assert not scoring.duplicate_halts(scoring.match([halt(12), halt(42, "LOOP001")], [LOOP, later]))
 
 
-def test_a_warning_and_a_halt_are_no_duplicates() -> None:
+def test_a_warning_and_a_halt_are_not_duplicates() -> None:
     assert not scoring.duplicate_halts(scoring.match([warning(11), halt(12)], [LOOP]))
 
 
@@ -138,16 +138,16 @@ def test_a_warning_every_turn_is_a_repeated_warning() -> None:
     assert len(scoring.repeated_warnings(scoring.match(alarms, [LOOP]))) == 2
 
 
-def test_warnings_of_two_things_in_one_episode_are_not_repeated() -> None:
+def test_different_warnings_in_one_episode_are_not_repeated() -> None:
     alarms = [warning(11, message="ls at turn 11"), warning(12, message="cat at turn 12")]
 
     assert not scoring.repeated_warnings(scoring.match(alarms, [LOOP]))
 
 
-def test_a_rate_is_told_per_thousand_turns() -> None:
+def test_a_rate_is_given_per_thousand_turns() -> None:
     assert scoring.per_thousand(3, 12_000) == 0.25
     assert math.isnan(scoring.per_thousand(0, 0))
 
 
-def test_turns_within_episodes_are_not_honest() -> None:
+def test_turns_within_episodes_are_not_healthy_turns() -> None:
     assert scoring.honest_turns(100, [LOOP, SIGN]) == 100 - 21 - 21

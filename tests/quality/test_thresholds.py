@@ -1,4 +1,4 @@
-"""The slow and plain definitions by which loops are labelled."""
+"""The simple, slow definitions that label planted loops."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.quality.traces.thresholds import earliest, full_periods_at, repe
     [
         ("aaa", "", 2),
         ("aa", "", None),
-        ("aba", "", None),  # b was new after the first a
-        ("abaa", "", None),  # and only two came after it
+        ("aba", "", None),  # b is new after the first a
+        ("abaa", "", None),  # and only two follow it
         ("abaaa", "", 4),
-        ("ababa", "b", 4),  # an old call in between is no news
-        ("abbabba", "b", 4),  # the old call itself comes back for the third time
+        ("ababa", "b", 4),  # a known call in between is nothing new
+        ("abbabba", "b", 4),  # the known call itself occurs for the third time
         ("aabbaabba", "", 6),
         ("a" + "bcdefghi" + "a" + "a", "bcdefghi", None),  # the first is more than ten calls ago
         ("a" + "bcdefgh" + "aa", "bcdefgh", 9),
@@ -37,7 +37,7 @@ def test_a_call_may_need_more_than_three() -> None:
         ("abab", 3, None),
         ("xabcabc", 2, 6),
         ("ababab", 3, 5),
-        ("aaaaaa", 2, None),  # a repeat, and not an oscillation
+        ("aaaaaa", 2, None),  # a repeat, not an oscillation
         ("aabaab", 2, 5),
         ("abcdefghijklmnop" * 2, 2, 31),
         ("abcdefghijklmnopq" * 2, 2, None),  # seventeen
@@ -53,6 +53,6 @@ def test_the_earliest_threshold_counts() -> None:
         earliest(None, None)
 
 
-def test_a_poll_may_stand_still_ten_times_and_three_times_as_long_as_before() -> None:
+def test_a_poll_may_repeat_its_answer_ten_times_and_three_times_as_often_as_before() -> None:
     assert stuck_poll_at([1, 2, 3]) == 10
     assert stuck_poll_at([1, 5]) == 15

@@ -1,4 +1,4 @@
-"""The labelled traces: made again from their seeds, readable, and made without the engine."""
+"""The labelled traces: reproducible from their seeds, valid, and generated without the engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KINDS = (*LOOPS, *HONEST)
-ROOM = Path(traces.__file__).parent
+FOLDER = Path(traces.__file__).parent
 
 
 made = cache(partial(trace_of, seed=0))
@@ -34,8 +34,10 @@ def imported(file: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize("file", sorted([*ROOM.glob("*.py"), ROOM.parent / "labels.py"]), ids=lambda file: file.name)
-def test_who_plants_loops_does_not_know_the_engine(file: Path) -> None:
+@pytest.mark.parametrize(
+    "file", sorted([*FOLDER.glob("*.py"), FOLDER.parent / "labels.py"]), ids=lambda file: file.name
+)
+def test_generators_of_loops_do_not_import_the_engine(file: Path) -> None:
     known = {"benchmarks.quality.labels", "benchmarks.quality.scoring"}
 
     assert not [name for name in imported(file) if name.split(".")[0] == "streamproc"]
@@ -55,7 +57,7 @@ def test_every_row_of_the_catalogue_is_planted() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_a_seed_gives_the_same_trace_again_and_another_seed_another(kind: Kind) -> None:
+def test_a_seed_reproduces_its_trace_and_another_seed_gives_another(kind: Kind) -> None:
     assert made(kind) == trace_of(kind, 0)
     assert made(kind).events != trace_of(kind, 1).events
 
@@ -72,12 +74,12 @@ def test_a_planted_loop_meets_its_thresholds_within_itself(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", HONEST, ids=name_of)
-def test_honest_work_has_no_label(kind: Kind) -> None:
+def test_healthy_work_has_no_label(kind: Kind) -> None:
     assert not made(kind).episodes
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_every_event_is_one_that_a_user_may_publish(kind: Kind) -> None:
+def test_every_event_can_be_published(kind: Kind) -> None:
     trace = made(kind)
 
     for event in trace.events:
@@ -94,7 +96,7 @@ def test_noise_differs_each_time(form) -> None:
     assert len(set(said)) > 7
 
 
-def test_noise_leaves_the_words() -> None:
+def test_noise_keeps_the_words() -> None:
     assert "ledger" in Noise(Script("noise", 1).dice)("ledger")
 
 
