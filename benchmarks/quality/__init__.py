@@ -1,1 +1,1 @@
-"""How well the engine tells stuck from honest, measured on labelled traces: ``python -m benchmarks.quality``."""
+"""Measure how well the engine separates stuck from healthy runs: ``python -m benchmarks.quality``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.quality``: scores the engine on labelled traces and prints one table."""
+"""``python -m benchmarks.quality``: score the engine on labelled traces and print one table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXIT_UNUSABLE: Final = 2
 
 
 def main() -> int:
-    """Measure, print, write; the exit code says whether the aims were met."""
+    """Measure, print and write the table; the exit code shows whether the targets were met."""
     options = _options()
     try:
         if options.dump:
@@ -63,11 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="traces of each kind (%(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="kinds whose names contain this")
     parser.add_argument("--policy", metavar="P", help="a preset or a policy file (standard)")
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="real runs from here, instead of those of the repository"
-    )
-    parser.add_argument("--faults", action="store_true", help="list every miss and every false alarm")
-    parser.add_argument("--dump", metavar="KIND/SEED", help="print one made-up run as JSONL, and its labels")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="read real runs from here instead of the repository")
+    parser.add_argument("--faults", action="store_true", help="print every miss and every false alarm")
+    parser.add_argument("--dump", metavar="KIND/SEED", help="print one synthetic run as JSONL, and its labels")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
     parser.add_argument("--readme", action="store_true", help="write docs/quality.md and the README's figures")
     return parser.parse_args()
@@ -78,7 +76,7 @@ def _kinds(only: str) -> list[Kind]:
 
 
 def _dump(run_id: str) -> int:
-    """One made-up run: events on standard output, ready for `streamproc scan -`; its labels on standard error."""
+    """Print one synthetic run: events on standard output, ready for `streamproc scan -`; labels on standard error."""
     name, _, seed = run_id.rpartition("/")
     kinds = {name_of(kind): kind for kind in (*LOOPS, *HONEST)}
     if name not in kinds or not seed.isdecimal():
@@ -92,8 +90,8 @@ def _dump(run_id: str) -> int:
 
 
 def _verdict(table: list[Row]) -> int:
-    """Whether the engine meets its aims; the simple rules have none."""
-    missed = [fault for row in table if not row.simple_rule for fault in row.missed_aims()]
+    """Print the missed targets and return the exit code; the simple rules have no targets."""
+    missed = [fault for row in table if not row.simple_rule for fault in row.missed_targets()]
     for fault in missed:
         print(f"missed: {fault}", file=sys.stderr)
     return EXIT_MISSED if missed else EXIT_OK

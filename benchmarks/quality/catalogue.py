@@ -1,4 +1,4 @@
-"""The rows of the catalogue that are measured on made-up runs, in its order."""
+"""The rows of the catalogue that are measured on synthetic runs, in its order."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""Every miss and every false alarm, in words and with what it takes to see it again."""
+"""Every miss and every false alarm, described so it can be reproduced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from benchmarks.quality import scoring
-from benchmarks.quality.tally import Outcome, Tally, Told
+from benchmarks.quality.tally import Outcome, Reported, Tally
 
 
 def faults(tally: Tally) -> Iterator[str]:
-    """One line each. A made-up run is named by its kind and seed: `--dump KIND/SEED` prints it as JSONL."""
+    """Yield one line for each. Synthetic runs are named by kind and seed: `--dump KIND/SEED` prints one as JSONL."""
     for outcome in tally.outcomes:
         yield from _about(outcome)
-    yield from (_told("false halt", told) for told in tally.false_halts)
-    yield from (_told("halted, but was solved", told) for told in tally.real.solved_halts)
-    yield from (_told("halted twice", told) for told in tally.duplicates)
-    yield from (_told("warned twice", told) for told in tally.repeated_warnings)
+    yield from (_report_line("false halt", reported) for reported in tally.false_halts)
+    yield from (_report_line("halted, but was solved", reported) for reported in tally.real.solved_halts)
+    yield from (_report_line("halted twice", reported) for reported in tally.duplicates)
+    yield from (_report_line("warned twice", reported) for reported in tally.repeated_warnings)
 
 
 def _about(outcome: Outcome) -> Iterator[str]:
@@ -27,11 +27,11 @@ def _about(outcome: Outcome) -> Iterator[str]:
     late = scoring.delay(episode, outcome.alarm)
     if late:
         word = "too early" if late < 0 else "too late"
-        yield f"{word:12} {where}, due at {episode.due}, told by {outcome.alarm.code} at {outcome.alarm.position}"
+        yield f"{word:12} {where}, due at {episode.due}, reported by {outcome.alarm.code} at {outcome.alarm.position}"
     if outcome.warned is False:
         yield f"not warned   {where}, due at {episode.warn_at}"
 
 
-def _told(what: str, told: Told) -> str:
-    alarm = told.alarm
-    return f"{what:12} {told.run_id}: {alarm.code} at {alarm.position}: {alarm.message}"
+def _report_line(what: str, reported: Reported) -> str:
+    alarm = reported.alarm
+    return f"{what:12} {reported.run_id}: {alarm.code} at {alarm.position}: {alarm.message}"

@@ -1,4 +1,4 @@
-"""Real runs that were solved, with a mechanical repeat grafted on: one turn of theirs, made again and again."""
+"""Solved real runs with a grafted mechanical repeat: one of their turns, repeated several times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALT: Final = 3
 
 
 def grafted(runs: Iterable[RealRun], seed: int = 0) -> Iterator[Trace]:
-    """One trace for each solved run in which a turn can be repeated: a turn whose calls it makes only this once."""
+    """Yield one trace for each solved run with a repeatable turn, one whose calls occur nowhere else in the run."""
     for run in runs:
         dice = random.Random(f"{run.run_id}/{seed}")
         places = _repeatable(run.events) if run.solved else []
@@ -32,8 +32,8 @@ def _graft(run: RealRun, place: int, times: int, seed: int) -> Trace:
 
 
 def _repeatable(events: list[RawEvent]) -> list[int]:
-    """Places of turns with answered calls that come nowhere else in their run. An error may be one of the
-    infrastructure, which is no repeat, so those are left out."""
+    """Return the positions of turns with answered calls that occur nowhere else in their run. Failed calls are skipped:
+    infrastructure errors are not repeats."""
     calls = Counter(_key(call) for event in events for call in event.get("tool_calls", ()))
     return [
         place

@@ -1,4 +1,4 @@
-"""What is known of a trace before any engine has seen it. Positions are places in its list of events, from 0."""
+"""The labels of a trace, independent of any engine. Positions are indices in its list of events, from 0."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ RawEvent = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """A planted loop. Thresholds are those of the catalogue, computed by whoever planted it.
+    """A planted loop. Its thresholds are those of the catalogue, computed by its generator.
 
-    `warn_at` and `halt_at` are the events with which they are met; None: the catalogue has no such level here, and a
-    loop without `halt_at` must never be halted. `also` names detectors that may rightly tell the same loop.
+    `warn_at` and `halt_at` are the positions at which they are met; None: the catalogue has no such level here. A loop
+    without `halt_at` must never be halted. `also` names other detectors that may report the same loop.
     """
 
     code: str
@@ -25,7 +25,7 @@ class Episode:
 
     @property
     def due(self) -> int:
-        """Where it must be told at the latest, at its highest level."""
+        """The position at which it must be reported at its highest level."""
         due = self.warn_at if self.halt_at is None else self.halt_at
         assert due is not None
         return due
@@ -33,9 +33,9 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run: raw events as a user would publish them, and the loops that were planted in it (none: honest work).
+    """One run: raw events as a user would publish them, and the loops planted in it (none: healthy work).
 
-    What is `recorded` was not made up, so that nobody knows whether the rest of it is honest: it is not counted.
+    The rest of a `recorded` run has no labels, so it does not count as healthy work.
     """
 
     kind: str

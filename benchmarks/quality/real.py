@@ -1,4 +1,4 @@
-"""Runs of real agents and what became of them: those of the repository, or a directory of more of the same kind."""
+"""Runs of real agents with their outcomes: those of the repository, or a directory of others in the same form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 
 
 class RealRun(NamedTuple):
-    """One recorded run. `solved` is what its source says of the task, not of the way to it."""
+    """One recorded run. `solved` is its source's label for the task, not for the steps."""
 
     source: str
     run_id: str
@@ -26,14 +26,14 @@ class RealRun(NamedTuple):
 
 
 def real_runs() -> list[RealRun]:
-    """Those of the repository: the samples of the package, and every solved run of their sources."""
+    """Return those of the repository: the samples of the package, and every solved run of their sources."""
     samples = sample_runs()
     known = {run.run_id for run in samples}
     return [*samples, *(run for run in runs_in(SOLVED) if run.run_id not in known)]
 
 
 def sample_runs() -> list[RealRun]:
-    """Those that come with the package, solved and not."""
+    """Return the samples of the package, solved and unsolved."""
     known = outcomes()
     with trajectory_file() as path:
         runs = _runs(path)
@@ -41,11 +41,11 @@ def sample_runs() -> list[RealRun]:
 
 
 def runs_in(directory: Path) -> list[RealRun]:
-    """All of a directory: ``NAME.jsonl`` (or ``.gz``, ``.xz``) of raw turns, each beside a ``NAME.outcomes.json`` that
-    maps a run id to an object whose `outcome` or `solved` is true, or 1, where the task was solved.
+    """Return the runs of a directory: ``NAME.jsonl`` (or ``.gz``, ``.xz``) files of raw turns, each with a
+    ``NAME.outcomes.json`` that maps a run id to an object whose `outcome` or `solved` is true, or 1, if the task was
+    solved.
 
-    Raises `OSError` where a file cannot be read, and `ValueError` where there is nothing to read or an outcome is
-    missing.
+    Raises `OSError` for an unreadable file, and `ValueError` if the directory has no runs or an outcome is missing.
     """
     files = sorted(file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}"))
     if not files:
@@ -58,12 +58,12 @@ def _labelled(file: Path) -> Iterator[RealRun]:
     known = json.loads((file.parent / f"{name}.outcomes.json").read_text("utf-8"))
     for run_id, events in _runs(file).items():
         if run_id not in known:
-            raise ValueError(f"{name}.outcomes.json says nothing of {run_id}, which is in {file.name}")
+            raise ValueError(f"{name}.outcomes.json has no outcome for {run_id} of {file.name}; add one")
         yield RealRun(name, run_id, events, _solved(known[run_id]))
 
 
 def _solved(outcome: dict[str, Any]) -> bool:
-    """Nobody knows (null) is not solved; a part of the points is not, either."""
+    """Return whether a run was solved; an unknown outcome (null) and a partial score are not solved."""
     value = outcome["outcome"] if "outcome" in outcome else outcome["solved"]
     return value is not None and float(value) >= 1.0
 

@@ -1,4 +1,4 @@
-"""The figures of the table: one row a detector, then all of them, then the simple rules."""
+"""The figures of the table: one row for each detector, one for all of them, one for each simple rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from benchmarks.quality import scoring
-from benchmarks.quality.tally import Outcome, Tally, Told
+from benchmarks.quality.tally import Outcome, Reported, Tally
 from benchmarks.quality.watchers import OURS
 
 RECALL_MIN: Final = 0.98
@@ -18,7 +18,7 @@ SOLVED_HALTS_MAX: Final = 1_000 / 4_000  # per 1 000 turns: one in 4 000
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was planted and found, and what was told that should not have been. Undefined figures are `nan`."""
+    """Planted and found episodes, and false reports. Undefined figures are `nan`."""
 
     name: str
     planted: int
@@ -40,31 +40,31 @@ class Row:
 
     @property
     def recall(self) -> float:
-        """The share of planted episodes that were found; `nan` where none was planted."""
+        """The share of planted episodes that were found; `nan` if none was planted."""
         return scoring.recall(self.found, self.planted)
 
-    def missed_aims(self) -> list[str]:
-        """Which aims this row misses, as sentences."""
+    def missed_targets(self) -> list[str]:
+        """Return the missed targets as sentences."""
         faults = {
-            f"found {self.recall:.3f} of what was planted, aim {RECALL_MIN}": self.recall < RECALL_MIN,
-            f"median delay {self.delay:g} turns, aim {DELAY_MAX}": self.delay > DELAY_MAX,
-            f"{self.early} halted or told before the threshold was met, aim 0": self.early > 0,
-            f"{self.duplicates} halts told twice, aim 0": self.duplicates > 0,
-            f"{self.false_halts} false halts on honest work, aim 0": self.false_halts > 0,
-            f"{self.solved_halts_per_1000:.2f} halts per 1 000 turns of solved runs, aim {SOLVED_HALTS_MAX:g}":
+            f"found {self.recall:.3f} of planted loops, target {RECALL_MIN}": self.recall < RECALL_MIN,
+            f"median delay {self.delay:g} turns, target {DELAY_MAX}": self.delay > DELAY_MAX,
+            f"{self.early} reported before the threshold was met, target 0": self.early > 0,
+            f"{self.duplicates} duplicate halts, target 0": self.duplicates > 0,
+            f"{self.false_halts} false halts on healthy work, target 0": self.false_halts > 0,
+            f"{self.solved_halts_per_1000:.2f} halts per 1 000 turns of solved runs, target {SOLVED_HALTS_MAX:g}":
                 self.solved_halts_per_1000 > SOLVED_HALTS_MAX,
         }  # fmt: skip
         return [f"{self.name}: {fault}" for fault, missed in faults.items() if missed]
 
     def figures(self) -> dict[str, Any]:
-        """The row for machines; undefined figures are null."""
+        """Return the row for JSON; undefined figures are null."""
         named = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"recall": self.recall}
         undefined = {name for name, value in named.items() if isinstance(value, float) and math.isnan(value)}
         return {name: None if name in undefined else value for name, value in named.items()}
 
 
 def row(name: str, tally: Tally, outcomes: list[Outcome], code: str = "") -> Row:
-    """A row about these episodes, and about the alarms of one detector (of all without `code`)."""
+    """Return the row of these episodes and of the alarms of one detector (without `code`: of all)."""
     delays = [scoring.delay(outcome.episode, outcome.alarm) for outcome in outcomes if outcome.alarm is not None]
     warned = [outcome.warned for outcome in outcomes if outcome.warned is not None]
     false_halts = _of(code, tally.false_halts)
@@ -89,14 +89,14 @@ def row(name: str, tally: Tally, outcomes: list[Outcome], code: str = "") -> Row
     )
 
 
-def _of(code: str, told: Iterable[Told]) -> int:
-    return sum(not code or one.alarm.code == code for one in told)
+def _of(code: str, reported: Iterable[Reported]) -> int:
+    return sum(not code or one.alarm.code == code for one in reported)
 
 
 def rows(tallies: dict[str, Tally], titles: dict[str, str]) -> list[Row]:
-    """One row for each code of `titles` (what a detector is called), one for all, one for each simple rule.
+    """Return one row for each code of `titles` (the detectors' names), one for all, one for each simple rule.
 
-    Simple rules can only halt, so that they are measured on the episodes that must be halted.
+    Simple rules can only halt, so they are measured on the episodes that must be halted.
     """
     ours = tallies[OURS]
     found = [

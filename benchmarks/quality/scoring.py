@@ -1,8 +1,8 @@
-"""Alarms against labels: small pure functions, after the drift evaluation of river.
+"""Score alarms against labels: small pure functions, modelled on the drift evaluation of river.
 
-An *alarm* is one control event. It belongs to the episode in whose events it falls, or it is a false alarm. A halt of
-a loop that must only be warned of is a false alarm, too. Undefined is `nan`: there is no recall where nothing was
-planted, and no delay where nothing was found.
+An *alarm* is one control event. It belongs to the episode that contains its position, or it is a false alarm. A halt
+of a loop that should only warn is also a false alarm. Undefined figures are `nan`: recall without planted episodes,
+and delay without found ones.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from benchmarks.quality.labels import Episode
 
-ANY: Final = "any"  # as the code of an alarm: a rule without codes; among those of an episode: whoever tells it
+ANY: Final = "any"  # as the code of an alarm: a rule without codes; in `also` of an episode: any detector
 
 
 class Alarm(NamedTuple):
-    """One control event: which detector, whether it halts, at which event of the trace, and its id."""
+    """One control event: its code, whether it halts, its position in the trace, and its id."""
 
     code: str
     halts: bool
@@ -28,14 +28,14 @@ class Alarm(NamedTuple):
 
 
 class Matching(NamedTuple):
-    """The alarms of each episode (by its place in the list of episodes), and those of none."""
+    """The alarms of each episode (by its index in the list of episodes), and those outside all episodes."""
 
     hits: dict[int, list[Alarm]]
     false_alarms: list[Alarm]
 
 
 def match(alarms: Iterable[Alarm], episodes: Sequence[Episode]) -> Matching:
-    """Give each alarm to the episode within which it falls, or to the pile of false alarms."""
+    """Assign each alarm to the episode that contains it, or to the false alarms."""
     hits: dict[int, list[Alarm]] = {}
     false_alarms = []
     for alarm in alarms:
@@ -49,8 +49,8 @@ def match(alarms: Iterable[Alarm], episodes: Sequence[Episode]) -> Matching:
 
 
 def detection(episode: Episode, alarms: Iterable[Alarm]) -> Alarm | None:
-    """The first alarm that is enough for this episode: a halt where it must be halted, else anything; and told by a
-    detector that knows what it is."""
+    """Return the first alarm that is sufficient for this episode: a halt if it must be halted, else any alarm, from one
+    of its detectors."""
     codes = {episode.code, *episode.also}
     enough = (
         alarm
@@ -61,7 +61,7 @@ def detection(episode: Episode, alarms: Iterable[Alarm]) -> Alarm | None:
 
 
 def warned_in_time(episode: Episode, alarms: Iterable[Alarm]) -> bool | None:
-    """Whether anything was told when the threshold for a warning was met; None where there is none."""
+    """Return whether anything was reported when the warning threshold was met; None without such a threshold."""
     if episode.warn_at is None:
         return None
     return any(alarm.position <= episode.warn_at for alarm in alarms)
@@ -73,7 +73,7 @@ def recall(found: int, planted: int) -> float:
 
 
 def delay(episode: Episode, alarm: Alarm) -> int:
-    """Events from the threshold to the alarm; below 0 where the alarm came before the threshold was met."""
+    """Return the events from the threshold to the alarm; negative if the alarm came before the threshold was met."""
     return alarm.position - episode.due
 
 
@@ -83,17 +83,17 @@ def typical(delays: Sequence[int]) -> float:
 
 
 def early(delays: Iterable[int]) -> int:
-    """How many came before the catalogue's threshold was met: right in the end, and too hasty."""
+    """Return how many alarms came before the catalogue's threshold was met."""
     return sum(delay < 0 for delay in delays)
 
 
 def per_thousand(count: int, turns: int) -> float:
-    """A count as a rate per 1 000 turns."""
+    """Return a count as a rate per 1 000 turns."""
     return 1_000 * count / turns if turns else math.nan
 
 
 def duplicate_halts(matching: Matching) -> list[Alarm]:
-    """Halts that tell nothing new: each after the first of an episode, and any whose id was told before."""
+    """Return redundant halts: each after the first of an episode, and any with a repeated id."""
     again, ids = [], set()
     for alarms in [*matching.hits.values(), *([alarm] for alarm in matching.false_alarms)]:
         for number, alarm in enumerate(alarm for alarm in alarms if alarm.halts):
@@ -104,7 +104,7 @@ def duplicate_halts(matching: Matching) -> list[Alarm]:
 
 
 def repeated_warnings(matching: Matching) -> list[Alarm]:
-    """Warnings of one episode by a detector that had warned of it before, in the same words but for numbers."""
+    """Return repeated warnings of one episode by the same detector, in the same words except for numbers."""
     again = []
     for alarms in matching.hits.values():
         known: set[tuple[str, str]] = set()
@@ -120,5 +120,5 @@ _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
 
 def honest_turns(events: int, episodes: Iterable[Episode]) -> int:
-    """Events outside all episodes: the work that must not be halted."""
+    """Return the events outside all episodes, the work that must not be halted."""
     return events - sum(episode.end - episode.onset + 1 for episode in episodes)

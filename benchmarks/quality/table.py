@@ -1,4 +1,4 @@
-"""The one table, and what stands around it."""
+"""The table and its explanation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _rate(value: float) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row as text."""
+    """Return a row as text."""
     delay = "" if math.isnan(row.delay) else f"{row.delay:g} ({_number(row.delay_most)})"
     return (
         row.name,
@@ -47,7 +47,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def markdown(rows: list[Row], lines: list[str]) -> str:
-    """The table as Markdown that is also readable as it is, with lines of explanation before it."""
+    """Return the table as aligned Markdown, after the lines of explanation."""
     table = [HEADINGS, *map(cells, rows)]
     widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
     drawn = [_line(line, widths) for line in table]
@@ -60,15 +60,15 @@ def _line(texts: tuple[str, ...], widths: list[int]) -> str:
 
 
 def explanation(tally: Tally, traces: int, policy: str, machine: list[str]) -> list[str]:
-    """What was measured, on what."""
+    """Return the data that the table is based on."""
     real = tally.real
     return [
         *machine,
-        f"Policy `{policy}`. Made up from seeds: {traces} runs with {len(tally.outcomes)} planted episodes, and "
-        f"{tally.honest_turns} turns of honest work around and beside them.",
+        f"Policy `{policy}`. Synthetic, from seeds: {traces} runs with {len(tally.outcomes)} planted episodes, and "
+        f"{tally.honest_turns} turns of healthy work around and beside them.",
         f"Real: {real.solved_runs} runs that were solved ({real.solved_turns} turns), in which any halt is a false "
         f"one, and {real.other_runs} others.{_saved(real)}",
-        "Delay is counted in turns from the moment at which the catalogue's threshold is met.",
+        "Delay is counted in turns from the one at which the catalogue's threshold is met.",
     ]
 
 
@@ -80,10 +80,10 @@ def _saved(real: Real) -> str:
 
 
 def write_between_marks(path: Path, text: str) -> None:
-    """Put `text` between the marks of a document. Raises `ValueError` where they are missing."""
+    """Write `text` between the marks of a document. Raises `ValueError` if they are missing."""
     document = path.read_text("utf-8")
     head, begin, rest = document.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{path} has no lines {BEGIN} and {END} to put the table between")
+        raise ValueError(f"{path} has no lines {BEGIN} and {END} for the table; add them")
     path.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", "utf-8")

@@ -1,4 +1,4 @@
-"""What one watcher made of all traces, and the sums of it."""
+"""The results of one watcher on all traces, and their sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.quality.watchers import Watcher
 
 
 class Outcome(NamedTuple):
-    """What became of one planted episode."""
+    """The result for one planted episode."""
 
     run_id: str
     episode: Episode
@@ -22,8 +22,8 @@ class Outcome(NamedTuple):
     warned: bool | None
 
 
-class Told(NamedTuple):
-    """An alarm, and the run that it was about."""
+class Reported(NamedTuple):
+    """An alarm and its run."""
 
     run_id: str
     alarm: Alarm
@@ -33,65 +33,65 @@ class Told(NamedTuple):
 class Real:
     """Real runs: those that were solved, and the others. Turns are all events of a run.
 
-    Not to be solved is not yet to be stuck, so that a halt of another run is neither right nor wrong: only the first
-    of each is kept, to be shown.
+    An unsolved run is not necessarily stuck, so a halt of one is neither right nor wrong: only the first of each run is
+    kept, for display.
     """
 
     solved_runs: int = 0
     solved_turns: int = 0
-    solved_halts: list[Told] = field(default_factory=list)
+    solved_halts: list[Reported] = field(default_factory=list)
     other_runs: int = 0
     other_turns: int = 0
     other_turns_after_halt: int = 0
-    other_halts: list[Told] = field(default_factory=list)
+    other_halts: list[Reported] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Tally:
-    """All that one watcher said."""
+    """All alarms of one watcher."""
 
     outcomes: list[Outcome] = field(default_factory=list)
-    false_halts: list[Told] = field(default_factory=list)
-    false_warnings: list[Told] = field(default_factory=list)
-    duplicates: list[Told] = field(default_factory=list)
-    repeated_warnings: list[Told] = field(default_factory=list)
+    false_halts: list[Reported] = field(default_factory=list)
+    false_warnings: list[Reported] = field(default_factory=list)
+    duplicates: list[Reported] = field(default_factory=list)
+    repeated_warnings: list[Reported] = field(default_factory=list)
     honest_turns: int = 0
     real: Real = field(default_factory=Real)
 
     def add_trace(self, trace: Trace, alarms: Sequence[Alarm]) -> None:
-        """Score what was said of one labelled trace."""
+        """Score the alarms of one labelled trace."""
         matching = scoring.match(alarms, trace.episodes)
         for number, episode in enumerate(trace.episodes):
             hits = matching.hits.get(number, [])
             outcome = scoring.detection(episode, hits), scoring.warned_in_time(episode, hits)
             self.outcomes.append(Outcome(trace.run_id, episode, *outcome))
-        self.duplicates += [Told(trace.run_id, alarm) for alarm in scoring.duplicate_halts(matching)]
-        self.repeated_warnings += [Told(trace.run_id, alarm) for alarm in scoring.repeated_warnings(matching)]
+        self.duplicates += [Reported(trace.run_id, alarm) for alarm in scoring.duplicate_halts(matching)]
+        self.repeated_warnings += [Reported(trace.run_id, alarm) for alarm in scoring.repeated_warnings(matching)]
         if trace.recorded:
             return
         self.honest_turns += scoring.honest_turns(len(trace.events), trace.episodes)
         for alarm in matching.false_alarms:
-            (self.false_halts if alarm.halts else self.false_warnings).append(Told(trace.run_id, alarm))
+            (self.false_halts if alarm.halts else self.false_warnings).append(Reported(trace.run_id, alarm))
 
     def add_run(self, run: RealRun, alarms: Sequence[Alarm]) -> None:
-        """Note what was said of a real run: any halt of one that was solved is a false one."""
+        """Add the alarms of a real run: any halt of a solved run is a false one."""
         halts = [alarm for alarm in alarms if alarm.halts]
         real, turns = self.real, len(run.events)
-        self.duplicates += [Told(run.run_id, alarm) for alarm in scoring.duplicate_halts(scoring.match(halts, ()))]
+        self.duplicates += [Reported(run.run_id, alarm) for alarm in scoring.duplicate_halts(scoring.match(halts, ()))]
         if run.solved:
             real.solved_runs += 1
             real.solved_turns += turns
-            real.solved_halts += [Told(run.run_id, alarm) for alarm in halts]
+            real.solved_halts += [Reported(run.run_id, alarm) for alarm in halts]
             return
         real.other_runs += 1
         real.other_turns += turns
         if halts:
-            real.other_halts.append(Told(run.run_id, halts[0]))
+            real.other_halts.append(Reported(run.run_id, halts[0]))
             real.other_turns_after_halt += turns - 1 - halts[0].position
 
 
 def tallies(watchers: dict[str, Watcher], traces: Iterable[Trace], runs: Iterable[RealRun]) -> dict[str, Tally]:
-    """Every watcher sees every trace and run."""
+    """Run every watcher on every trace and run."""
     found = {name: Tally() for name in watchers}
     for trace in traces:
         for name, watch in watchers.items():

@@ -1,6 +1,6 @@
-"""Who watches a trace: the engine under a policy, and the simple rules that people write first.
+"""The watchers of a trace: the engine under a policy, and the simple rules that people write first.
 
-A watcher is asked about one run, all its events in order, and answers with its alarms.
+A watcher gets all events of one run in order, and yields its alarms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OURS: Final = "streamproc"
 
 
 def breaker(policy: Policy | str | Path | None = None) -> Watcher:
-    """The product, as one has it in one process. Raises `InvalidPolicy`."""
+    """Return the engine in one process, under a policy. Raises `InvalidPolicy`."""
     monitor = Monitor(policy, runs_max=1)
 
     def watch(events: Sequence[RawEvent]) -> Iterator[Alarm]:
@@ -34,35 +34,35 @@ def breaker(policy: Policy | str | Path | None = None) -> Watcher:
 
 
 def same_call_3_of_10(events: Sequence[RawEvent]) -> Iterator[Alarm]:
-    """The same tool with the same arguments three times among the last ten calls; once for each call."""
+    """Alarm at the same tool and arguments three times among the last ten calls; once for each call."""
     last: deque[str] = deque(maxlen=10)
-    told: set[str] = set()
+    reported: set[str] = set()
     for position, event in enumerate(events):
         for call in event.get("tool_calls", ()):
             key = json.dumps([call["name"], call.get("args")], sort_keys=True, default=str)
             last.append(key)
-            if last.count(key) >= 3 and key not in told:
-                told.add(key)
+            if last.count(key) >= 3 and key not in reported:
+                reported.add(key)
                 yield _halt(position, key)
 
 
 def same_output_3_in_a_row(events: Sequence[RawEvent]) -> Iterator[Alarm]:
-    """A node says the same three times in a row; once for each text."""
+    """Alarm if a node repeats a text three times in a row; once for each text."""
     said: dict[Any, tuple[str, int]] = {}
-    told: set[str] = set()
+    reported: set[str] = set()
     for position, event in enumerate(events):
         text, node = event.get("output"), event.get("node")
         if not text:
             continue
         before, count = said.get(node, ("", 0))
         said[node] = text, count + 1 if text == before else 1
-        if said[node][1] >= 3 and text not in told:
-            told.add(text)
+        if said[node][1] >= 3 and text not in reported:
+            reported.add(text)
             yield _halt(position, text)
 
 
 def at_most_25_steps(events: Sequence[RawEvent]) -> Iterator[Alarm]:
-    """The recursion limit that frameworks come with: 25 turns are enough for anybody."""
+    """Alarm at turn 26, the default recursion limit of frameworks."""
     turns = 0
     for position, event in enumerate(events):
         turns += event.get("type", "turn") == "turn"

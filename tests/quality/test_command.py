@@ -60,7 +60,7 @@ def test_it_prints_the_missed_targets(quality, tmp_path, capsys) -> None:
 
     reported = capsys.readouterr()
     assert code == command.EXIT_MISSED
-    assert "missed: LOOP003 repeated_call: found 0.000 of what was planted" in reported.err
+    assert "missed: LOOP003 repeated_call: found 0.000 of planted loops" in reported.err
     assert "missed       repeated_call.in_a_row/0: LOOP003 planted at" in reported.out
 
 
@@ -107,7 +107,7 @@ def test_only_runs_with_a_full_score_are_solved(tmp_path) -> None:
 def test_a_run_without_an_outcome_is_refused(tmp_path) -> None:
     data(tmp_path / "data", {"a": [{}]}, {})
 
-    with pytest.raises(ValueError, match="says nothing of a"):
+    with pytest.raises(ValueError, match="has no outcome for a"):
         runs_in(tmp_path / "data")
 
 

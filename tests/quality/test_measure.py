@@ -100,7 +100,7 @@ def test_a_silent_watcher_finds_nothing_and_halts_nothing() -> None:
     row = overall(lambda events: iter(()))
 
     assert (row.found, row.false_halts, row.duplicates) == (0, 0, 0)
-    assert any("found 0.000" in fault for fault in row.missed_aims())
+    assert any("found 0.000" in fault for fault in row.missed_targets())
 
 
 def test_a_watcher_that_halts_every_turn_is_exposed() -> None:

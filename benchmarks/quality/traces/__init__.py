@@ -1,6 +1,6 @@
-"""Labelled traces, made up from seeds. Nothing in here knows the engine: thresholds are counted by who plants a loop.
+"""Labelled traces, generated from seeds. Nothing here imports the engine: generators compute the thresholds themselves.
 
-A kind of trace is a function that writes on a `Script`. `LOOPS` hide a loop among honest work, `HONEST` is work that
+A kind of trace is a function that writes to a `Script`. `LOOPS` hide a loop among healthy work, `HONEST` is work that
 looks like one. To add a kind, write its function and add it to the tuple at the end of its file.
 """
 
@@ -43,11 +43,11 @@ def _hidden(loop: Kind) -> Kind:
 LOOPS: Final[tuple[Kind, ...]] = (
     *(
         _hidden(loop)
-        for room in (
+        for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
             disguised, boards,
         )
-        for loop in room.KINDS
+        for loop in module.KINDS
     ),
     *budgets.KINDS,
 )  # fmt: skip
@@ -58,19 +58,19 @@ HONEST: Final[tuple[Kind, ...]] = (
 
 
 def name_of(kind: Kind) -> str:
-    """Its file and its function, such as ``repeated_call.in_a_row``."""
+    """Return the file and function of a kind, such as ``repeated_call.in_a_row``. It seeds the traces, so keep it."""
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def trace_of(kind: Kind, seed: int) -> Trace:
-    """The trace of a kind and a seed: always the same."""
+    """Return the trace of a kind and a seed, which is always the same."""
     script = Script(name_of(kind), seed)
     kind(script)
     return script.trace()
 
 
 def all_traces(seeds: int, kinds: Iterable[Kind] = (*LOOPS, *HONEST)) -> Iterator[Trace]:
-    """So many traces of each kind."""
+    """Yield `seeds` traces of each kind."""
     for kind in kinds:
         for seed in range(seeds):
             yield trace_of(kind, seed)

@@ -1,4 +1,4 @@
-"""Honest work in bulk: other things, the same answer."""
+"""Healthy batch work: different items, the same answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from benchmarks.quality.traces.work import finding, narrate, plain_steps
 
 
 def files_written(script: Script) -> None:
-    """Thirty files, thirty times "ok"."""
+    """Thirty files are written, each with the answer "ok"."""
     answer = script.dice.choice(("ok", "File written.", "", "1 file changed"))
     for _ in range(script.times(6, 40)):
         narrate(script, 0.1)
@@ -15,21 +15,21 @@ def files_written(script: Script) -> None:
 
 
 def alike_files_read(script: Script) -> None:
-    """A directory of files that all say the same."""
+    """A directory of files with equal contents."""
     text = script.words.code(3)
     for number in range(script.times(6, 20)):
         script.call("read_file", {"path": f"fixtures/case_{number}/expected.txt"}, text)
 
 
 def a_command_over_many_things(script: Script) -> None:
-    """The same command for each of many things, without reported answers."""
+    """The same command for each of many items, without reported answers."""
     tool = script.words.name()
     for _ in range(script.times(5, 20)):
         script.call(tool, {"target": script.words.path()})
 
 
 def todo_list(script: Script) -> None:
-    """A list of things to do, whose tool answers always the same."""
+    """A to-do list whose tool always gives the same answer."""
     todos = [script.words.sentence() for _ in range(script.times(3, 9))]
     for done in range(len(todos) + 1):
         state = [{"what": todo, "done": number < done} for number, todo in enumerate(todos)]
@@ -39,7 +39,7 @@ def todo_list(script: Script) -> None:
 
 
 def committed_work(script: Script) -> None:
-    """After each commit the tree is clean and the diff empty."""
+    """Each commit leaves a clean tree and an empty diff."""
     for _ in range(script.times(3, 9)):
         script.call("edit_file", {"path": script.words.path(), "text": script.words.code()}, "ok")
         script.call("bash", {"command": f"git commit -am '{script.words.name()}'"}, "1 file changed")
@@ -49,7 +49,7 @@ def committed_work(script: Script) -> None:
 
 
 def committed_by_a_team(script: Script) -> None:
-    """A coder that commits what it makes, and a reviewer that accepts it: an empty diff each time."""
+    """A coder commits its work and a reviewer accepts it: the diff is empty each time."""
     coder, reviewer = script.team(2)
     for _ in range(script.times(3, 7)):
         script.say(coder, f"Committed: {script.words.sentence()}", artifact="")
@@ -57,7 +57,7 @@ def committed_by_a_team(script: Script) -> None:
 
 
 def tickets_closed(script: Script) -> None:
-    """A queue that is worked off: take the next, look at it, close it."""
+    """A queue is processed: take the next ticket, read it, close it."""
     for number in range(script.times(4, 12)):
         script.call("next_ticket", {}, {"id": number + 100, "title": script.words.sentence()})
         plain_steps(script) if script.chance(0.2) else finding(script)
@@ -65,7 +65,7 @@ def tickets_closed(script: Script) -> None:
 
 
 def the_same_verdict_for_each_task(script: Script) -> None:
-    """A reviewer that approves one task after another, in the same words."""
+    """A reviewer approves one task after another in the same words."""
     (reviewer,) = script.team(1)
     verdict = {"verdict": "APPROVED", "reasons": []}
     for number in range(script.times(3, 9)):
@@ -73,7 +73,7 @@ def the_same_verdict_for_each_task(script: Script) -> None:
 
 
 def the_diff_of_every_turn(script: Script) -> None:
-    """A harness that sends the diff as it is with every turn; the agent reads for a while before it edits again."""
+    """A harness sends the current diff with every turn; the agent reads for a while before it edits again."""
     for _ in range(script.times(2, 4)):
         patch = script.words.patch()
         for _ in range(script.times(3, 6)):
@@ -82,7 +82,7 @@ def the_diff_of_every_turn(script: Script) -> None:
 
 
 def the_tests_of_every_turn(script: Script) -> None:
-    """A harness that sends what it last knows of the tests with every turn; the agent reads and edits."""
+    """A harness sends the latest test report with every turn; the agent reads and edits."""
     names = script.words.test_ids(3)
     for left in (3, 2, 1, 0):
         report = {"failed": names[:left], "passed": 9 - left, "total": 9}

@@ -1,5 +1,5 @@
-"""TASK001 to TASK008: what a board of tickets must not let pass. A board has other tasks, so that all of it is told as
-a warning: it is the transition that is blocked, and not the run."""
+"""TASK001 to TASK008: moves that a board of tickets must refuse. All of them are warnings, because the run has other
+tasks: the board blocks the transition, not the run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ BOARD = tuple(f"TASK00{number}" for number in range(1, 9))
 
 
 def task_name(script: Script) -> str:
-    """A ticket that no other trace of this run has."""
+    """Return a ticket id that is unique in this run."""
     return f"T-{script.next}-{script.dice.randrange(1000)}"
 
 
 def move(script: Script, task: str, source: str, target: str, **more: Any) -> None:
-    """One transition, with the evidence that its guard asks for unless told otherwise."""
+    """Write one transition, by default with the evidence that its guard requires."""
     if (source, target) == ("QA_REVIEW", "VALIDATION"):
         more = {"dod": APPROVED} | more
     script.add({"type": "task.transition", "task_id": task, "from": source, "to": target, **more})
 
 
 def work_on(script: Script, task: str, *states: str) -> None:
-    """A task goes from state to state, with work in between."""
+    """Move a task from state to state, with work in between."""
     for source, target in pairwise(states):
         move(script, task, source, target)
         if script.chance(0.4):
@@ -36,7 +36,7 @@ def work_on(script: Script, task: str, *states: str) -> None:
 
 
 def swinging(script: Script) -> None:
-    """TASK001: from work to review and back, three times."""
+    """TASK001: a task moves from work to review and back, three times."""
     task = task_name(script)
     work_on(script, task, *WAY[:3])
     with script.loop("TASK001", warn=3, also=BOARD) as loop:
@@ -47,7 +47,7 @@ def swinging(script: Script) -> None:
 
 
 def blocked_chain(script: Script) -> None:
-    """TASK002: three tasks, each of which waits for the one before it, are blocked."""
+    """TASK002: three tasks, each of which depends on the one before, are blocked."""
     tasks = [task_name(script) + name for name in "abc"]
     for task, before in zip(tasks, [None, *tasks], strict=False):
         needs = {"dependencies": [before]} if before else {}
@@ -60,7 +60,7 @@ def blocked_chain(script: Script) -> None:
 
 
 def oversized_batch(script: Script) -> None:
-    """TASK003: four tasks at once, or six in SPEC."""
+    """TASK003: four tasks are delegated at once, or six in SPEC."""
     spec = script.chance(0.3)
     tasks = [f"{task_name(script)}-{number}" for number in range(6 if spec else script.dice.randint(4, 9))]
     with script.loop("TASK003", warn=1) as loop:
@@ -70,7 +70,7 @@ def oversized_batch(script: Script) -> None:
 
 
 def state_skipped(script: Script) -> None:
-    """TASK004: a step of the way is left out."""
+    """TASK004: a task skips a state."""
     task, place = task_name(script), script.dice.randrange(len(WAY) - 2)
     work_on(script, task, *WAY[: place + 1])
     with script.loop("TASK004", warn=1, also=BOARD) as loop:
@@ -80,7 +80,7 @@ def state_skipped(script: Script) -> None:
 
 
 def not_done(script: Script) -> None:
-    """TASK005: past the review without a report, or with one that says that something fails."""
+    """TASK005: a task passes the review without a report, or with a failing one."""
     task = task_name(script)
     work_on(script, task, *WAY[:4])
     with script.loop("TASK005", warn=1, also=BOARD) as loop:
@@ -89,7 +89,7 @@ def not_done(script: Script) -> None:
 
 
 def not_initialised(script: Script) -> None:
-    """TASK006: work begins on a module whose checklist nobody went through."""
+    """TASK006: work starts on a module without a checklist."""
     task = task_name(script)
     script.add({"type": "task.created", "task_id": task, "module": script.words.name()})
     work_on(script, task, *WAY[:2])
@@ -99,7 +99,7 @@ def not_initialised(script: Script) -> None:
 
 
 def not_designed(script: Script) -> None:
-    """TASK007: work begins on what users see, and its design is open."""
+    """TASK007: work on a user interface starts before its design is done."""
     task = task_name(script)
     script.add({"type": "task.created", "task_id": f"{task}-design"})
     script.add({"type": "task.created", "task_id": task, "ui_touching": True, "dependencies": [f"{task}-design"]})
@@ -110,7 +110,7 @@ def not_designed(script: Script) -> None:
 
 
 def rejected_again_and_again(script: Script) -> None:
-    """TASK008: three verdicts say no."""
+    """TASK008: a task is rejected three times."""
     task = task_name(script)
     with script.loop("TASK008", warn=3, also=(*BOARD, "ERROR002")) as loop:
         for count in range(1, 4):
@@ -128,7 +128,7 @@ KINDS = (
 
 
 def all_the_way(script: Script) -> None:
-    """Tasks that go their way to the end, some with a rework or two."""
+    """Tasks reach the end, some after a rework or two."""
     for _ in range(script.times(1, 3)):
         task = task_name(script)
         reworks = ("QA_REVIEW", "REWORK", "IMPLEMENTING") * script.dice.choice((0, 0, 1, 2))
@@ -137,7 +137,7 @@ def all_the_way(script: Script) -> None:
 
 
 def small_batches(script: Script) -> None:
-    """Three tasks at a time, five in SPEC."""
+    """Three tasks at once, five in SPEC."""
     for _ in range(script.times(2, 6)):
         size, phase = script.dice.choice(((3, "BUILD"), (1, "BUILD"), (2, "VALIDATE"), (5, "SPEC")))
         tasks = [f"{task_name(script)}-{number}" for number in range(size)]
@@ -146,7 +146,7 @@ def small_batches(script: Script) -> None:
 
 
 def another_board(script: Script) -> None:
-    """A tracker with four states of its own, in which cards go back and forth a little."""
+    """A tracker with four states of its own, in which cards occasionally move back."""
     for _ in range(script.times(2, 5)):
         card = task_name(script)
         for source, target in (("Backlog", "Doing"), ("Doing", "Review"), ("Review", "Doing"), ("Doing", "Shipped")):
@@ -155,7 +155,7 @@ def another_board(script: Script) -> None:
 
 
 def two_rejections(script: Script) -> None:
-    """Two verdicts say no, and the third says yes; for several tasks at once."""
+    """Several tasks are rejected twice, then approved."""
     for _ in range(script.times(1, 4)):
         task = task_name(script)
         for verdict in ("REJECTED", "REJECTED", "APPROVED"):

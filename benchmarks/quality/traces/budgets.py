@@ -1,6 +1,6 @@
-"""BUDGET001 to BUDGET009, BUDGET011 and GRAPH001: honest work that takes more than was declared for it.
+"""BUDGET001 to BUDGET009, BUDGET011 and GRAPH001: healthy work that exceeds its declared budgets.
 
-These runs begin with their declaration, so that nothing is done before. Thresholds are those of the declaration.
+These runs start with their declaration, whose numbers are the thresholds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _step(script: Script, node: str = "", **more: Any) -> None:
 
 
 def a_turn_too_long(script: Script) -> None:
-    """BUDGET001: a turn that is not over when it must be; nothing is heard but the worker's deadline."""
+    """BUDGET001: a turn does not end in time; the only further event is the worker's deadline."""
     (node,) = script.team(1)
     limit = script.dice.randrange(30_000, 900_000)
     at = START_MS + 10**9
@@ -33,7 +33,7 @@ def a_turn_too_long(script: Script) -> None:
 
 
 def a_turn_too_large(script: Script) -> None:
-    """BUDGET001: more tokens in one turn than it may have."""
+    """BUDGET001: one turn uses more tokens than allowed."""
     limit = script.dice.randrange(2_000, 200_000)
     _declared(script, maxTokens=limit)
     for _ in range(script.times(1, 6)):
@@ -57,7 +57,7 @@ def a_node_too_often(script: Script) -> None:
 
 
 def a_cycle_too_often(script: Script) -> None:
-    """BUDGET003: around the cycle, and around once more than it may."""
+    """BUDGET003: one iteration of a cycle more than allowed."""
     coder, verifier = script.team(2)
     limit = script.dice.randint(2, 8)
     graph = {"edges": [[coder, verifier], [verifier, coder], [verifier, "END"]]} if script.chance(0.5) else None
@@ -80,7 +80,7 @@ def too_many_steps(script: Script) -> None:
 
 
 def too_many_rounds(script: Script) -> None:
-    """BUDGET005: one round more than was asked for; or than there may ever be."""
+    """BUDGET005: one round more than declared, or than the hard cap."""
     limit = script.dice.choice((5, 7, 12, 15, 0))
     if limit:
         _declared(script, maxRounds=limit)
@@ -105,7 +105,7 @@ def too_long(script: Script) -> None:
 
 
 def too_dear(script: Script) -> None:
-    """BUDGET007: more money than the tier has."""
+    """BUDGET007: a run exceeds the cost limit of its tier."""
     tier, limit = script.dice.choice((("free", 0.5), ("pro", 2.0), ("enterprise", 10.0)))
     script.add({"type": "run.started", "tier": tier})
     spent, parts = 0.0, script.dice.randint(4, 20)
@@ -118,7 +118,7 @@ def too_dear(script: Script) -> None:
 
 
 def a_task_too_large(script: Script) -> None:
-    """BUDGET008: a task goes up the ladder of its token budget: told at 70 %, halted at 95 %. Past 100 % it
+    """BUDGET008: a task reaches level after level of its token budget: warned at 70 %, halted at 95 %. Past 100 % it
     would be halted once more, as a violation."""
     task, limit = f"T-{script.dice.randrange(1000)}", script.dice.randrange(10_000, 900_000)
     script.add({"type": "task.delegated", "task_id": task, "agent": script.agent, "max_token_budget": limit})
@@ -131,7 +131,7 @@ def a_task_too_large(script: Script) -> None:
 
 
 def a_session_too_large(script: Script) -> None:
-    """BUDGET009: a session goes through its budget: told above 70 %, halted above 100 %."""
+    """BUDGET009: a session exceeds its budget: warned above 70 %, halted above 100 %."""
     limit = script.dice.randrange(10_000, 900_000)
     _declared(script, maxSessionTokens=limit)
     part, spent = limit // script.dice.randint(12, 25) + 1, 0
@@ -143,7 +143,7 @@ def a_session_too_large(script: Script) -> None:
 
 
 def much_dearer_than_before(script: Script) -> None:
-    """BUDGET011: each turn costs thirty times what it did: four of seven are no outliers any more."""
+    """BUDGET011: each turn costs thirty times as much as before; four of seven are not outliers."""
     usual = script.dice.randrange(5, 50)
     for _ in range(script.times(25, 60)):
         _step(script, usage={"cost_usd": f"0.{usual + script.dice.randrange(3):04d}"})
@@ -154,7 +154,7 @@ def much_dearer_than_before(script: Script) -> None:
 
 
 def a_ring_without_a_way_out(script: Script) -> None:
-    """GRAPH001: the declared graph has a cycle that nothing can leave."""
+    """GRAPH001: the declared graph has a cycle without an exit."""
     nodes = script.team(script.dice.randint(3, 6))
     edges = [[node, nodes[place - 1]] for place, node in enumerate(nodes)]
     script.add({"type": "user.message"})
@@ -170,7 +170,7 @@ KINDS = (
 
 
 def within_every_limit(script: Script) -> None:
-    """A run that comes close to everything that was declared, and stays within."""
+    """A run comes close to all of its declared budgets, but stays within them."""
     planner, coder = script.team(2)
     at = START_MS + 10**9
     limits = {

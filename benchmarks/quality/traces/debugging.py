@@ -1,4 +1,4 @@
-"""Honest repair work: the same test after each edit, until it passes."""
+"""Healthy repair work: the same test after each edit, until it passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _edit(script: Script, answer: str = "ok") -> None:
 
 
 def new_output_after_each_edit(script: Script) -> None:
-    """Edit, run the same test again, with new output."""
+    """The same test after each edit, with new output."""
     names = script.words.test_ids(script.times(3, 9))
     while names:
         narrate(script, 0.3)
@@ -21,7 +21,7 @@ def new_output_after_each_edit(script: Script) -> None:
 
 
 def the_same_failure_after_different_edits(script: Script) -> None:
-    """One stubborn test, and always another attempt at it."""
+    """One stubborn test, with a different attempt each time."""
     report = script.words.report(script.words.test_ids(1), 12)
     for _ in range(script.times(3, 10)):
         narrate(script, 0.3)
@@ -32,7 +32,7 @@ def the_same_failure_after_different_edits(script: Script) -> None:
 
 
 def a_lone_agent_that_reports_its_tests(script: Script) -> None:
-    """As above, by an agent that reports what fails as evidence, too."""
+    """The same by an agent that also reports the failing tests."""
     failed = script.words.test_ids(2)
     for _ in range(script.times(3, 7)):
         _edit(script)
@@ -45,7 +45,7 @@ def a_lone_agent_that_reports_its_tests(script: Script) -> None:
 
 
 def always_green(script: Script) -> None:
-    """Small steps, and after each of them the same good answer."""
+    """Small steps, each followed by the same passing test."""
     for _ in range(script.times(3, 12)):
         _edit(script)
         script.call("bash", {"command": "ruff check"}, "All checks passed!")
@@ -53,7 +53,7 @@ def always_green(script: Script) -> None:
 
 
 def long_debugging(script: Script) -> None:
-    """Dozens of turns at one bug: reads, edits, errors of many kinds, reruns, and looks at what was seen before."""
+    """Dozens of turns on one bug: reads, edits, errors of many kinds, reruns and re-reads."""
     report = script.words.report(script.words.test_ids(2), 30)
     for number in range(script.times(6, 30)):
         match script.dice.randrange(6):
@@ -75,7 +75,7 @@ def long_debugging(script: Script) -> None:
 
 
 def errors_on_the_way(script: Script) -> None:
-    """A few calls in error, each another one, and something that works after three at most."""
+    """A few different failing calls, with a successful one after three at most."""
     for _ in range(script.times(2, 5)):
         for _ in range(script.times(1, 3)):
             script.fail(script.words.noun(), {"name": script.words.name()}, script.words.error())
@@ -83,7 +83,7 @@ def errors_on_the_way(script: Script) -> None:
 
 
 def restarting_a_server(script: Script) -> None:
-    """Start it, ask it, get refused, change something, and again."""
+    """Start the server, get a refused connection, change something, and repeat."""
     for _ in range(script.times(3, 8)):
         script.call("bash", {"command": "make restart"}, "restarted")
         script.call("bash", {"command": "curl localhost:8080/health"}, "curl: (7) Failed to connect: refused")
@@ -93,7 +93,7 @@ def restarting_a_server(script: Script) -> None:
 
 
 def errors_in_one_frame(script: Script) -> None:
-    """Each repair gets further: what the tracebacks have in common is how every traceback begins."""
+    """Each repair gets further; the tracebacks only share the first line of every traceback."""
     executor, repairer = script.team(2)
     path = script.words.path()
     for line in range(script.times(3, 6)):

@@ -1,4 +1,4 @@
-"""Loops that take pains to look like work: another tool, other words, somebody else, a new beginning."""
+"""Loops that look like work: another tool, other words, another node, a restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CALLS = ("LOOP002", "LOOP003", "LOOP009", "ERROR003", "ERROR005")
 
 
 def another_tool_tried(script: Script) -> None:
-    """LOOP003: twice one call, then one that was never made, which is of no more use, and the first again."""
+    """LOOP003: one call twice, then a new but useless one, then the first again."""
     calls = [(script.words.name(), {"path": script.words.path()}, script.words.error()) for _ in range(3)]
     steps = [0, 0, 1, 0, 0, 2, *([0] * script.times(3, 8))]
     halt = earliest(repeated_call_at(steps), full_periods_at(steps, 3))
@@ -21,7 +21,7 @@ def another_tool_tried(script: Script) -> None:
 
 
 def beside_other_old_calls(script: Script) -> None:
-    """LOOP003: the same call in each turn, beside one or two others that were made before."""
+    """LOOP003: the same call in each turn, beside one or two known ones."""
     for _ in range(6):
         finding(script)
     old = script.made[-6:]
@@ -37,7 +37,7 @@ def beside_other_old_calls(script: Script) -> None:
 
 
 def told_that_it_starts(script: Script) -> None:
-    """LOOP003: somebody starts the run again and again without ending it: that is no new run."""
+    """LOOP003: the run is started repeatedly without ending; that is not a new run."""
     tool, args, answer = script.words.name(), {"path": script.words.path()}, script.words.error()
     with script.loop("LOOP003", warn=2, halt=3, also=CALLS) as loop:
         for count in range(1, script.times(3, 9) + 1):
@@ -56,7 +56,7 @@ def clocks_that_go_wrong(script: Script) -> None:
 
 
 def a_ticket_that_goes_around(script: Script) -> None:
-    """LOOP005: three agents pass a ticket on. One always finds new words for it, the others say what they said."""
+    """LOOP005: three agents pass a ticket around. One always finds new words, the others repeat theirs."""
     script.team(5)  # none of them is a verifier
     triage, backend, frontend = (f"{name}-{script.dice.randrange(9)}" for name in ("triage", "backend", "frontend"))
     answers = [script.words.text(1) for _ in range(2)]
@@ -72,7 +72,7 @@ def a_ticket_that_goes_around(script: Script) -> None:
 
 
 def a_sentence_in_other_words(script: Script) -> None:
-    """LOOP008: an agent announces what it will do, with another word in front, and does not do it."""
+    """LOOP008: an agent announces its next step with a different first word each time, and does nothing."""
     sentence = script.words.sentence().removesuffix(".")
     fronts = ["Now", "So", "Well", "Right", "Next", "First", "Okay", "Fine", "Again"]
     script.dice.shuffle(fronts)
@@ -84,7 +84,7 @@ def a_sentence_in_other_words(script: Script) -> None:
 
 
 def waiting_longer_each_time(script: Script) -> None:
-    """ERROR005: the tool is asked otherwise each time, and says the same but for how long it will wait."""
+    """ERROR005: a tool gets different arguments, and gives the same error except for its waiting time."""
     tool, error = script.words.name(), script.words.error()
     with script.loop("ERROR005", warn=3, halt=4, also=CALLS) as loop:
         for count in range(1, script.times(4, 10) + 1):
@@ -94,7 +94,7 @@ def waiting_longer_each_time(script: Script) -> None:
 
 
 def one_good_look_and_back(script: Script) -> None:
-    """LOOP002: three known calls in a circle; the agent looks at something new once, and goes on as before."""
+    """LOOP002: three known calls in turn; the agent reads something new once, then continues as before."""
     for _ in range(3):
         finding(script)
     old = script.made[-3:]

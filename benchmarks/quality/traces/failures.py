@@ -1,4 +1,4 @@
-"""ERROR001 to ERROR005, and infrastructure that stays away."""
+"""ERROR001 to ERROR005, and infrastructure that stays unavailable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALSO = ("LOOP001", "LOOP002", "LOOP003", "LOOP004", "ERROR001", "ERROR003", "ERR
 
 
 def futile_repair(script: Script) -> None:
-    """ERROR001: the error after a repair is the one before it. The second is enough."""
+    """ERROR001: the error after a repair equals the one before. The second halts."""
     executor, repairer = script.team(2)
     messages = [script.words.error() for _ in range(script.times(1, 5))]
     with script.loop("ERROR001", halt=2, also=ALSO) as loop:
@@ -35,8 +35,8 @@ def futile_repair_but_for_noise(script: Script) -> None:
 
 
 def retry_exhausted(script: Script) -> None:
-    """ERROR002: a task is tried again and again, and fails with the same class of error, in other words. At the third
-    it is blocked; the run may go on with others."""
+    """ERROR002: a task is retried and fails with the same class of error in different words. The third failure blocks
+    it; the run may continue with other tasks."""
     (worker,) = script.team(1)
     task, kind = f"T-{script.dice.randrange(100, 999)}", f"{script.words.noun().title()}Error"
     with script.loop("ERROR002", warn=3, also=ALSO) as loop:
@@ -47,7 +47,7 @@ def retry_exhausted(script: Script) -> None:
 
 
 def error_streak(script: Script) -> None:
-    """ERROR003: every call fails, each in its own way. Warn 4, halt 8."""
+    """ERROR003: every call fails, each with a different error. Warn 4, halt 8."""
     with script.loop("ERROR003", warn=4, halt=8, also=ALSO) as loop:
         for count in range(1, script.times(8, 20) + 1):
             narrate(script, 0.2)
@@ -56,7 +56,7 @@ def error_streak(script: Script) -> None:
 
 
 def recurring_error(script: Script) -> None:
-    """ERROR005: one tool fails with the same error, whatever it is asked. Warn 3, halt 4 of its last 6 calls."""
+    """ERROR005: one tool fails with the same error, whatever its arguments. Warn 3, halt 4 of its last 6 calls."""
     tool, error = script.words.name(), script.words.error()
     with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
         for count in range(1, script.times(4, 15) + 1):
@@ -75,7 +75,7 @@ def recurring_error_but_for_noise(script: Script) -> None:
 
 
 def recurring_error_among_others(script: Script) -> None:
-    """ERROR005: looks at what is known in between, and the tool itself gives an old answer once."""
+    """ERROR005: re-reads in between, and the tool itself gives a known answer once."""
     tool, error = script.words.name(), script.words.error()
     query = {"query": script.words.query()}
     script.call(tool, query, "No results found.")
@@ -92,7 +92,7 @@ def recurring_error_among_others(script: Script) -> None:
 
 
 def recurring_error_while_others_work(script: Script) -> None:
-    """ERROR005: other tools find new things in between. That may be honest work around it: a warning, and no halt."""
+    """ERROR005: other tools return new results in between. That may be healthy work: a warning, no halt."""
     tool, error = script.words.name(), script.words.error()
     with script.loop("ERROR005", warn=3) as loop:
         for count in range(1, script.times(4, 9) + 1):
@@ -102,7 +102,7 @@ def recurring_error_while_others_work(script: Script) -> None:
 
 
 def infrastructure_away(script: Script) -> None:
-    """Retryable trouble that does not end: a counter of its own, 10, and a pause; never "stuck"."""
+    """Retryable errors that do not end: a counter of their own, 10, and a pause; never "stuck"."""
     args, trouble = {"prompt": script.words.sentence()}, script.dice.choice(TROUBLE)
     with script.loop("INFRA001", warn=10) as loop:
         for count in range(1, script.times(10, 30) + 1):

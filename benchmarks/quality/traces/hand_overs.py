@@ -1,4 +1,4 @@
-"""LOOP005, LOOP007, LOOP008: hand-overs without progress, the same question again, a node that talks to itself."""
+"""LOOP005, LOOP007, LOOP008: handovers without progress, repeated queries, a node that repeats its own text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from benchmarks.quality.traces.script import Script
 from benchmarks.quality.traces.stagnation import one_word_changed
 from benchmarks.quality.traces.work import finding
 
-EDGE_MAX = 5  # hand-overs without progress that are still allowed
+EDGE_MAX = 5  # allowed handovers without progress
 VERIFIER_MAX = 3
 
 
 def _edge(script: Script, source: str, target: str, most: int) -> None:
-    """The source finds new words each time; the target answers with one of two things that it has said before."""
+    """The source finds new words each time; the target repeats one of two answers."""
     answers = [script.words.text(2) for _ in range(2)]
     for answer in answers:
         script.say(source, script.words.text(2))
@@ -28,7 +28,7 @@ def _edge(script: Script, source: str, target: str, most: int) -> None:
 
 
 def planner_and_researcher(script: Script) -> None:
-    """More than five times over the same edge, and nothing new from its far end."""
+    """More than five handovers on the same edge, with no new answer."""
     planner, researcher = script.team(2)
     _edge(script, planner, researcher, EDGE_MAX)
 
@@ -41,12 +41,12 @@ def planner_and_coder(script: Script) -> None:
 
 
 def planner_and_verifier(script: Script) -> None:
-    """An edge to a verifier is allowed three."""
+    """An edge to a verifier allows three."""
     _edge(script, "planner", "verifier", VERIFIER_MAX)
 
 
 def a_researcher_in_other_words(script: Script) -> None:
-    """The researcher says what it said, with another word in front."""
+    """The researcher repeats its answer with a different first word."""
     script.team(5)  # none of them is a verifier
     planner, researcher = (f"{name}-{script.dice.randrange(9)}" for name in ("planner", "researcher"))
     answer = script.words.text(2)
@@ -61,7 +61,7 @@ def a_researcher_in_other_words(script: Script) -> None:
 
 
 def same_query(script: Script) -> None:
-    """LOOP007: a researcher is asked what it was asked before, and has results."""
+    """LOOP007: a researcher gets a query that it has already answered."""
     planner, researcher = script.team(2)
     query, found = script.words.query(), script.words.text(4)
     with script.loop("LOOP007", warn=2, also=("LOOP001", "LOOP002")) as loop:
@@ -84,7 +84,7 @@ def nearly_the_same_query(script: Script) -> None:
 
 
 def monologue(script: Script) -> None:
-    """LOOP008: one node talks and talks, nearly the same, calls nothing and hands over to nobody. Warn 3, halt 5."""
+    """LOOP008: one node repeats almost the same text without a call or handover. Warn 3, halt 5."""
     (node,) = script.team(1)
     text = script.words.text(script.times(30, 60))
     finding(script)

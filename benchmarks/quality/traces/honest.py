@@ -1,4 +1,4 @@
-"""All honest work, and runs that are made of it."""
+"""All healthy work, and runs composed of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG_RUN: Final = 500  # events
 
 
 def around(section: Section) -> Section:
-    """A run in which this happens among other work."""
+    """Return a run with this section among other work."""
 
     def write(script: Script) -> None:
         before(script)
@@ -47,21 +47,21 @@ def around(section: Section) -> Section:
 
 
 def mixed_day(script: Script) -> None:
-    """A little of everything."""
+    """A mix of everything."""
     for _ in range(script.times(5, 12)):
         script.dice.choice(FRAGMENTS)(script)
         work.finding(script)
 
 
 def long_run(script: Script) -> None:
-    """Hundreds of turns, and all of them honest."""
+    """Hundreds of turns of healthy work."""
     while script.next < LONG_RUN:
         script.dice.choice(FRAGMENTS)(script)
         work.finding(script)
 
 
 def before(script: Script) -> None:
-    """What was done before the part that matters; it ends with something new."""
+    """Write the work before the loop; it ends with something new."""
     for _ in range(script.times(0, 3)):
         script.dice.choice(FRAGMENTS)(script)
     work.plain_steps(script)
@@ -69,7 +69,7 @@ def before(script: Script) -> None:
 
 
 def after(script: Script) -> None:
-    """What is done after it, if anything."""
+    """Write the work after the loop, if any."""
     if script.chance(0.5):
         work.finding(script)
         work.plain_steps(script)

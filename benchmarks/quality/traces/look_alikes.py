@@ -1,4 +1,4 @@
-"""Honest work that takes some thought to tell from a loop: experiments, drafts, flaky things, people."""
+"""Healthy work that closely resembles a loop: experiments, drafts, flaky tests, people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _edit(script: Script, answer: str = "ok") -> None:
 
 
 def a_flaky_test(script: Script) -> None:
-    """The same test many times, to see how often it fails: nothing else is done, and there are only two answers."""
+    """The same test many times, to see how often it fails: no other calls, and only two answers."""
     answers = ["1 passed", f"FAILED {script.words.test_ids(1)[0]} - AssertionError\n1 failed"]
     script.dice.shuffle(answers)
     command = {"command": "pytest -q tests/test_flaky.py"}
@@ -21,7 +21,7 @@ def a_flaky_test(script: Script) -> None:
 
 
 def a_bisection(script: Script) -> None:
-    """Another commit, the same test with one of two results, until the first bad one is known."""
+    """The same test on different commits, with one of two results, until the first bad commit is known."""
     for _ in range(script.times(5, 9)):
         commit = f"{script.dice.getrandbits(28):07x}"
         script.call("bash", {"command": f"git checkout {commit}"}, f"HEAD is now at {commit} {script.words.sentence()}")
@@ -29,7 +29,7 @@ def a_bisection(script: Script) -> None:
 
 
 def a_formatter_after_each_edit(script: Script) -> None:
-    """Edit, format, lint, test: three of the four always say the same."""
+    """Edit, format, lint, test: three of the four always give the same answer."""
     for _ in range(script.times(4, 12)):
         _edit(script)
         script.call("bash", {"command": "ruff format"}, script.dice.choice(("1 file reformatted", "9 files unchanged")))
@@ -48,7 +48,7 @@ def edit_and_look(script: Script) -> None:
 
 
 def two_hypotheses(script: Script) -> None:
-    """One patch, the other, and again: each time it is measured, and no two measurements are the same."""
+    """Two alternating patches, each measured every time, with different measurements."""
     coder, judge = script.team(2)
     ways = [script.words.patch(), script.words.patch()]
     for number in range(script.times(4, 8)):
@@ -66,7 +66,7 @@ def two_hypotheses_of_a_lone_agent(script: Script) -> None:
 
 
 def two_patches_of_two_coders(script: Script) -> None:
-    """Two agents that work on a patch each; the harness sends it as it is with every turn."""
+    """Two agents each work on a patch; the harness sends the current one with every turn."""
     nodes = script.team(2)
     patches = [script.words.patch() for _ in nodes]
     for _ in range(script.times(4, 10)):
@@ -75,7 +75,7 @@ def two_patches_of_two_coders(script: Script) -> None:
 
 
 def a_draft_that_grows(script: Script) -> None:
-    """A writer says all it has so far, and a paragraph more each time."""
+    """A writer repeats its text so far, with one more paragraph each time."""
     (writer,) = script.team(1)
     draft = script.words.text(script.times(20, 40))
     for _ in range(script.times(5, 15)):
@@ -84,7 +84,7 @@ def a_draft_that_grows(script: Script) -> None:
 
 
 def a_form_filled_in(script: Script) -> None:
-    """A clerk reports each case in the words of its form; only names and amounts differ."""
+    """A clerk reports each case with the same form; only names and amounts differ."""
     (clerk,) = script.team(1)
     form = script.words.text(4)
     for number in range(script.times(5, 20)):
@@ -93,7 +93,7 @@ def a_form_filled_in(script: Script) -> None:
 
 
 def a_loss_that_moves(script: Script) -> None:
-    """A model is looked at while it learns, or does not; figures are written as precisely as they are known."""
+    """A training run is polled; its figures have many digits."""
     command = {"command": "python evaluate.py"}
     loss = 2.0
     for _ in range(script.times(5, 20)):
@@ -102,7 +102,7 @@ def a_loss_that_moves(script: Script) -> None:
 
 
 def a_text_that_is_streamed(script: Script) -> None:
-    """Each turn has all that was written so far, a few words more than the one before."""
+    """Each turn has the whole text so far, a few words longer than the previous one."""
     (writer,) = script.team(1)
     words = script.words.text(4).split()
     said = script.times(3, 8)
@@ -112,7 +112,7 @@ def a_text_that_is_streamed(script: Script) -> None:
 
 
 def a_checklist(script: Script) -> None:
-    """One thing after the other is ticked off, in a list that stays as it is."""
+    """Items are ticked off one after another in an otherwise unchanged list."""
     (node,) = script.team(1)
     things = [script.words.sentence() for _ in range(script.times(5, 9))]
     for done in range(len(things) + 1):
@@ -121,7 +121,7 @@ def a_checklist(script: Script) -> None:
 
 
 def a_team_whose_harness_tells_all(script: Script) -> None:
-    """Two agents take turns; the harness tells of tests, coverage and the patch with every turn, as they are."""
+    """Two agents take turns; the harness sends current tests, coverage and patch with every turn."""
     nodes = script.team(2)
     failed = script.words.test_ids(3)
     for left in (3, 2, 1):
@@ -133,7 +133,7 @@ def a_team_whose_harness_tells_all(script: Script) -> None:
 
 
 def short_reports(script: Script) -> None:
-    """A worker whose calls nobody reports says one sentence about each of many things."""
+    """A worker without reported calls says one sentence about each of many items."""
     (worker,) = script.team(1)
     for number in range(script.times(5, 20)):
         words = script.words
@@ -144,7 +144,7 @@ def short_reports(script: Script) -> None:
 
 
 def a_reader_who_says_go_on(script: Script) -> None:
-    """A story in chapters; the person who reads it says the same few words after each."""
+    """A story in chapters; its reader says the same few words after each."""
     person = script.dice.choice(("user", "human", "customer"))
     if script.chance(0.5):
         script.say(person, "Tell me a story.")
@@ -154,7 +154,7 @@ def a_reader_who_says_go_on(script: Script) -> None:
 
 
 def tasks_handed_out(script: Script) -> None:
-    """A lead that hands out one task after another, to a worker that says of each that it is done."""
+    """A lead assigns one task after another to a worker that reports each as done."""
     lead, worker = script.team(2)
     for number in range(script.times(6, 15)):
         script.say(lead, f"Next: {script.words.sentence()}", decision={"next": worker})
@@ -162,7 +162,7 @@ def tasks_handed_out(script: Script) -> None:
 
 
 def trouble_told_as_answers(script: Script) -> None:
-    """A tool that has no field for errors: the trouble of the infrastructure comes as an answer."""
+    """A tool without an error field reports infrastructure errors as answers."""
     args = {"prompt": script.words.sentence()}
     trouble = script.dice.choice(("HTTP 429 Too Many Requests", "Error: 503 Service Unavailable", "429: rate limited"))
     for wait in range(script.times(3, 8)):
@@ -173,7 +173,7 @@ def trouble_told_as_answers(script: Script) -> None:
 
 
 def stepping_through_a_loop(script: Script) -> None:
-    """A debugger steps through a loop of the program: the same call, and the same three lines over and over."""
+    """A debugger steps through a loop of the program: the same call and the same three lines again and again."""
     lines = [f"{10 + number}: {script.words.code(1)}" for number in range(script.times(2, 5))]
     for number in range(len(lines) * script.times(3, 6)):
         script.call("step", {}, lines[number % len(lines)])
@@ -181,7 +181,7 @@ def stepping_through_a_loop(script: Script) -> None:
 
 
 def the_same_test_fails_in_another_way(script: Script) -> None:
-    """Coder and verifier: one test fails for many rounds, and each time the error says that it got further."""
+    """Coder and verifier: one test fails for many rounds, with an error that shows progress each time."""
     coder, verifier = script.team(2)
     failed = script.words.test_ids(1)
     for _ in range(script.times(3, 5)):
@@ -192,7 +192,7 @@ def the_same_test_fails_in_another_way(script: Script) -> None:
 
 
 def exit_code_one(script: Script) -> None:
-    """Dozens of test runs, of one command or of several, that all exit with 1; what they say differs each time."""
+    """Dozens of test runs of one command or several, all with exit code 1 but with different output."""
     commands = ["pytest -x", "mypy .", "pytest tests/unit"][: script.times(1, 3)]
     for _ in range(script.times(8, 40)):
         command = {"command": script.dice.choice((*commands, f"pytest -k {script.words.noun()}"))}
@@ -206,7 +206,7 @@ def exit_code_one(script: Script) -> None:
 
 
 def unanswered_clicks(script: Script) -> None:
-    """An agent at a screen, of whose calls nobody reports an answer: click, type, look."""
+    """An agent at a screen without reported answers: click, type, look."""
     for _ in range(script.times(5, 20)):
         script.call("click", {"x": script.dice.randrange(1900), "y": script.dice.randrange(1000)})
         if script.chance(0.4):
@@ -215,14 +215,14 @@ def unanswered_clicks(script: Script) -> None:
 
 
 def batches_in_parallel(script: Script) -> None:
-    """Five files at a time, and always the same answers."""
+    """Five files at a time, always with the same answers."""
     for _ in range(script.times(3, 15)):
         calls = [{"name": "convert", "args": {"path": script.words.path()}, "result": "ok"} for _ in range(5)]
         script.add({"node": script.agent, "tool_calls": calls})
 
 
 def the_same_prompt_for_each_file(script: Script) -> None:
-    """Sub-agents that are told the same words, each about another file."""
+    """Sub-agents that get the same instructions, each about another file."""
     lead, *workers = script.team(script.times(3, 5))
     for worker in workers:
         script.say(lead, "Review this file and report problems.", decision={"next": worker})
@@ -231,20 +231,20 @@ def the_same_prompt_for_each_file(script: Script) -> None:
 
 
 def a_heartbeat(script: Script) -> None:
-    """A harness that makes the same little call before each step."""
+    """A harness that makes the same small call before each step."""
     for _ in range(script.times(4, 15)):
         script.call("heartbeat", {}, "ok")
         finding(script)
 
 
 def a_page_that_is_asked_for_again(script: Script) -> None:
-    """`next` always has the same arguments, and another page; some pages are alike."""
+    """`next` always has the same arguments and returns another page; some pages are similar."""
     for number in range(script.times(6, 20)):
         script.call("next_page", {}, "(empty page)" if number % 4 == 3 else script.words.text(3))
 
 
 def a_report_on_each_of_many(script: Script) -> None:
-    """A checker that looks at one thing after another, and says of almost all of them the same."""
+    """A checker that gives almost all items the same verdict."""
     (checker,) = script.team(1)
     for _ in range(script.times(5, 15)):
         script.call("fetch", {"url": f"https://{script.words.noun()}.example/{script.words.name()}"},
@@ -253,7 +253,7 @@ def a_report_on_each_of_many(script: Script) -> None:
 
 
 def a_plan_revised(script: Script) -> None:
-    """Long plans, each of which keeps most of the one before it."""
+    """Long plans, each of which keeps most of the previous one."""
     (planner,) = script.team(1)
     steps = [script.words.sentence() for _ in range(12)]
     for _ in range(script.times(4, 8)):

@@ -1,4 +1,4 @@
-"""STALL001 to STALL004 and STALL008: iterations after which nothing measured is better."""
+"""STALL001 to STALL004 and STALL008: iterations without measured progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ALSO = ("STALL001", "STALL002", "STALL003", "STALL008", "LOOP001", "LOOP002", "L
 
 
 def unchanged_patch(script: Script) -> None:
-    """STALL001: a coder hands over the same patch, whatever the reviewer says. Unchanged 2 times: the third."""
+    """STALL001: a coder hands over the same patch after every review. Unchanged twice: halt at the third."""
     coder, reviewer = script.team(2)
     patch = script.words.patch()
     with script.loop("STALL001", halt=3, also=ALSO) as loop:
@@ -20,7 +20,7 @@ def unchanged_patch(script: Script) -> None:
 
 
 def unchanged_patch_of_a_lone_coder(script: Script) -> None:
-    """The same without anybody to answer."""
+    """The same without a reviewer."""
     (coder,) = script.team(1)
     patch = {script.words.path(): script.words.code() for _ in range(2)}
     with script.loop("STALL001", halt=3, also=ALSO) as loop:
@@ -30,7 +30,7 @@ def unchanged_patch_of_a_lone_coder(script: Script) -> None:
 
 
 def unchanged_patch_but_for_its_head(script: Script) -> None:
-    """The diff is the same: blob ids, time stamps and the places of its hunks differ."""
+    """The same diff with different blob ids, time stamps and hunk positions."""
     coder, reviewer = script.team(2)
     path, body = script.words.path(), script.words.code(3).replace("\n", "\n+")
     with script.loop("STALL001", halt=3, also=ALSO) as loop:
@@ -47,7 +47,7 @@ def unchanged_patch_but_for_its_head(script: Script) -> None:
 
 
 def same_failures(script: Script) -> None:
-    """STALL002: new patches, and the same tests fail. Warn 2, halt 3 iterations."""
+    """STALL002: new patches, but the same tests fail. Warn 2, halt 3 iterations."""
     coder, verifier = script.team(2)
     failed, total = script.words.test_ids(script.times(1, 6)), 20
     with script.loop("STALL002", warn=2, halt=3, also=ALSO) as loop:
@@ -59,7 +59,7 @@ def same_failures(script: Script) -> None:
 
 
 def same_failures_after_work(script: Script) -> None:
-    """The same, and in between the coder reads and edits with tools."""
+    """The same, while the coder reads and edits with tools."""
     coder, verifier = script.team(2)
     failed = script.words.test_ids(script.times(1, 6))
     with script.loop("STALL002", warn=2, halt=3, also=ALSO) as loop:
@@ -72,7 +72,7 @@ def same_failures_after_work(script: Script) -> None:
 
 
 def same_failures_of_two_suites(script: Script) -> None:
-    """STALL002: two suites in each pass, and in both of them the same tests fail as before."""
+    """STALL002: two suites in each pass, both with the same failing tests as before."""
     coder, verifier = script.team(2)
     quick, slow = script.words.test_ids(2), script.words.test_ids(1)
     with script.loop("STALL002", warn=2, halt=3, also=ALSO) as loop:
@@ -96,7 +96,7 @@ def same_failures_in_a_longer_ring(script: Script) -> None:
 
 
 def same_failures_again_and_again(script: Script) -> None:
-    """A verifier by itself, which changes nothing and reports the same."""
+    """A verifier alone, which changes nothing and repeats its report."""
     (verifier,) = script.team(1)
     failed = script.words.test_ids(script.times(1, 6))
     with script.loop("STALL002", warn=2, halt=3, also=ALSO) as loop:
@@ -106,7 +106,7 @@ def same_failures_again_and_again(script: Script) -> None:
 
 
 def no_fewer_failures(script: Script) -> None:
-    """STALL003: other tests fail each time, and never fewer. Three iterations after the best one."""
+    """STALL003: different tests fail each time, but never fewer. Three iterations after the best one."""
     coder, verifier = script.team(2)
     names, best = script.words.test_ids(18), script.times(2, 6)
     last: list[str] = []
@@ -121,7 +121,7 @@ def no_fewer_failures(script: Script) -> None:
 
 
 def nothing_passes(script: Script) -> None:
-    """STALL003: none of the tests passes. Warn at the second iteration; the third has the same failures again."""
+    """STALL003: no test passes. Warn at the second iteration; the third has the same failures again."""
     coder, verifier = script.team(2)
     failed = script.words.test_ids(script.times(3, 9))
     with script.loop("STALL003", warn=2, halt=3, also=ALSO) as loop:
@@ -132,7 +132,7 @@ def nothing_passes(script: Script) -> None:
 
 
 def flat_metric(script: Script) -> None:
-    """STALL004: the docs are rewritten again and again, and their score is never better. Three iterations."""
+    """STALL004: the docs are rewritten, but their score never improves. Three iterations."""
     writer, reviewer = script.team(2)
     best = script.dice.randint(40, 80)
     with script.loop("STALL004", halt=4, also=ALSO) as loop:
@@ -153,7 +153,7 @@ def flat_metric_of_a_lone_node(script: Script) -> None:
 
 
 def artifact_flip(script: Script) -> None:
-    """STALL008: an edit is made, undone, made again, undone again; with a reviewer who finds new words."""
+    """STALL008: an edit is made, undone, made again and undone again, with new comments of a reviewer."""
     coder, reviewer = script.team(2)
     patches = [script.words.patch() for _ in range(script.times(2, 4))]
     with script.loop("STALL008", halt=2, also=ALSO) as loop:
@@ -165,7 +165,7 @@ def artifact_flip(script: Script) -> None:
 
 
 def artifact_flip_of_a_lone_coder(script: Script) -> None:
-    """The same by a coder who reads something new between its edits."""
+    """The same by a coder who reads something new between edits."""
     patches = [script.words.patch(), script.words.patch()]
     with script.loop("STALL008", halt=2, also=ALSO) as loop:
         for rounds in range(1, script.times(2, 5) + 1):

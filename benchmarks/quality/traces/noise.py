@@ -1,4 +1,4 @@
-"""What differs between two answers that say the same: the forms of contract section 1, each time with fresh values."""
+"""Noise: variable parts of otherwise equal answers, in all masked forms, with fresh values each time."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ FORMS: Final[tuple[Callable[[random.Random, str], str], ...]] = (
 
 
 class Noise:
-    """One or two forms of noise, put around a text again and again."""
+    """One or two forms of noise, added to a text."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self._forms = dice.sample(FORMS, dice.choice((1, 1, 2)))
 
     def __call__(self, text: str) -> str:
-        """The text with fresh noise: never the same bytes twice in practice, and always the same meaning."""
+        """Return the text with fresh noise: different bytes every time, always the same meaning."""
         for form in self._forms:
             text = form(self._dice, text)
         return text

@@ -1,4 +1,4 @@
-"""LOOP002: a circle of 2 to 16 steps. What is said: halt at 2 full periods; calls: warn at 2, halt at 3."""
+"""LOOP002: a repeated sequence of 2 to 16 steps. Statements: halt at 2 full periods; calls: warn at 2, halt at 3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _said(script: Script) -> Loop:
 
 
 def _round(script: Script, length: int) -> list[str]:
-    """So many texts; in a longer round one of them may come twice, which does not make it a shorter round."""
+    """Return `count` texts; in a longer round one of them may occur twice without making the round shorter."""
     texts = [script.words.text(2) for _ in range(length)]
     if length > 3 and script.chance(0.3):
         texts[2] = texts[0]
@@ -46,7 +46,7 @@ def texts_of_a_tool_user(script: Script) -> None:
 
 
 def texts_around_a_ring(script: Script) -> None:
-    """A → B → C → A: each node of a ring says what it said before."""
+    """A → B → C → A: each node of a ring repeats its text."""
     nodes = script.team(_period(script))
     texts = [script.words.text(2) for _ in nodes]
     explicit = script.chance(0.5)
@@ -58,7 +58,7 @@ def texts_around_a_ring(script: Script) -> None:
 
 
 def texts_around_a_ring_but_for_noise(script: Script) -> None:
-    """The same with time stamps, ids or durations in what is said."""
+    """The same with time stamps, ids or durations in the texts."""
     nodes, noise = script.team(script.times(2, 5)), Noise(script.dice)
     texts = [script.words.text(2) for _ in nodes]
     with _said(script) as loop:
@@ -69,7 +69,7 @@ def texts_around_a_ring_but_for_noise(script: Script) -> None:
 
 
 def decisions_around_a_ring(script: Script) -> None:
-    """What goes round are structured outputs."""
+    """The same with structured outputs."""
     nodes = script.team(script.times(2, 4))
     made = [{"verdict": script.words.noun(), "why": script.words.sentence()} for _ in nodes]
     with _said(script) as loop:
@@ -80,7 +80,7 @@ def decisions_around_a_ring(script: Script) -> None:
 
 
 def texts_and_calls_around_a_ring(script: Script) -> None:
-    """Two nodes say what they said, and between them a third makes the call that it made."""
+    """Two nodes repeat their texts, and between them a third repeats its call."""
     planner, worker, critic = script.team(3)
     plan, remark = script.words.text(2), script.words.text(2)
     finding(script)
@@ -94,7 +94,7 @@ def texts_and_calls_around_a_ring(script: Script) -> None:
 
 
 def _calls(script: Script, turns: list[list[dict[str, object]]], nodes: list[str], rounds_max: int) -> None:
-    """Rounds of call turns that were new in the first round; siblings come in any order."""
+    """Repeated rounds of calls that were new in the first round; siblings in any order."""
     with script.loop("LOOP002", warn=2, halt=3, also=("LOOP003",)) as loop:
         for rounds in range(1, script.times(3, rounds_max) + 1):
             for turn, node in zip(turns, nodes, strict=True):
@@ -110,13 +110,13 @@ def _new_call(script: Script) -> dict[str, object]:
 
 
 def calls_of_one_agent(script: Script) -> None:
-    """The same few calls with the same answers, in a circle, with words in between."""
+    """The same few calls with the same answers in turn, with text in between."""
     length = _period(script)
     _calls(script, [[_new_call(script)] for _ in range(length)], [script.agent] * length, 6)
 
 
 def calls_but_for_noise(script: Script) -> None:
-    """The same with time stamps, ids or durations in what they answer."""
+    """The same with time stamps, ids or durations in the answers."""
     made = [_new_call(script) for _ in range(script.times(2, 6))]
     noise = Noise(script.dice)
     with script.loop("LOOP002", warn=2, halt=3, also=("LOOP003",)) as loop:
@@ -128,20 +128,20 @@ def calls_but_for_noise(script: Script) -> None:
 
 
 def calls_around_a_ring(script: Script) -> None:
-    """Each node of a ring makes the call that it made before."""
+    """Each node of a ring repeats its call."""
     nodes = script.team(script.times(2, 6))
     _calls(script, [[_new_call(script)] for _ in nodes], nodes, 5)
 
 
 def parallel_calls_in_a_circle(script: Script) -> None:
-    """Turns of several calls each, whose siblings change places."""
+    """Turns of several calls each, whose siblings change order."""
     length = script.times(2, 5)
     turns = [[_new_call(script) for _ in range(script.times(2, 4))] for _ in range(length)]
     _calls(script, turns, [script.agent] * length, 5)
 
 
 def old_calls_in_a_circle(script: Script) -> None:
-    """A circle of calls that were all made before: the third repeat of one may come before the third round."""
+    """A sequence of known calls: the third repeat of one may come before the third round."""
     length = script.times(2, 8)
     for _ in range(length):
         finding(script)

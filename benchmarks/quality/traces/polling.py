@@ -1,4 +1,4 @@
-"""Honest waiting: the same call again and again, about something that moves by itself."""
+"""Healthy waiting: the same call again and again, about something that changes by itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from benchmarks.quality.traces.noise import Noise
 from benchmarks.quality.traces.script import Script
 from benchmarks.quality.traces.work import narrate
 
-UNKNOWN_STANDSTILL: int = 2  # equal answers in a row that are still allowed before a call is known to be a poll
-KNOWN_STANDSTILL: int = 9  # and after: the catalogue gives a poll at least ten
+UNKNOWN_REPEATS_MAX: int = 2  # equal answers in a row that are still allowed before a call is known to be a poll
+KNOWN_REPEATS_MAX: int = 9  # the same for a known poll: the catalogue allows less than ten
 
 
 def changing_answers(script: Script) -> None:
-    """A job that gets further at every look."""
+    """A job that makes progress at every poll."""
     done = 0
     job = script.words.name()
     for _ in range(script.times(3, 25)):
@@ -21,9 +21,9 @@ def changing_answers(script: Script) -> None:
 
 
 def with_standstills(script: Script) -> None:
-    """A job that stands still now and then, and goes on."""
+    """A job that pauses sometimes, and continues."""
     job, done = script.words.name(), 0
-    looks = [1, 1, *(script.times(1, KNOWN_STANDSTILL) for _ in range(script.times(2, 5)))]
+    looks = [1, 1, *(script.times(1, KNOWN_REPEATS_MAX) for _ in range(script.times(2, 5)))]
     for same in looks:
         for _ in range(same):
             narrate(script, 0.3)
@@ -32,26 +32,26 @@ def with_standstills(script: Script) -> None:
 
 
 def standstills_but_for_the_time(script: Script) -> None:
-    """A log that grows, stands still but for a time stamp, and grows again."""
+    """A log that grows, pauses except for a time stamp, and grows again."""
     log, noise = [script.words.sentence()], Noise(script.dice)
     command = {"command": f"tail -n 50 {script.words.path()}.log"}
-    for same in [1, 1, 1, *(script.times(1, KNOWN_STANDSTILL) for _ in range(3))]:
+    for same in [1, 1, 1, *(script.times(1, KNOWN_REPEATS_MAX) for _ in range(3))]:
         for _ in range(same):
             script.call("bash", command, noise("\n".join(log)))
         log.append(script.words.sentence())
 
 
 def slow_to_start(script: Script) -> None:
-    """Nothing happens at the first looks, then it moves."""
+    """A job without progress at the first polls, then with progress."""
     job = script.words.name()
-    for _ in range(UNKNOWN_STANDSTILL):
+    for _ in range(UNKNOWN_REPEATS_MAX):
         script.call("get_status", {"job": job}, f"{job} is queued")
     for step in range(script.times(2, 8)):
         script.call("get_status", {"job": job}, f"{job}: step {step}, {script.words.sentence()}")
 
 
 def two_polls(script: Script) -> None:
-    """Two jobs, looked at in turn; one of them may stand still while the other moves."""
+    """Two jobs, polled in turn; one may pause while the other makes progress."""
     jobs = [script.words.name(), script.words.name()]
     done = [0, 0]
     for _ in range(script.times(4, 14)):
@@ -62,7 +62,7 @@ def two_polls(script: Script) -> None:
 
 
 def sleep_and_poll(script: Script) -> None:
-    """Sleeps, whose answer never changes, between looks, whose answer does."""
+    """Sleeps with a constant answer between polls with changing answers."""
     job = script.words.name()
     sleep = {"command": f"sleep {script.dice.choice((5, 30, 60))}"}
     answer = script.dice.choice(("", "(no output)", "slept"))
@@ -75,7 +75,7 @@ def sleep_and_poll(script: Script) -> None:
 
 
 def polls_of_several_agents(script: Script) -> None:
-    """A team whose members all wait for the same build, and see it move."""
+    """A team whose members all poll the same build while it makes progress."""
     job = script.words.name()
     nodes = script.team(3)
     for done in range(script.times(3, 10)):
@@ -84,7 +84,7 @@ def polls_of_several_agents(script: Script) -> None:
 
 
 def waiting_for_a_colleague(script: Script) -> None:
-    """One node asks again and again whether another is done, and gets the same answer while that one works."""
+    """One node polls another node's status and gets the same answer while that one works."""
     waiting, working = script.team(2)
     for _ in range(script.times(3, 12)):
         script.call("check_inbox", {}, "no new messages", node=waiting)

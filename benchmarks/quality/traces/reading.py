@@ -1,4 +1,4 @@
-"""Honest reading: pages, files looked at twice, searches that come back."""
+"""Healthy reading: pages, re-read files, repeated searches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def paging(script: Script) -> None:
 
 
 def reading_again_between_findings(script: Script) -> None:
-    """The same file again and again, each time after something new."""
+    """The same file several times, each time after something new."""
     path, text = script.words.path(), script.words.code(6)
     for _ in range(script.times(3, 10)):
         script.call("read_file", {"path": path}, text)
@@ -26,7 +26,7 @@ def reading_again_between_findings(script: Script) -> None:
 
 
 def twice_over_the_same_files(script: Script) -> None:
-    """Once to see what there is, and once more to be sure."""
+    """Everything is read twice."""
     files = [(script.words.path(), script.words.code()) for _ in range(script.times(2, 25))]
     for _ in range(2):
         for path, text in files:
@@ -36,7 +36,7 @@ def twice_over_the_same_files(script: Script) -> None:
 
 
 def a_look_at_several_old_things(script: Script) -> None:
-    """Before it goes on, the agent looks at four or five things that it has seen."""
+    """The agent re-reads four or five known items before it continues."""
     for _ in range(5):
         finding(script)
     for made in script.dice.sample(script.made[-5:], script.times(3, 5)):
@@ -45,7 +45,7 @@ def a_look_at_several_old_things(script: Script) -> None:
 
 
 def the_same_call_twice_in_a_row(script: Script) -> None:
-    """Once more, to be sure: three times, at different places."""
+    """Three re-reads, at different places."""
     for _ in range(3):
         finding(script)
         script.again(script.made[-1])
@@ -53,7 +53,7 @@ def the_same_call_twice_in_a_row(script: Script) -> None:
 
 
 def a_search_that_narrows(script: Script) -> None:
-    """Searches that find nothing, each other than the one before, until one finds something."""
+    """Different searches without a match, until one finds something."""
     for _ in range(script.times(2, 9)):
         script.call("search", {"query": script.words.query()}, "No results found.")
     script.call("search", {"query": script.words.query()}, script.words.text(3))

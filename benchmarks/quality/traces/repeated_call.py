@@ -38,7 +38,7 @@ def with_narration(script: Script) -> None:
 
 
 def in_error(script: Script) -> None:
-    """The answer is an error, for good."""
+    """The answer is a permanent error."""
     tool, args, error = script.words.name(), {"path": script.words.path()}, script.words.error()
     with script.loop("LOOP003", warn=2, halt=3, also=ALSO) as loop:
         for count in range(1, script.times(3, 20) + 1):
@@ -59,7 +59,7 @@ def arguments_written_otherwise(script: Script) -> None:
 
 
 def siblings_repeated(script: Script) -> None:
-    """A turn of several calls, made again as a whole."""
+    """A turn of several calls, repeated as a whole."""
     calls = [
         {"name": script.words.name(), "args": {"path": script.words.path()}, "result": script.words.text(1)}
         for _ in range(script.times(2, 5))
@@ -72,7 +72,7 @@ def siblings_repeated(script: Script) -> None:
 
 
 def among_old_calls(script: Script) -> None:
-    """Old calls in between, here and there: nothing new happens."""
+    """Known calls in between: nothing new happens."""
     for _ in range(4):
         finding(script)
     old = script.made[-4:]
@@ -88,7 +88,7 @@ def among_old_calls(script: Script) -> None:
 
 
 def among_old_calls_but_for_noise(script: Script) -> None:
-    """The same, and a time stamp hides the repeat: five of the last ten."""
+    """The same with time stamps in the answers: five of the last ten."""
     for _ in range(3):
         finding(script)
     old, known = script.made[-3:], (1, 2, 3)
@@ -104,7 +104,7 @@ def among_old_calls_but_for_noise(script: Script) -> None:
 
 
 def with_trouble_in_between(script: Script) -> None:
-    """Now and then the infrastructure fails instead: that is neither a step nor news."""
+    """Occasional infrastructure errors, which are neither steps nor new information."""
     tool, args, answer = script.words.name(), {"path": script.words.path()}, _answer(script)
     with script.loop("LOOP003", warn=2, halt=3, also=ALSO) as loop:
         for count in range(1, script.times(3, 12) + 1):
@@ -115,7 +115,7 @@ def with_trouble_in_between(script: Script) -> None:
 
 
 def after_a_person_spoke(script: Script) -> None:
-    """Twice, then a person says something: the count starts again."""
+    """Two calls, then a person's message: the count restarts."""
     tool, args, answer = script.words.name(), {"path": script.words.path()}, _answer(script)
     with script.loop("LOOP003", warn=2, halt=5, also=ALSO) as loop:
         for count in range(1, script.times(5, 12) + 1):
@@ -126,7 +126,7 @@ def after_a_person_spoke(script: Script) -> None:
 
 
 def from_tool_to_tool(script: Script) -> None:
-    """Twice one tool, twice another, and back: the agent switches, and is as stuck as before."""
+    """One tool twice, another twice, and back: the agent switches but stays stuck."""
     calls = [(script.words.name(), {"path": script.words.path()}, script.words.error()) for _ in range(2)]
     steps = [0, 0, 1, 1] * script.times(3, 6)
     halt = earliest(repeated_call_at(steps), full_periods_at(steps, 3))
@@ -137,7 +137,7 @@ def from_tool_to_tool(script: Script) -> None:
 
 
 def but_for_noise(script: Script) -> None:
-    """Time stamps, ids or durations hide the repeat, at every call or at every other."""
+    """Time stamps, ids or durations in every answer, or in every other."""
     tool, args, answer = script.words.name(), {"path": script.words.path()}, script.words.error()
     noise, often, said = Noise(script.dice), script.dice.choice((1, 1, 2)), ""
     with script.loop("LOOP003", warn=3, halt=5, also=ALSO) as loop:
@@ -150,7 +150,7 @@ def but_for_noise(script: Script) -> None:
 
 
 def without_answers(script: Script) -> None:
-    """Nobody reports what the call answered."""
+    """The answers are not reported."""
     tool, args = script.words.name(), {"path": script.words.path()}
     with script.loop("LOOP003", warn=3, halt=5, also=ALSO) as loop:
         for count in range(1, script.times(5, 20) + 1):
@@ -160,7 +160,7 @@ def without_answers(script: Script) -> None:
 
 
 def a_dead_poll(script: Script) -> None:
-    """A poll that moved, and never moves again: a multiple of its longest standstill is too long."""
+    """A poll that never changes again: a multiple of its longest pause is too long."""
     job = script.words.name()
     standstills = [1, *(script.times(1, 5) for _ in range(script.times(2, 5)))]
     for done, same in enumerate(standstills):
@@ -170,19 +170,19 @@ def a_dead_poll(script: Script) -> None:
     with script.loop("LOOP003", halt=halt, also=ALSO) as loop:
         for count in range(1, halt + script.times(4, 60) + 1):
             if count > 1:
-                script.wait(60_000)  # a standstill is also one of time
+                script.wait(60_000)  # the pause is also measured in time
             script.call("get_status", {"job": job}, f"{job}: {len(standstills)} of 900 files done")
             loop.counted(count)
 
 
 def after_a_long_run(script: Script) -> None:
-    """Hundreds of honest turns first."""
+    """The same after hundreds of healthy turns."""
     honest.long_run(script)
     in_a_row(script)
 
 
 def two_loops(script: Script) -> None:
-    """A loop, a way out, and later another loop: neither may be blamed on the other."""
+    """A loop, a way out, and later another loop: each has its own evidence."""
     in_a_row(script)
     for _ in range(script.times(1, 3)):
         script.dice.choice(honest.FRAGMENTS)(script)

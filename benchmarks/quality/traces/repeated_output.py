@@ -1,4 +1,4 @@
-"""LOOP001: a node that says the same again and again. Warn 2, halt 3."""
+"""LOOP001: a node that repeats its output. Warn 2, halt 3."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def same_structured_output(script: Script) -> None:
 
 
 def same_text_between_old_calls(script: Script) -> None:
-    """A writer says the same while a reader reads again what it has read."""
+    """A writer repeats its text while a reader re-reads known files."""
     writer, reader = script.team(2)
     text = script.words.text(2)
     finding(script)

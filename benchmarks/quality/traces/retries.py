@@ -1,4 +1,4 @@
-"""Honest trying again: what failed is the infrastructure, and then it works."""
+"""Healthy retries: the infrastructure fails for a while, then recovers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TROUBLE: Final = (
     "rate limit exceeded, try again later", "connection timed out", "status 529: overloaded_error",
     "504 Gateway Timeout", "read ECONNRESET",
 )  # fmt: skip
-RETRIES_MAX: Final = 9  # the tenth in a row is one too many
+RETRIES_MAX: Final = 9  # the tenth in a row triggers a pause
 
 
 def after_trouble(script: Script) -> None:
@@ -26,7 +26,7 @@ def after_trouble(script: Script) -> None:
 
 
 def reported_as_errors(script: Script) -> None:
-    """The same trouble, reported as the error of a turn."""
+    """The same infrastructure error, reported as the error of a turn."""
     trouble = script.dice.choice(TROUBLE)
     for _ in range(script.times(2, RETRIES_MAX)):
         script.add({"node": script.agent, "errors": [{"message": trouble}]})
@@ -34,7 +34,7 @@ def reported_as_errors(script: Script) -> None:
 
 
 def declared_retryable(script: Script) -> None:
-    """Trouble of a kind that only its own service knows."""
+    """A retryable error of a kind that only its service recognises."""
     args, error = {"id": script.words.name()}, f"lease held by {script.words.noun()}"
     for _ in range(script.times(2, RETRIES_MAX)):
         made = {"name": "acquire", "args": args, "error": error, "retryable": True}
@@ -43,7 +43,7 @@ def declared_retryable(script: Script) -> None:
 
 
 def delivered_again(script: Script) -> None:
-    """A producer in trouble sends what it has sent: the same event ids, which are the same events."""
+    """A producer retries: repeated event ids are the same events."""
     for number in range(script.times(2, 6)):
         position = script.next
         finding(script)
@@ -51,7 +51,7 @@ def delivered_again(script: Script) -> None:
 
 
 def trouble_now_and_then(script: Script) -> None:
-    """A service that is short of breath, over many different calls."""
+    """An overloaded service, over many different calls."""
     for _ in range(script.times(4, 12)):
         args = {"query": script.words.query()}
         for _ in range(script.times(0, 3)):

@@ -1,4 +1,4 @@
-"""A trace in the making: turns are written one after the other, and loops are labelled as they are planted."""
+"""The script of a trace: turns are written one after another, and loops are labelled as they are planted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES: Final = (
 
 
 class Made(NamedTuple):
-    """A call that was made, with what it answered."""
+    """A call with its answer."""
 
     tool: str
     args: Any
@@ -40,16 +40,16 @@ class Script:
         self._hired = 0
 
     def trace(self) -> Trace:
-        """What was written."""
+        """Return the finished trace."""
         return Trace(self._kind, self._seed, tuple(self._events), tuple(self._episodes))
 
     @property
     def next(self) -> int:
-        """The position of the event that comes next."""
+        """The position of the next event."""
         return len(self._events)
 
     def add(self, event: RawEvent) -> int:
-        """Write any event; its position."""
+        """Write any event and return its position."""
         if self._at_ms is not None:
             self._at_ms += self.dice.randrange(500, 30_000)
             event = {"at": self._at_ms} | event
@@ -57,36 +57,36 @@ class Script:
         return len(self._events) - 1
 
     def say(self, node: str, text: str, **more: Any) -> int:
-        """A turn with a text."""
+        """Write a turn with a text."""
         return self.add({"node": node, "output": text, **more})
 
     def call(self, tool: str, args: Any, result: Any = None, *, node: str = "", **more: Any) -> int:
-        """A turn with one tool call, of the lone agent unless a node is named. A result of None was not reported."""
+        """Write a turn with one tool call, by default of the lone agent. A result of None is not reported."""
         made = {"name": tool, "args": args} | ({} if result is None else {"result": result})
         self.made.append(Made(tool, args, result))
         return self.add({"node": node or self.agent, "tool_calls": [made], **more})
 
     def fail(self, tool: str, args: Any, error: str, *, node: str = "", **more: Any) -> int:
-        """A turn with one tool call that ends in an error."""
+        """Write a turn with one failed tool call."""
         made = {"name": tool, "args": args, "error": error}
         return self.add({"node": node or self.agent, "tool_calls": [made], **more})
 
     def again(self, made: Made, *, node: str = "") -> int:
-        """A call that was made before, with the answer it had before."""
+        """Repeat a known call with its known answer."""
         return self.call(*made, node=node)
 
     def tested(self, node: str, failed: list[str], total: int, **more: Any) -> int:
-        """A turn of a verifier."""
+        """Write a verifier's turn."""
         report = {"failed": list(failed), "passed": total - len(failed), "total": total}
         return self.add({"node": node, "tests": report, **more})
 
     def redeliver(self, event_id: str, times: int) -> None:
-        """The last event has this id, and comes so many times more."""
+        """Give the last event this id and repeat it."""
         self._events[-1] |= {"event_id": event_id}
         self._events += [dict(self._events[-1]) for _ in range(times)]
 
     def team(self, size: int) -> list[str]:
-        """Nodes that have not yet had a turn in this run."""
+        """Return nodes without a turn so far in this run."""
         first = self._hired
         self._hired += size
         return [self._role(number) for number in range(first, first + size)]
@@ -96,29 +96,29 @@ class Script:
         return ROLES[place] + (f"-{again + 1}" if again else "")
 
     def wait(self, milliseconds: int) -> None:
-        """Nothing happens for a while, where the log has times."""
+        """Let time pass without an event."""
         if self._at_ms is not None:
             self._at_ms += milliseconds
 
     def chance(self, probability: float) -> bool:
-        """A yes or no of the seed."""
+        """Return a random yes or no."""
         return self.dice.random() < probability
 
     def times(self, least: int, most: int) -> int:
-        """A number of the seed, both ends included, and rather small."""
+        """Return a random number, both ends included, with a bias to small ones."""
         return min(self.dice.randint(least, most), self.dice.randint(least, most))
 
     def loop(self, code: str, *, warn: int = 0, halt: int = 0, also: tuple[str, ...] = ()) -> Loop:
-        """A loop begins with the next event. `warn` and `halt` are the catalogue's thresholds, 0 where it has none."""
+        """Start a loop with the next event. `warn` and `halt` are the catalogue's thresholds; 0: none."""
         return Loop(self, code, warn, halt, also)
 
     def label(self, episode: Episode) -> None:
-        """Note a planted loop."""
+        """Add a planted loop."""
         self._episodes.append(episode)
 
 
 class Loop:
-    """The loop that is being planted: it is told how far it has come, and knows when a threshold is met."""
+    """A loop while it is planted: it counts steps and records when a threshold is met."""
 
     def __init__(self, script: Script, code: str, warn: int, halt: int, also: tuple[str, ...]) -> None:
         self._script, self._code, self._warn, self._halt, self._also = script, code, warn, halt, also
@@ -130,7 +130,7 @@ class Loop:
         return self
 
     def counted(self, count: int) -> None:
-        """With the last event the loop has come this far, in the unit of its thresholds."""
+        """Set the count that the last event reached, in the unit of the thresholds."""
         last = self._script.next - 1
         if count >= self._warn > 0 and self._warn_at is None:
             self._warn_at = last

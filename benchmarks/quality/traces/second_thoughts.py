@@ -1,4 +1,4 @@
-"""Honest going back: once is thinking, not a loop."""
+"""Healthy reversals: one step back is not a loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from benchmarks.quality.traces.work import finding
 
 
 def words_taken_back(script: Script) -> None:
-    """A, B, A after all, and then C."""
+    """A, B, A again, then C."""
     (node,) = script.team(1)
     first, second, third = (script.words.text(2) for _ in range(3))
     for text in (first, second, first, third):
@@ -15,7 +15,7 @@ def words_taken_back(script: Script) -> None:
 
 
 def an_edit_undone(script: Script) -> None:
-    """A patch, another one, the first again, and a third."""
+    """A patch, another one, the first again, then a third."""
     (coder,) = script.team(1)
     first, second, third = (script.words.patch() for _ in range(3))
     for patch in (first, second, first, third):
@@ -23,7 +23,7 @@ def an_edit_undone(script: Script) -> None:
 
 
 def an_edit_undone_by_calls(script: Script) -> None:
-    """Edit, test, undo the edit, test again, and try something else."""
+    """Edit, test, undo the edit, test again, then try something else."""
     path = script.words.path()
     edit = {"path": path, "text": script.words.code()}
     for _ in range(script.times(1, 3)):
@@ -34,7 +34,7 @@ def an_edit_undone_by_calls(script: Script) -> None:
 
 
 def two_ways_compared(script: Script) -> None:
-    """Both ways are measured, one after the other, and the better one is taken."""
+    """Two variants are measured one after another, and the better one is kept."""
     coder, judge = script.team(2)
     ways = [script.words.patch() for _ in range(2)]
     for way, score in ((ways[0], 0.4), (ways[1], 0.6), (ways[0], 0.4)):
@@ -43,7 +43,7 @@ def two_ways_compared(script: Script) -> None:
 
 
 def a_patch_that_stays(script: Script) -> None:
-    """The coder leaves its patch as it is while the verifier goes on and finds fewer failures."""
+    """The coder leaves its patch unchanged while the verifier finds fewer failures."""
     coder, verifier = script.team(2)
     patch, names = script.words.patch(), script.words.test_ids(5)
     for left in range(5, -1, -1):

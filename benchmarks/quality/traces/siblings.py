@@ -1,4 +1,4 @@
-"""Honest work side by side: the same call by several at once."""
+"""Healthy parallel work: the same call by several nodes at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _made(tool: str, args: object, result: object) -> dict[str, object]:
 
 
 def in_one_turn(script: Script) -> None:
-    """Many equal calls in one turn: all calls of one turn are one multiset."""
+    """Many equal calls in one turn, which form one multiset."""
     for _ in range(script.times(1, 4)):
         call = _made("fetch", {"url": f"https://{script.words.noun()}.example"}, script.words.text(2))
         script.add({"node": script.agent, "tool_calls": [call] * script.times(3, 8)})
@@ -26,7 +26,7 @@ def answers_that_differ_in_one_turn(script: Script) -> None:
 
 
 def agents_that_read_the_same_file(script: Script) -> None:
-    """A team starts: each of its members reads the task, one after another."""
+    """A team starts, and each member reads the task."""
     path, text = script.words.path(), script.words.text(5)
     nodes = script.team(script.times(3, 6))
     for node in nodes:
@@ -36,7 +36,7 @@ def agents_that_read_the_same_file(script: Script) -> None:
 
 
 def workers_that_start_alike(script: Script) -> None:
-    """Workers on parallel branches go through the same first steps, and then each its own way."""
+    """Workers on parallel branches share their first steps, then diverge."""
     steps = [(f"read_{script.words.noun()}", script.words.code(3)) for _ in range(script.times(2, 4))]
     nodes = script.team(script.times(3, 5))
     for node in nodes:
@@ -47,7 +47,7 @@ def workers_that_start_alike(script: Script) -> None:
 
 
 def workers_of_one_name(script: Script) -> None:
-    """A fan-out: one node runs once for each task, and each task begins alike."""
+    """A fan-out: one node runs once for each task, and all tasks start alike."""
     (node,) = script.team(1)
     tasks = [f"T-{number}" for number in range(script.times(3, 8))]
     guide = script.words.text(4)
@@ -58,7 +58,7 @@ def workers_of_one_name(script: Script) -> None:
 
 
 def answers_that_agree(script: Script) -> None:
-    """A vote: several nodes say the same, once each."""
+    """A vote: several nodes give the same answer once each."""
     answer = script.words.sentence()
     for node in script.team(script.times(3, 6)):
         script.say(node, answer)

@@ -1,15 +1,15 @@
-"""LOOP004, LOOP006, LOOP009: early signs, which are warned of and never halted."""
+"""LOOP004, LOOP006, LOOP009: early signs, which warn and never halt."""
 
 from __future__ import annotations
 
 from benchmarks.quality.traces.script import Script
 from benchmarks.quality.traces.work import finding, narrate
 
-LONG = 60  # sentences: in a text of so many, one word more or less is hardly a difference
+LONG = 60  # sentences: in a text of this length one word hardly matters
 
 
 def stagnant_call(script: Script) -> None:
-    """LOOP004: one tool, other arguments each time, the same answer to the byte. Warn 6."""
+    """LOOP004: one tool, different arguments each time, byte-identical answers. Warn 6."""
     tool, answer = script.words.name(), script.dice.choice(("No results found.", "[]", "ok", script.words.text(2)))
     with script.loop("LOOP004", warn=6) as loop:
         for count in range(1, script.times(6, 30) + 1):
@@ -19,14 +19,14 @@ def stagnant_call(script: Script) -> None:
 
 
 def one_word_changed(script: Script, text: str) -> str:
-    """The text with another word somewhere."""
+    """Return the text with one word changed."""
     words = text.split()
     words[script.dice.randrange(len(words))] = script.words.noun()
     return " ".join(words)
 
 
 def near_results(script: Script) -> None:
-    """LOOP006: other arguments, and answers that differ by a word in hundreds."""
+    """LOOP006: different arguments, and answers that differ by one word in hundreds."""
     tool, text = script.words.name(), script.words.text(LONG)
     with script.loop("LOOP006", warn=2, also=("LOOP004",)) as loop:
         for count in range(1, script.times(3, 8) + 1):
@@ -35,7 +35,7 @@ def near_results(script: Script) -> None:
 
 
 def near_outputs(script: Script) -> None:
-    """LOOP006: reports of a writer that differ by a word in hundreds, while a reader finds new things."""
+    """LOOP006: reports of a writer that differ by one word in hundreds, while a reader finds new results."""
     writer, reader = script.team(2)
     text = script.words.text(LONG)
     with script.loop("LOOP006", warn=2, also=("LOOP005",)) as loop:
@@ -46,7 +46,7 @@ def near_outputs(script: Script) -> None:
 
 
 def stale_window(script: Script) -> None:
-    """LOOP009: three of the last six calls, with their answers, are old."""
+    """LOOP009: three of the last six calls and their answers are known."""
     for _ in range(10):
         finding(script)
     old = script.dice.sample(script.made[-10:], script.times(3, 6))

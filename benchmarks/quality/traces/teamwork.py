@@ -1,4 +1,4 @@
-"""Honest work of several: boilerplate turns, rounds that converge, people who agree."""
+"""Healthy teamwork: boilerplate turns, rounds that converge, people who agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ COURTESIES = ("Sure!", "Okay, done.", "Is there anything else I can help you wit
 
 
 def next_speaker(script: Script) -> None:
-    """A moderator that says the same few words between the turns of others, who always have something new."""
+    """A moderator repeats the same few words between turns of others with new content."""
     moderator, *others = script.team(script.times(2, 4))
     for _ in range(script.times(5, 20)):
         chosen = script.dice.choice(others)
@@ -21,7 +21,7 @@ def next_speaker(script: Script) -> None:
 
 
 def research_that_finds(script: Script) -> None:
-    """A planner that sends a researcher out again and again, and always gets something new."""
+    """A planner queries a researcher repeatedly and always gets something new."""
     planner, researcher = script.team(2)
     for _ in range(script.times(4, 15)):
         script.say(planner, "What else is there?", decision={"next": researcher})
@@ -30,7 +30,7 @@ def research_that_finds(script: Script) -> None:
 
 
 def a_person_who_agrees(script: Script) -> None:
-    """The same question, and the same yes; what is agreed to is another thing each time."""
+    """The same question and the same yes, about a different subject each time."""
     question = script.dice.choice(COURTESIES)
     as_turns = script.chance(0.5)
     for _ in range(script.times(3, 9)):
@@ -43,7 +43,7 @@ def a_person_who_agrees(script: Script) -> None:
 
 
 def a_person_in_between(script: Script) -> None:
-    """The same short answer again and again, each time to a person's new message."""
+    """The same short answer several times, each to a new message of a person."""
     answer = script.dice.choice(COURTESIES)
     for _ in range(script.times(3, 8)):
         script.add({"type": "user.message"})
@@ -65,7 +65,7 @@ def tests_that_get_better(script: Script) -> None:
 
 
 def a_plateau_that_breaks(script: Script) -> None:
-    """Two rounds without fewer failures, other tests each time, and then it goes on."""
+    """Two rounds without fewer failures, with different tests each time, then progress."""
     coder, verifier = script.team(2)
     names = script.words.test_ids(12)
     for size in (6, 4, 4, 4, 3, 3, 1, 1, 0):
@@ -74,7 +74,7 @@ def a_plateau_that_breaks(script: Script) -> None:
 
 
 def one_step_back(script: Script) -> None:
-    """A round that makes it worse, and the next ones make it better than ever."""
+    """One round makes it worse, and the next ones better than ever."""
     coder, verifier = script.team(2)
     names = script.words.test_ids(8)
     for size in (5, 3, 6, 2, 1, 0):
@@ -83,7 +83,7 @@ def one_step_back(script: Script) -> None:
 
 
 def the_last_failing_test(script: Script) -> None:
-    """One test fails twice, and the third round fixes it: nobody may halt that round."""
+    """One test fails twice, and the third round, which must not be halted, fixes it."""
     coder, verifier = script.team(2)
     for failed in (*([script.words.test_ids(1)] * 2), []):
         script.say(coder, script.words.text(2), artifact=script.words.patch())
@@ -91,7 +91,7 @@ def the_last_failing_test(script: Script) -> None:
 
 
 def several_reports_in_one_pass(script: Script) -> None:
-    """A verifier that reports the same failures several times before the coder is asked again."""
+    """A verifier reports the same failures several times before the coder's next turn."""
     coder, verifier = script.team(2)
     script.add({"type": "run.started", "graph": {"edges": [[coder, verifier], [verifier, coder], [verifier, "end"]]}})
     names = script.words.test_ids(4)
@@ -102,7 +102,7 @@ def several_reports_in_one_pass(script: Script) -> None:
 
 
 def green_again_after_a_change(script: Script) -> None:
-    """All tests pass, a large change breaks many of them, and round by round they are mended."""
+    """All tests pass, a large change breaks many of them, and they are fixed round by round."""
     coder, verifier = script.team(2)
     names = script.words.test_ids(script.times(4, 8))
     for left in (0, *range(len(names), -1, -1)):
@@ -111,14 +111,14 @@ def green_again_after_a_change(script: Script) -> None:
 
 
 def one_metric_rises(script: Script) -> None:
-    """Of two metrics one stands still for long; the other gets better every time."""
+    """One of two metrics stays flat for long; the other improves every time."""
     writer, _ = script.team(2)
     for done in range(script.times(4, 9)):
         script.say(writer, script.words.text(2), progress={"score": 0.5, "done": done})
 
 
 def a_metric_that_falls(script: Script) -> None:
-    """What gets better by getting less, and nobody wrote a policy for it."""
+    """A metric that should fall, without a policy that lists it."""
     (trainer,) = script.team(1)
     name = script.dice.choice(("loss", "errors", "warnings", "remaining"))
     for left in range(script.times(6, 12), 0, -1):
@@ -126,7 +126,7 @@ def a_metric_that_falls(script: Script) -> None:
 
 
 def metrics_that_rest(script: Script) -> None:
-    """A score that stands still for two rounds at most."""
+    """A score that stays flat for two rounds at most."""
     writer, reviewer = script.team(2)
     for score in (0.2, 0.4, 0.4, 0.4, 0.6, 0.5, 0.5, 0.9):
         script.say(writer, script.words.text(2), docs=script.words.text(4))
@@ -134,7 +134,7 @@ def metrics_that_rest(script: Script) -> None:
 
 
 def queries_that_differ(script: Script) -> None:
-    """A few words of a planner and an empty answer, twice; what was asked is another thing each time."""
+    """The same words of a planner and an empty answer, twice, with different queries."""
     planner, researcher = script.team(2)
     for _ in range(script.times(2, 4)):
         script.say(planner, "Ask the researcher.")
@@ -144,7 +144,7 @@ def queries_that_differ(script: Script) -> None:
 
 
 def errors_that_differ(script: Script) -> None:
-    """The same few words about it, and another error each time: the repair gets further."""
+    """The same few words with a different error each time: the repair makes progress."""
     executor, repairer = script.team(2)
     for _ in range(script.times(2, 5)):
         script.say(executor, "The run failed.", errors=[script.words.error()])
@@ -153,7 +153,7 @@ def errors_that_differ(script: Script) -> None:
 
 
 def a_person_who_repairs(script: Script) -> None:
-    """The same error, and a person does something about it before it is tried again."""
+    """The same error, but a person acts before the next attempt."""
     (executor,) = script.team(1)
     error = script.words.error()
     for _ in range(script.times(2, 5)):
@@ -163,7 +163,7 @@ def a_person_who_repairs(script: Script) -> None:
 
 
 def a_person_who_tests(script: Script) -> None:
-    """The same tests fail, and each time a person says what to do next."""
+    """The same tests fail, but a person gives new instructions each time."""
     coder, verifier = script.team(2)
     failed = script.words.test_ids(3)
     for _ in range(script.times(3, 5)):
@@ -175,7 +175,7 @@ def a_person_who_tests(script: Script) -> None:
 
 
 def the_same_run_again(script: Script) -> None:
-    """A run that is finished and started again under its id goes through the same steps: it has a right to."""
+    """A finished run that is started again under its id repeats its steps legitimately."""
     steps = [({"path": script.words.path()}, script.words.code()) for _ in range(script.times(2, 6))]
     for _ in range(script.times(2, 4)):
         script.add({"type": "run.finished", "status": "succeeded"})

@@ -1,7 +1,7 @@
-"""The catalogue's words for repeats among other calls, in the slowest and plainest way.
+"""The catalogue's definitions of repeats among other calls, in their simplest and slowest form.
 
-Where a count along the way does not tell when a threshold is met, because other calls come in between, these do. They
-look at everything again for each step, and share nothing with the engine.
+If other calls come in between, a running count cannot show when a threshold is met. These functions rescan all steps
+each time, and share no code with the engine.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ PERIOD_MAX: int = 16  # "for every p from 2 to 16"
 def repeated_call_at(
     steps: Sequence[Hashable], known: Collection[Hashable] = (), more: Mapping[Hashable, int] | None = None
 ) -> int | None:
-    """The step with which a call has had the same answer three times within ten calls, and nothing new happened since
-    the first of the three. `known` are the steps of earlier times; `more` are those that need more than three."""
+    """Return the step at which a call had the same answer three times within ten calls, with nothing new since the
+    first of the three. `known` are steps seen earlier; `more` maps steps to a higher count that they need."""
     for end in range(len(steps)):
         times = (more or {}).get(steps[end], REPEATS)
         same = [i for i in range(max(0, end - WITHIN + 1), end + 1) if steps[i] == steps[end]]
@@ -31,7 +31,7 @@ def _anything_new(steps: Sequence[Hashable], start: int, end: int, known: Collec
 
 
 def full_periods_at(steps: Sequence[Hashable], periods: int) -> int | None:
-    """The step with which the last steps are so many full periods of one length from 2 to 16."""
+    """Return the step that completes `periods` full periods of one length from 2 to 16."""
     for end in range(len(steps)):
         for length in range(2, PERIOD_MAX + 1):
             block = list(steps[end - length + 1 : end + 1])
@@ -42,13 +42,13 @@ def full_periods_at(steps: Sequence[Hashable], periods: int) -> int | None:
 
 
 def earliest(*steps: int | None) -> int:
-    """The first of several thresholds, those that are never met aside."""
+    """Return the first of several thresholds, without those that are never met."""
     met = [step for step in steps if step is not None]
     assert met, "a planted loop meets none of its thresholds"
     return min(met)
 
 
 def stuck_poll_at(standstills: Sequence[int], least: int = 10, times: int = 3) -> int:
-    """How many equal answers of a call that is known to be a poll are too many: a multiple of its longest standstill
-    so far, and at least ten."""
+    """Return how many equal answers of a known poll are too many: a multiple of its longest pause so far, and at least
+    ten."""
     return max(least, times * max(standstills))

@@ -1,4 +1,4 @@
-"""STALL005 to STALL007 and ERROR004: tasks that do not move, and turns that do not end."""
+"""STALL005 to STALL007 and ERROR004: tasks that do not move, turns that do not end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ TURN_TIMEOUT_MS = 600_000
 
 
 def stalled_task(script: Script) -> None:
-    """STALL005: a task in progress for more than two cycles of BUILD and VALIDATE; the others are completed, and the
-    run goes on."""
+    """STALL005: a task in progress for more than two cycles of BUILD and VALIDATE, while the others are completed and
+    the run continues."""
     task = f"T-{script.dice.randrange(100, 999)}"
     script.add({"type": "task.transition", "task_id": task, "from": "ready", "to": "in_progress"})
     with script.loop("STALL005", warn=3) as loop:
@@ -22,7 +22,7 @@ def stalled_task(script: Script) -> None:
 
 
 def zero_progress_cycle(script: Script) -> None:
-    """STALL006: a cycle of BUILD and VALIDATE in which no task is completed."""
+    """STALL006: a cycle of BUILD and VALIDATE without a completed task."""
     task = f"T-{script.dice.randrange(100, 999)}"
     with script.loop("STALL006", halt=1) as loop:
         moved = {"task_id": task, "from": "ready", "to": "in_progress"}
@@ -32,7 +32,7 @@ def zero_progress_cycle(script: Script) -> None:
 
 
 def a_turn_that_never_ends(script: Script) -> None:
-    """STALL007: a turn is started, and after ten minutes the worker's deadline finds it not ended."""
+    """STALL007: a turn is started and has not ended at the worker's deadline after ten minutes."""
     (node,) = script.team(1)
     last = START_MS + 10**9 + script.dice.randrange(10**6)
     with script.loop("STALL007", halt=1, also=("BUDGET001",)) as loop:
@@ -42,7 +42,7 @@ def a_turn_that_never_ends(script: Script) -> None:
 
 
 def failed_tasks(script: Script) -> None:
-    """ERROR004: three tasks fail one after the other. A notification."""
+    """ERROR004: three tasks fail in a row. A notification."""
     with script.loop("ERROR004", warn=3) as loop:
         for count in range(1, script.times(3, 5) + 1):
             task = f"T-{1000 + count}"

@@ -1,4 +1,4 @@
-"""Words, texts, paths and outputs for made-up work: all from one seeded source, so that a trace can be made again."""
+"""Words, texts, paths and outputs for synthetic work, all from one seeded source, so traces are reproducible."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ NOUNS, VERBS, QUALITIES = (tuple(words.split()) for words in (_NOUNS, _VERBS, _Q
 
 
 class Words:
-    """A seeded source of text. Nothing that it makes looks like a time stamp, an id or a duration."""
+    """A seeded source of text without anything like a time stamp, an id or a duration."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
 
     def noun(self) -> str:
-        """One noun."""
+        """Return one noun."""
         return self._dice.choice(NOUNS)
 
     def nouns(self, count: int) -> list[str]:
-        """So many nouns, all different."""
+        """Return `count` different nouns."""
         return self._dice.sample(NOUNS, count)
 
     def sentence(self) -> str:
-        """Ten words or so; two of them are never alike in practice."""
+        """Return a sentence of about ten words; in practice no two are similar."""
         pick = self._dice.choice
         return (
             f"The {pick(QUALITIES)} {pick(NOUNS)} must {pick(VERBS)} each {pick(QUALITIES)} {pick(NOUNS)} "
@@ -63,47 +63,47 @@ class Words:
         )
 
     def text(self, sentences: int) -> str:
-        """So many sentences."""
+        """Return `count` sentences."""
         return " ".join(self.sentence() for _ in range(sentences))
 
     def name(self) -> str:
-        """An identifier, such as ``sort_old_ledger``."""
+        """Return an identifier, such as ``sort_old_ledger``."""
         pick = self._dice.choice
         return f"{pick(VERBS)}_{pick(QUALITIES)}_{pick(NOUNS)}"
 
     def path(self) -> str:
-        """A path of a source file."""
+        """Return the path of a source file."""
         pick = self._dice.choice
         return f"src/{pick(NOUNS)}/{pick(QUALITIES)}_{pick(NOUNS)}_{self._dice.randrange(100)}.py"
 
     def code(self, lines: int = 4) -> str:
-        """A few lines of source."""
+        """Return a few lines of source."""
         return "\n".join(f"def {self.name()}({self.noun()}): return {self.name()}" for _ in range(lines))
 
     def patch(self) -> str:
-        """A unified diff of one hunk."""
+        """Return a unified diff of one hunk."""
         path = self.path()
         removed, added = self.code(1), self.code(2).replace("\n", "\n+")
         return f"--- a/{path}\n+++ b/{path}\n@@ -10,4 +10,5 @@\n-{removed}\n+{added}\n"
 
     def query(self) -> str:
-        """What one asks a search."""
+        """Return a search query."""
         pick = self._dice.choice
         return f"how to {pick(VERBS)} {pick(QUALITIES)} {pick(NOUNS)} with {pick(NOUNS)} {pick(NOUNS)}"
 
     def error(self) -> str:
-        """A message of something that failed, for good."""
+        """Return the message of a permanent error."""
         pick = self._dice.choice
         return f"{pick(NOUNS).title()}Error: cannot {pick(VERBS)} the {pick(QUALITIES)} {pick(NOUNS)} in {self.name()}"
 
     def test_ids(self, count: int) -> list[str]:
-        """So many ids of tests, all different."""
+        """Return `count` different test ids."""
         found: dict[str, None] = {}
         while len(found) < count:
             found[f"tests/test_{self.noun()}.py::test_{self.name()}"] = None
         return list(found)
 
     def report(self, failed: list[str], total: int) -> str:
-        """What a test runner prints, but for the time it took."""
+        """Return the output of a test runner, without its duration."""
         lines = [f"FAILED {name} - AssertionError" for name in failed]
         return "\n".join([*lines, f"{len(failed)} failed, {total - len(failed)} passed"])

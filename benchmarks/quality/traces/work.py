@@ -1,4 +1,4 @@
-"""Plain honest work of a lone agent: each step finds or makes something new."""
+"""Plain healthy work of a lone agent: each step finds or creates something new."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from benchmarks.quality.traces.script import Script
 
 
 def narrate(script: Script, probability: float = 0.5) -> None:
-    """Perhaps a text between two calls, as models like to write."""
+    """Perhaps write a text between two calls, as models do."""
     if script.chance(probability):
         script.say(script.agent, script.words.sentence())
 
 
 def finding(script: Script) -> None:
-    """Something new: whatever looked like a streak before it is over."""
+    """Write something new, which ends any streak."""
     script.call("read_file", {"path": script.words.path()}, script.words.code(5))
 
 
 def plain_steps(script: Script) -> None:
-    """Reads, searches, edits and runs, now and then with a word in between."""
+    """Reads, searches, edits and runs, sometimes with text in between."""
     for _ in range(script.times(3, 14)):
         narrate(script, 0.3)
         _step(script)
@@ -40,7 +40,7 @@ def _step(script: Script) -> None:
 
 
 def talk(script: Script) -> None:
-    """A few nodes that only talk, and never say the same twice."""
+    """A few nodes that only talk and never repeat themselves."""
     nodes = script.team(script.times(2, 4))
     for number in range(script.times(4, 16)):
         script.say(nodes[number % len(nodes)], script.words.text(2))
