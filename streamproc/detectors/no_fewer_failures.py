@@ -49,7 +49,7 @@ class NoFewerFailures:
             message = f"The number of failing tests has not fallen below {track.best_failing} for {count} iterations."
         elif 0 < limits.nothing_passes_warn <= track.unpassed:
             reached, count = Level.WARN, track.unpassed
-            message = f"No test has passed in {count} iterations in a row."
+            message = f"No test has passed in {count} consecutive iterations."
         else:
             return None
         loop = view.node_tag ^ track.best_failing

@@ -52,7 +52,8 @@ class RepeatedError:
             level=reached,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"{view.turn.node} reported the same error in {streak.count} attempts in a row: {errors.excerpt}",
+            message=f"{view.turn.node} reported the same error in {streak.count} consecutive attempts: "
+            f"{errors.excerpt}",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,

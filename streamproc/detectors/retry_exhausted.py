@@ -57,7 +57,7 @@ class RetryExhausted:
         return task_finding(
             view,
             self.code,
-            f"{step.task.id} failed {step.failures} times in a row with {failure}; it is blocked until "
+            f"{step.task.id} failed {step.failures} times in a row with class {failure}; it is blocked until "
             f"{REQUIRED} is recorded.",
             Evidence(
                 kind=self.name,

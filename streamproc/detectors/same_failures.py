@@ -55,7 +55,7 @@ class SameFailures:
             level=reached,
             loop=loop,
             onset=streak.first,
-            message=f"The same {failing} failed in {streak.count} iterations in a row.",
+            message=f"The same {failing} failed in {streak.count} consecutive iterations.",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,

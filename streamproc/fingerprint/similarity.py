@@ -1,4 +1,4 @@
-"""SimHash (Charikar 2002): 64 bits that differ little between similar texts. Detectors on it mostly warn.
+"""SimHash (Charikar 2002): 64 bits that differ little between similar texts.
 
 The 64 bit counters are packed into one big integer, so adding a feature is one addition.
 """

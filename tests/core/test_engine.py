@@ -165,7 +165,7 @@ def test_the_evidence_names_failing_tests() -> None:
     evidence = halt.evidence
     assert evidence is not None
     assert (evidence.failing, evidence.failing_tests, evidence.best) == (2, ["test_a", "test_b"], 2)
-    assert (halt.code, halt.message) == ("STALL002", "The same 2 tests have failed in 3 iterations in a row.")
+    assert (halt.code, halt.message) == ("STALL002", "The same 2 tests have failed in 3 consecutive iterations.")
 
 
 def test_the_evidence_shows_the_first_error_redacted() -> None:
