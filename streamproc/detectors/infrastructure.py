@@ -45,7 +45,7 @@ class Infrastructure:
             code=self.code,
             level=Level.WARN,
             loop=0,
-            message=f"Calls failed with infrastructure errors in {retries} consecutive turns; pause before the next retry.",
+            message=f"Calls failed with infrastructure errors in {retries} consecutive turns; pause before retrying.",
             evidence=Evidence(kind=self.name, count=retries, tool=view.turn.calls[0].name),
             reason=STALLED,
             status="stalled",
