@@ -80,8 +80,3 @@ def _voted(features: list[int]) -> int:
 def _spread(feature: int) -> int:
     """Return a feature's 64 bits, each in a counter of its own."""
     return sum(_SPREAD[byte] << (place * 8 * _COUNTER_BITS) for place, byte in enumerate(feature.to_bytes(8, "little")))
-
-
-def distance(first: int, second: int) -> int:
-    """Return in how many of 64 bits two SimHashes differ."""
-    return (first ^ second).bit_count()
