@@ -1,7 +1,7 @@
-"""The command line: one file a command or group of commands, listed here by hand.
+"""The command line: one file per command or group of commands, listed here by hand.
 
-A command imports what it works with when it runs, so that ``streamproc --help`` and a scan of a small file do not
-wait for Kafka clients and graph libraries.
+A command imports what it needs when it runs: ``streamproc --help`` and the scan of a small file do not wait for Kafka
+clients and graph libraries.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from streamproc.cli import (
 from streamproc.cli.terminal import UNUSABLE, complain, line
 from streamproc.errors import StreamprocError
 
+__all__ = ["build", "main"]
+
 COMMANDS = (
     scan,
     baseline,
@@ -52,11 +54,11 @@ COMMANDS = (
 )
 
 
-class Commands(TyperGroup):
-    """Every error that streamproc knows becomes one message and exit code 2; anything else is a bug, and shows."""
+class CommandGroup(TyperGroup):
+    """Prints a `StreamprocError` as one message with exit code 2. Any other exception is a bug: its traceback shows."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the chosen command."""
         try:
             return super().invoke(ctx)
         except StreamprocError as error:
@@ -64,8 +66,8 @@ class Commands(TyperGroup):
             raise typer.Exit(UNUSABLE) from None
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -77,19 +79,19 @@ def _version(asked: bool) -> None:
 
 def _root(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A circuit breaker for fleets of AI agents: finds loops, stalls and overspending in the stream of their turns."""
+    """Detect loops, stalls and overspending in the turns of AI agents, and halt the runs that are stuck."""
 
 
 def build() -> typer.Typer:
-    """The whole command line as one object."""
+    """Build the whole command line."""
     app = typer.Typer(
-        cls=Commands,
+        cls=CommandGroup,
         no_args_is_help=True,
         add_completion=True,
-        pretty_exceptions_enable=False,  # only bugs reach it, and a bug report needs the plain traceback
+        pretty_exceptions_enable=False,  # only bugs get here, and a bug report needs the plain traceback
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
@@ -99,5 +101,5 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line and exit with its exit code."""
     build()(prog_name="streamproc")

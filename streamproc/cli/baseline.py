@@ -1,4 +1,4 @@
-"""``streamproc baseline``: what is usual for each workflow, for a policy to hold runs against."""
+"""``streamproc baseline``: usual runtime and cost per workflow, as limits for a policy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ app = typer.Typer()
     )
 )
 def baseline(files: Files, lenient: Lenient = False) -> None:
-    """Measure how long runs of each workflow take (p99) and what their turns cost, and print it as lines of a policy.
+    """Measure p99 runtime and median cost per turn for each workflow, and print them as lines of a policy.
 
-    BUDGET006 holds a run against a multiple of the p99, BUDGET011 against the cost of a usual turn.
+    BUDGET006 compares a run with a multiple of the p99, BUDGET011 with the median cost per turn.
     """
     from streamproc.replay.baseline import policy_lines, usual
 

@@ -1,4 +1,4 @@
-"""What ``streamproc doctor`` looks at: each check gives lines that are ok, a warning or a failure with its remedy."""
+"""The checks of ``streamproc doctor``. Each returns results that are ok, a warning or a failure with its remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from streamproc.cli.terminal import quiet_kafka
+from streamproc.cli.terminal import plural, quiet_kafka
 from streamproc.core.compiled import build_fault, core_kind
 from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
 
 PYTHON_MIN: Final = (3, 11)
-ANSWER_TIMEOUT_S: Final = 5.0  # a broker or store that takes longer to say hello will not do
+ANSWER_TIMEOUT_S: Final = 5.0  # a broker or store that takes longer counts as unavailable
 
 
 class CheckResult(NamedTuple):
-    """One line of the doctor's report."""
+    """One line of the report."""
 
     status: Literal["ok", "warn", "fail"]
     what: str
@@ -29,7 +29,7 @@ class CheckResult(NamedTuple):
 
 
 def python_version() -> CheckResult:
-    """Whether this Python is new enough."""
+    """Check the version of Python."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < PYTHON_MIN:
         return CheckResult("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
@@ -37,19 +37,19 @@ def python_version() -> CheckResult:
 
 
 def core() -> CheckResult:
-    """What decides here: the compiled core, or pure Python, which takes longer."""
+    """Report which core is in use: compiled, or pure Python, which is slower."""
     kind, fault = core_kind(), build_fault()
     if fault:
-        return CheckResult("warn", f"core={kind}: there is a compiled core, and {fault}", "make compile, or make clean")
+        return CheckResult("warn", f"core={kind}: a compiled core exists, but {fault}", "make compile, or make clean")
     return CheckResult("ok", f"core={kind}")
 
 
 def packages() -> Iterator[CheckResult]:
-    """Whether the packages that streamproc needs are there, and those that it pins in the version it pins."""
+    """Check that the required packages are installed, and the pinned ones in their pinned versions."""
     try:
         needed = requires("streamproc") or []
     except PackageNotFoundError:
-        yield CheckResult("warn", "streamproc is not installed, only importable", "pip install streamproc")
+        yield CheckResult("warn", "streamproc is importable but not installed", "pip install streamproc")
         return
     missing, other, count = [], [], 0
     for requirement in needed:
@@ -65,15 +65,17 @@ def packages() -> Iterator[CheckResult]:
         if pin and found != pin:
             other.append(f"{name} {found} instead of {pin}")
     if missing:
-        yield CheckResult("fail", f"packages missing: {', '.join(missing)}", "pip install streamproc")
+        yield CheckResult("fail", f"missing packages: {', '.join(missing)}", "pip install streamproc")
     if other:
-        yield CheckResult("fail", f"packages of another version: {', '.join(other)}", "pip install streamproc")
+        yield CheckResult(
+            "fail", f"packages in another version than the pinned one: {', '.join(other)}", "pip install streamproc"
+        )
     if not missing and not other:
-        yield CheckResult("ok", f"{count} packages, as pinned")
+        yield CheckResult("ok", f"all {count} required packages are installed in their pinned versions")
 
 
 def _read_requirement(text: str) -> tuple[str | None, str]:
-    """Name and exact pin of a requirement of this platform; no name for an extra's."""
+    """Return the name and the exact pin of a requirement; None if an extra or another platform requires it."""
     head, _, marker = text.partition(";")
     if "extra" in marker or ("win32" in marker and sys.platform == "win32"):
         return None, ""
@@ -83,15 +85,15 @@ def _read_requirement(text: str) -> tuple[str | None, str]:
 
 
 def demo_broker() -> CheckResult:
-    """Whether the demo can run."""
+    """Check for the package that carries the demo's broker."""
     try:
         return CheckResult("ok", f"embedded broker for the demo: confluent-kafka {version('confluent-kafka')}")
     except PackageNotFoundError:
-        return CheckResult("warn", "no embedded broker, so no demo", "pip install 'streamproc[demo]'")
+        return CheckResult("warn", "no embedded broker: `streamproc demo` cannot run", "pip install 'streamproc[demo]'")
 
 
 def policy(settings: Settings) -> Iterator[CheckResult]:
-    """Whether the policy loads."""
+    """Check that the policy loads."""
     from streamproc.policy import load_policy
 
     try:
@@ -103,29 +105,28 @@ def policy(settings: Settings) -> Iterator[CheckResult]:
     yield CheckResult("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
 
 
-def orders(settings: Settings) -> CheckResult:
-    """Which orders of people count here."""
+def fleet_commands(settings: Settings) -> CheckResult:
+    """Report which fleet commands are accepted."""
     from streamproc.fleet.signing import command_signer
 
     authority = command_signer(settings)
     if not authority.can_sign:
-        remedy = (
-            "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel where Kafka's access control guards them"
-        )
-        return CheckResult("warn", "no order counts here: orders must be signed, and there is no key", remedy)
+        what = "fleet commands are refused: they must be signed, and no key is set"
+        remedy = "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel if Kafka's ACLs protect the topic"
+        return CheckResult("warn", what, remedy)
     if authority.required:
-        return CheckResult("ok", f"orders count that are signed by {' or '.join(authority.issuers)}")
-    return CheckResult("ok", "orders count that Kafka lets through")
+        return CheckResult("ok", f"fleet commands are accepted if signed by {' or '.join(authority.issuers)}")
+    return CheckResult("ok", "fleet commands are accepted unsigned, from every client that Kafka lets write them")
 
 
 async def services(settings: Settings) -> AsyncIterator[CheckResult]:
-    """Whether Kafka and Redis answer, and the topics are as they should be."""
+    """Check Kafka, its topics, and Redis."""
     quiet_kafka()
     reached = await _broker(settings)
     yield reached
     if reached.status == "ok":
-        async for finding in _topics(settings):
-            yield finding
+        async for result in _topics(settings):
+            yield result
     yield await _redis(settings)
 
 
@@ -138,11 +139,10 @@ async def _broker(settings: Settings) -> CheckResult:
     except AccessDenied as denied:
         return CheckResult("fail", denied.what, denied.remedy)
     except (StreamprocError, OSError, ValueError) as error:
-        remedy = "start Kafka, or name it with STREAMPROC_BROKERS (`streamproc demo` needs none)"
-        return CheckResult(
-            "fail", str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer", remedy
-        )
-    return CheckResult("ok", f"Kafka at {settings.brokers} answers ({len(topics)} topics)")
+        what = str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer"
+        remedy = "start Kafka, or set STREAMPROC_BROKERS to its address (`streamproc demo` needs no Kafka)"
+        return CheckResult("fail", what, remedy)
+    return CheckResult("ok", f"Kafka at {settings.brokers} answers ({plural(len(topics), 'topic')})")
 
 
 async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
@@ -154,14 +154,18 @@ async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
         yield CheckResult("fail", f"topics: {denied.what}", denied.remedy)
         return
     except StreamprocError as error:
-        yield CheckResult("fail", f"topics: {error}", "`streamproc topics acls` tells what it must be allowed to do")
+        yield CheckResult(
+            "fail", f"topics: {error}", "run `streamproc topics acls` to list the rights that this client needs"
+        )
         return
     if report.ok:
-        yield CheckResult("ok", f"{len(report.present)} topics {settings.topic_prefix}.*, as they should be")
+        yield CheckResult(
+            "ok", f"all {len(report.present)} topics {settings.topic_prefix}.* exist with the right configuration"
+        )
     if report.missing:
-        yield CheckResult("fail", f"topics missing: {', '.join(report.missing)}", "streamproc topics apply")
+        yield CheckResult("fail", f"missing topics: {', '.join(report.missing)}", "streamproc topics apply")
     for drift in report.drift:
-        yield CheckResult("warn", f"topic differs: {drift}", "set it with your Kafka tools")
+        yield CheckResult("warn", f"topic differs: {drift}", "change it with your Kafka tools")
 
 
 async def _redis(settings: Settings) -> CheckResult:
@@ -178,8 +182,9 @@ async def _redis(settings: Settings) -> CheckResult:
         finally:
             await client.aclose()
     except InvalidSettings as problem:
-        return CheckResult("warn", f"Redis at {shown}: no address", str(problem))
+        return CheckResult("warn", f"Redis at {shown}: invalid address", str(problem))
     except (RedisError, OSError) as error:
-        todo = remedy(error).replace("see STREAMPROC_REDIS", "start it, or set STREAMPROC_REDIS", 1)
-        return CheckResult("warn", f"Redis at {shown} does not answer", f"{todo}, where admission is used")
+        todo = remedy(error)
+        todo = "start it, or set STREAMPROC_REDIS to its address" if todo == "see STREAMPROC_REDIS" else todo
+        return CheckResult("warn", f"Redis at {shown} does not answer", f"{todo} (only admission needs Redis)")
     return CheckResult("ok", f"Redis at {shown} answers")

@@ -1,15 +1,16 @@
-"""``streamproc config``: the settings in effect, and where each comes from."""
+"""``streamproc config``: the settings in effect, and the source of each."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from streamproc.cli.options import Brokers, Policy, TopicPrefix
-from streamproc.cli.terminal import examples, line, out
+from streamproc.cli.terminal import columns, examples, line, out, paint, say
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 HIDDEN = "********"
+TABLE_WIDTH_MIN = 110  # columns; the table does not fit into fewer
 
 
 class Row(NamedTuple):
-    """One setting as it is shown."""
+    """One setting for display."""
 
     name: str
     value: str
@@ -33,9 +35,9 @@ def config(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
     policy: Policy = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Show every setting with its source. Secrets are never shown."""
+    """Show every setting, its value and its source. Secrets are masked."""
     from streamproc.settings import load_settings
 
     options = {"brokers": brokers, "topic_prefix": topic_prefix, "policy": policy}
@@ -46,17 +48,36 @@ def config(
 
         shown = {row.name: {"value": row.value, "source": row.source} for row in found}
         line(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
-        return
-    from rich.table import Table
+    elif (columns(sys.stdout) or TABLE_WIDTH_MIN) < TABLE_WIDTH_MIN:
+        _show_list(found)
+    else:
+        _show_table(found)
 
-    table = Table("variable", "value", "from", "meaning", box=None, pad_edge=False, header_style="bold")
+
+def _show_table(found: list[Row]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("variable", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("source", no_wrap=True)
+    table.add_column("meaning")
     for row in found:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     out().print(table)
 
 
+def _show_list(found: list[Row]) -> None:
+    """For narrow terminals: the value on one line, its meaning on the next."""
+    for row in found:
+        say(f"{paint(row.name, 'cyan')} = {row.value or '(empty)'} ({row.source})", hang=4)
+        if row.meaning:
+            say(f"    {row.meaning}", hang=4)
+
+
 def rows(settings: Settings, options: set[str]) -> list[Row]:
-    """Every setting. `options` names those that were given on the command line."""
+    """Return every setting. `options` names the settings given on the command line."""
     in_file = _names_in_env_file(str(settings.model_config.get("env_file") or ""))
     in_environment = {name.upper() for name in os.environ}
     found = []
@@ -87,6 +108,6 @@ def _shown(value: Any) -> str:
 
 
 def without_password(text: str) -> str:
-    """An address without the passwords in it, such as ``redis://user:********@host``; also one that is none."""
+    """Mask the passwords in a URL, valid or not, such as ``redis://user:********@host``."""
     text = re.sub(r"(?<=://)([^:@/?]*):.*@", rf"\1:{HIDDEN}@", text)
     return re.sub(r"(?<=[?&])((?:ssl_)?password)=[^&]*", rf"\1={HIDDEN}", text)

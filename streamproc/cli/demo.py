@@ -1,4 +1,4 @@
-"""``streamproc demo``: the whole path live, with nothing installed but Python packages."""
+"""``streamproc demo``: the whole path live; Python packages are all it needs."""
 
 from __future__ import annotations
 
@@ -6,45 +6,53 @@ from typing import Annotated
 
 import typer
 
-from streamproc.cli.terminal import complain, examples, line, out
+from streamproc.cli.terminal import complain, examples, line, out, paint, say
 
 app = typer.Typer()
 
-NEXT = """\
-What to do next:
-  streamproc scan YOURFILE.jsonl          the same engine over your own agents' turns, with no broker
-  streamproc explain LOOP003              what a detector sees, when it is wrong, how to tune it
-  make test                               every test, on a real Apache Kafka
-  docker compose up                       Kafka, Redis and two workers on this machine"""
+NEXT_STEPS = (
+    ("streamproc scan YOURFILE.jsonl", "run the same engine over your own agents' turns"),
+    ("streamproc explain LOOP003", "read what a detector sees, and how to tune it"),
+    ("make test", "run every test against a real Apache Kafka"),
+    ("docker compose up", "start Kafka, Redis and two workers"),
+)
+COMMAND_WIDTH = 34  # columns
+CODE_WIDTH = 11  # columns
 
-Speed = Annotated[float, typer.Option(min=0.5, max=200, help="Turns a second of each agent.")]
+Speed = Annotated[float, typer.Option(min=0.5, max=200, help="Turns per second of each agent.")]
 
 
 @app.command(epilog=examples("streamproc demo", "streamproc demo --turns-per-second 3"))
 def demo(turns_per_second: Speed = 10.0) -> None:
-    """Watch recorded agents run, some of them stuck, and get halted: broker, worker and guards on this machine.
+    """Replay recorded agents live, halt those that are stuck, and explain each halt.
 
-    Needs no Kafka, and ends by itself. Exit 0: everything expected happened.
+    An embedded broker, a worker and the guards run on this machine; Kafka is not needed. The demo ends by itself. Exit
+    0: every run was halted or left alone as expected; 1: at least one was not; 2: the demo cannot run.
     """
-    from streamproc.demo.display import audience, halts_table
+    from streamproc.demo.display import display_for
     from streamproc.demo.scenario import run_demo
     from streamproc.demo.summary import sentences
 
-    console = out()
     try:
-        outcome = run_demo(audience(console), 1 / turns_per_second)
+        outcome = run_demo(display_for(out()), 1 / turns_per_second)
     except KeyboardInterrupt:
-        line("stopped; the broker and the worker are gone, too")
+        line("stopped, together with the embedded broker and the worker")
         raise typer.Exit(130) from None
     line("")
-    console.print(halts_table([play for play in outcome.plays if play.halt is not None]))
+    for run in outcome.runs:
+        if run.halt is not None:
+            code = paint(f"{run.halt.code:<{CODE_WIDTH}}", "red")
+            say(f"{code}{run.run_id}, halted at turn {run.halted_at} of {run.total}", hang=CODE_WIDTH)
+            say(f"{'':{CODE_WIDTH}}{run.halt.message}", hang=CODE_WIDTH)
     line("")
     for text in sentences(outcome):
-        line(text)
+        say(text)
     surprises = outcome.surprises()
     for surprise in surprises:
         complain(surprise)
     if surprises:
         raise typer.Exit(1)
     line("")
-    line(NEXT)
+    line("What to do next:")
+    for command, purpose in NEXT_STEPS:
+        say(f"  {command:<{COMMAND_WIDTH}}{purpose}", hang=COMMAND_WIDTH + 2)

@@ -1,7 +1,6 @@
-"""A detector's page, made from its file: what `streamproc explain CODE` prints, and what `docs/detectors/` holds.
+"""The page of a detector, built from its file: `streamproc explain CODE` prints it, and `docs/detectors/` holds it.
 
-The examples are run as the page is made, so that a page shows what the detector says and not what somebody once
-thought that it says.
+The examples run while the page is built, so a page always shows what the detector reports.
 """
 
 from __future__ import annotations
@@ -19,27 +18,29 @@ if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
 
-TURNS_SHOWN: Final = 8  # of an example; those that something is told at are shown in any case
-TEXT_SHOWN: Final = 60  # characters of an argument, answer or output
+TURNS_SHOWN: Final = 8  # of an example; turns with a finding are always shown
+TEXT_SHOWN: Final = 60  # characters of an argument, result or output
+FIRES: Final = "Must fire"
+SILENT: Final = "Must stay silent"
 
 
 class LimitRow(NamedTuple):
-    """A parameter of a detector: its default, and the reason beside it."""
+    """A parameter of a detector: its default, and the reason for it."""
 
     name: str
     default: int
     reason: str
 
 
-class Played(NamedTuple):
-    """An example as it was run: its turns, and what was told, line by line."""
+class PlayedExample(NamedTuple):
+    """An example after its run: its turns and the findings, line by line."""
 
     title: str
     lines: tuple[str, ...]
 
 
 class Page(NamedTuple):
-    """All there is to say of a detector. `sections` are the docstring's: Sees, Why, False alarms, Tuning, Reference."""
+    """A detector's page. `sections` come from the docstring: Sees, Why, False alarms, Tuning, Reference."""
 
     code: str
     name: str
@@ -47,12 +48,21 @@ class Page(NamedTuple):
     sections: tuple[tuple[str, str], ...]
     unit: str
     limits: tuple[LimitRow, ...]
-    told: tuple[Played, ...]
-    silent: tuple[Played, ...]
+    firing: tuple[PlayedExample, ...]
+    silent: tuple[PlayedExample, ...]
+
+
+class PageLine(NamedTuple):
+    """A line for a terminal. If it is folded, continuation lines are indented by `hang` columns; `prose` is a
+    paragraph whose own line breaks do not matter."""
+
+    text: str
+    hang: int = 0
+    prose: bool = False
 
 
 def read_page(module: ModuleType, *, played: bool = True) -> Page:
-    """The page of a detector's module; without its examples where they are not `played`."""
+    """Build the page of a detector's module; `played=False` omits the examples."""
     detector = module.DETECTOR
     head, *paragraphs = (inspect.getdoc(module) or "").split("\n\n")
     sections = [paragraph.partition(": ")[::2] for paragraph in paragraphs]
@@ -63,38 +73,38 @@ def read_page(module: ModuleType, *, played: bool = True) -> Page:
         sections=tuple((title, text) for title, text in sections),
         unit=inspect.getdoc(module.Limits) or "",
         limits=tuple(_limits(module)),
-        told=tuple(_play(detector.code, example) for example in module.STUCK if played),
+        firing=tuple(_play(detector.code, example) for example in module.STUCK if played),
         silent=tuple(_play(detector.code, example) for example in module.HEALTHY if played),
     )
 
 
-def plain(page: Page) -> Iterator[str]:
-    """The page as lines for a terminal."""
-    yield f"{page.code} {page.name}: {page.summary}"
+def plain(page: Page) -> Iterator[PageLine]:
+    """Return the page as lines for a terminal."""
+    yield PageLine(f"{page.code} {page.name}: {page.summary}", prose=True)
     for title, text in page.sections:
-        yield ""
-        yield f"{title}: {text}"
-    yield ""
+        yield PageLine("")
+        yield PageLine(f"{title}: {text}", prose=True)
+    yield PageLine("")
     if page.limits:
-        yield f"Limits, in a policy under `detectors: {page.code}:`"
+        yield PageLine(f"Limits, in a policy under `detectors: {page.code}:`")
         for limit in page.limits:
-            yield f"    {limit.name} = {limit.default}{f'  ({limit.reason})' if limit.reason else ''}"
-        yield ""
-    for title, examples in (("Must be told:", page.told), ("Must stay silent:", page.silent)):
-        yield title
+            yield PageLine(f"    {limit.name} = {limit.default}{f'  ({limit.reason})' if limit.reason else ''}", hang=8)
+        yield PageLine("")
+    for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
+        yield PageLine(f"{title}:")
         for example in examples:
-            yield f"  {example.title}"
-            yield from (f"    {line}" for line in example.lines)
-            yield ""
+            yield PageLine(f"  {example.title}", hang=2)
+            yield from (PageLine(f"    {line}", hang=11) for line in example.lines)
+            yield PageLine("")
 
 
 def markdown(page: Page) -> str:
-    """The page as Markdown, one sentence a line."""
+    """Return the page as Markdown, one sentence per line."""
     parts = [f"# {page.code} {page.name}", _sentences(page.summary[:1].upper() + page.summary[1:])]
     for title, text in page.sections:
         parts += [f"## {title}", _sentences(text[:1].upper() + text[1:])]
     parts += ["## Limits", *_limits_table(page)]
-    for title, examples in (("Must be told", page.told), ("Must stay silent", page.silent)):
+    for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
         parts.append(f"## {title}")
         for example in examples:
             parts += [f"**{example.title[:1].upper()}{example.title[1:]}**", _fenced(example.lines)]
@@ -113,12 +123,12 @@ def _limits_table(page: Page) -> Iterator[str]:
         rows = "\n".join(f"| `{limit.name}` | {limit.default} | {limit.reason} |" for limit in page.limits)
         yield f"| limit | default | why |\n|---|---|---|\n{rows}"
         settings = "\n".join(f"    {limit.name}: {limit.default}" for limit in page.limits)
-        yield "In a [policy](../policy.md), with their defaults:"
+        yield "Set them in a [policy](../policy.md); these are the defaults:"
         yield f"```yaml\ndetectors:\n  {page.code}:\n{settings}\n```"
 
 
 def _sentences(text: str) -> str:
-    """One sentence a line; a full stop inside brackets or before a small letter ends none."""
+    """Put each sentence on its own line. A full stop before a lower-case letter does not end a sentence."""
     folded = " ".join(text.split())
     return re.sub(r"(?<=[.?!])\s+(?=[A-Z`*])", "\n", folded)
 
@@ -134,39 +144,39 @@ def _standard() -> Policy:
     return load_policy()
 
 
-def _play(code: str, example: Example) -> Played:
-    """What this detector says of an example, turn by turn, under the standard policy."""
+def _play(code: str, example: Example) -> PlayedExample:
+    """Run an example, under the standard policy unless it has its own, and collect this detector's findings."""
     from streamproc.monitor import Monitor
 
     monitor = Monitor(_standard() if example.policy is None else example.policy)
     lines = []
     index = -1
-    told = 0
+    findings = 0
     for number, turn in enumerate(example.turns):
-        answers = [control for control in monitor.feed(run_id="example", **turn) if control.code == code]
+        controls = [control for control in monitor.feed(run_id="example", **turn) if control.code == code]
         is_turn = turn.get("type", "turn") == "turn"
         index += is_turn
-        if number < TURNS_SHOWN or answers:
+        if number < TURNS_SHOWN or controls:
             lines.append(f"{index if is_turn else '':>3}  {_turn(turn)}")
         elif number == TURNS_SHOWN:
             lines.append("     …")
-        lines += [_answer(control) for control in answers]
-        told += len(answers)
-    if not told:
+        lines += [_finding(control) for control in controls]
+        findings += len(controls)
+    if not findings:
         lines.append("     → nothing")
-    return Played(example.title, tuple(lines))
+    return PlayedExample(example.title, tuple(lines))
 
 
-def _answer(control: ControlEvent) -> str:
+def _finding(control: ControlEvent) -> str:
     return f"     → {control.severity}: {control.message}"
 
 
 def _turn(turn: dict[str, Any]) -> str:
     parts = [f"{turn['node']}:" if "node" in turn else f"{turn.get('type', 'turn')}:"]
-    for made in turn.get("tool_calls", ()):
-        answer = f" -> {_short(made['result'])}" if "result" in made else ""
-        failure = f" -> error {_short(made['error'])}" if "error" in made else ""
-        parts.append(f"{made['name']}({_short(made.get('args'))}){answer}{failure}")
+    for call in turn.get("tool_calls", ()):
+        result = f" -> {_short(call['result'])}" if "result" in call else ""
+        failure = f" -> error {_short(call['error'])}" if "error" in call else ""
+        parts.append(f"{call['name']}({_short(call.get('args'))}){result}{failure}")
     skipped = ("node", "type", "tool_calls")
     parts += [f"{name}={_short(value)}" for name, value in turn.items() if name not in skipped]
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""``streamproc doctor``: what is wrong here, and how to mend it."""
+"""``streamproc doctor``: problems of this installation, and how to fix them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 import typer
 
 from streamproc.cli.options import Brokers, Policy, TopicPrefix
-from streamproc.cli.terminal import examples, line, paint
+from streamproc.cli.terminal import examples, paint, say
 
 if TYPE_CHECKING:
     from streamproc.cli.checks import CheckResult
 
 app = typer.Typer()
 
-COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+STATUS_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+STATUS_WIDTH = 5  # columns
 
 
 @app.command(epilog=examples("streamproc doctor", "streamproc doctor --brokers kafka-1:9092"))
 def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Policy = None) -> None:
-    """Check Python, core, packages, broker, topics, policy and Redis. Exit 1 where something has to be mended."""
+    """Check Python, core, packages, policy, broker, topics and Redis. Exit 0: no failure; 1: something needs a fix."""
     from streamproc.cli import checks
     from streamproc.settings import load_settings
 
@@ -31,21 +32,22 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
         *checks.packages(),
         checks.demo_broker(),
         *checks.policy(settings),
-        checks.orders(settings),
+        checks.fleet_commands(settings),
     ]
-    for finding in found:
-        _show(finding)
+    for result in found:
+        _show(result)
 
-    async def ask() -> None:
-        async for finding in checks.services(settings):
-            found.append(finding)
-            _show(finding)
+    async def check_services() -> None:
+        async for result in checks.services(settings):
+            found.append(result)
+            _show(result)
 
-    asyncio.run(ask())
-    if any(finding.status == "fail" for finding in found):
+    asyncio.run(check_services())
+    if any(result.status == "fail" for result in found):
         raise typer.Exit(1)
 
 
-def _show(finding: CheckResult) -> None:
-    remedy = f". To mend it: {finding.remedy}" if finding.remedy else ""
-    line(f"{paint(f'{finding.status:<5}', COLOURS[finding.status])}{finding.what}{remedy}")
+def _show(result: CheckResult) -> None:
+    remedy = f". To fix it: {result.remedy}" if result.remedy else ""
+    status = paint(f"{result.status:<{STATUS_WIDTH}}", STATUS_COLOURS[result.status])
+    say(f"{status}{result.what}{remedy}", hang=STATUS_WIDTH)

@@ -1,4 +1,4 @@
-"""``streamproc stop-all``, ``pause-all``, ``clear``, ``kill``, ``resume``: what a person orders."""
+"""Fleet commands: ``streamproc stop-all``, ``pause-all``, ``clear``, ``kill`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.options import Brokers, TopicPrefix
-from streamproc.cli.terminal import clean, examples, fail, line, note, quiet_kafka
+from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.terminal import clean, examples, fail, note, say
 
 if TYPE_CHECKING:
     from streamproc.model.fleet_command import FleetCommand, Status
@@ -17,30 +17,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-PATIENCE_S = 20.0  # for the broker, before an order counts as not given
+PATIENCE_S = 20.0  # for the broker; after that, the command counts as not issued
 
 By = Annotated[
-    str | None, typer.Option("--by", help="Who orders it. By default the name of this login.", show_default=False)
+    str | None, typer.Option("--by", help="Name of the issuer. Default: your login name.", show_default=False)
 ]
-Why = Annotated[str, typer.Option("--why", "--reason", help="Why, for everybody who is stopped.", show_default=False)]
-User = Annotated[str | None, typer.Option(help="All runs of this user, also those to come.", show_default=False)]
-Tenant = Annotated[str | None, typer.Option(help="All runs of this tenant, also those to come.", show_default=False)]
-Run = Annotated[str | None, typer.Option(help="This run.", show_default=False)]
+Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, shown to everyone affected.", show_default=False)]
+User = Annotated[str | None, typer.Option(help="Halt all present and future runs of this user.", show_default=False)]
+Tenant = Annotated[
+    str | None, typer.Option(help="Halt all present and future runs of this tenant.", show_default=False)
+]
+Run = Annotated[str | None, typer.Option(help="Halt the run with this id.", show_default=False)]
 
 
 @app.command("stop-all", epilog=examples('streamproc stop-all --by ada --why "the deployment is broken"'))
 def stop_all(by: By = None, why: Why = "", brokers: Brokers = None, topic_prefix: TopicPrefix = None) -> None:
-    """Stop the fleet: every guard cancels its work now, and none begins until `clear`."""
-    _give("STOP", "fleet", by, why, brokers, topic_prefix)
+    """Stop the fleet: every guard cancels its work now, and no work starts until `clear`."""
+    _issue("STOP", "fleet", by, why, brokers, topic_prefix)
 
 
 @app.command("pause-all", epilog=examples('streamproc pause-all --by ada --why "maintenance until noon"'))
 def pause_all(by: By = None, why: Why = "", brokers: Brokers = None, topic_prefix: TopicPrefix = None) -> None:
-    """Pause the fleet: what is under way is finished, nothing is begun until `clear`."""
-    _give("PAUSE", "fleet", by, why, brokers, topic_prefix)
+    """Pause the fleet: work in progress finishes, and no work starts until `clear`."""
+    _issue("PAUSE", "fleet", by, why, brokers, topic_prefix)
 
 
-@app.command(epilog=examples('streamproc clear --by ada --why "mended"', "streamproc clear --user mallory"))
+@app.command(epilog=examples('streamproc clear --by ada --why "fixed"', "streamproc clear --user mallory"))
 def clear(
     user: Annotated[str | None, typer.Option(help="Lift the kill of this user.", show_default=False)] = None,
     tenant: Annotated[str | None, typer.Option(help="Lift the kill of this tenant.", show_default=False)] = None,
@@ -49,8 +51,11 @@ def clear(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Lift a stop or a pause of the fleet, or the kill of a user or tenant. Runs that were halted stay so: `resume`."""
-    _give("CLEAR", _scope("fleet", user=user, tenant=tenant), by, why, brokers, topic_prefix)
+    """Lift a stop or pause of the fleet, or the kill of a user or tenant.
+
+    Halted runs stay halted: use `resume`.
+    """
+    _issue("CLEAR", _scope("fleet", user=user, tenant=tenant), by, why, brokers, topic_prefix)
 
 
 @app.command(
@@ -68,7 +73,7 @@ def kill(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Halt one run, or every run of a user or tenant until `clear --user` or `clear --tenant`."""
-    _give("STOP", _scope("", run=run, user=user, tenant=tenant), by, why, brokers, topic_prefix)
+    _issue("STOP", _scope("", run=run, user=user, tenant=tenant), by, why, brokers, topic_prefix)
 
 
 @app.command(
@@ -78,33 +83,39 @@ def kill(
     )
 )
 def resume(
-    run: Annotated[str, typer.Argument(help="The halted run.", show_default=False)],
-    turns: Annotated[int | None, typer.Option(help="So many turns more.", show_default=False)] = None,
-    iterations: Annotated[int | None, typer.Option(help="So many iterations more.", show_default=False)] = None,
-    tokens: Annotated[int | None, typer.Option(help="So many tokens more for each task.", show_default=False)] = None,
-    rounds: Annotated[int | None, typer.Option(help="So many rounds more.", show_default=False)] = None,
-    cost: Annotated[str | None, typer.Option(help="So many USD more.", show_default=False)] = None,
+    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False)],
+    turns: Annotated[int | None, typer.Option(help="Additional turns to grant.", show_default=False)] = None,
+    iterations: Annotated[int | None, typer.Option(help="Additional iterations to grant.", show_default=False)] = None,
+    tokens: Annotated[
+        int | None, typer.Option(help="Additional tokens to grant to each task.", show_default=False)
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Additional rounds to grant.", show_default=False)] = None,
+    cost: Annotated[str | None, typer.Option(help="Additional cost to grant, in USD.", show_default=False)] = None,
     grant: Annotated[
-        list[str] | None, typer.Option(help="BUDGET=AMOUNT more, such as maxRuntimeMs=60000.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="Any other budget to raise, as BUDGET=AMOUNT, such as maxRuntimeMs=60000. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     by: By = None,
     why: Why = "",
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Let a halted run go on, on probation: its streaks begin anew, and what looks like a loop at once is final."""
+    """Resume a halted run on probation: its streaks restart, and the next sign of a loop halts it for good."""
     granted: dict[str, Any] = {
         "turns": turns, "iterations": iterations, "tokens": tokens, "rounds": rounds, "cost": cost,
     }  # fmt: skip
     for one in grant or ():
         name, equals, amount = one.partition("=")
         if not equals:
-            raise fail(f"--grant {one}: give it as BUDGET=AMOUNT, such as maxRuntimeMs=60000")
+            raise fail(f"--grant {one}: expected BUDGET=AMOUNT, such as maxRuntimeMs=60000")
         granted[name] = int(amount) if amount.isdigit() else amount
     given = {name: amount for name, amount in granted.items() if amount is not None}
-    settings = _settings(brokers, topic_prefix)
-    event_id = asyncio.run(_resume(settings, run, given, _who(by), why))
-    line(f"resume of run {clean(run)} ordered by {clean(_who(by))} ({event_id})")
+    issuer = _issuer(by)
+    event_id = asyncio.run(_resume(kafka_settings(brokers, topic_prefix), run, given, issuer, why))
+    say(f"resume of run {clean(run)} issued by {clean(issuer)} ({event_id})", hang=2)
 
 
 def _scope(default: str, **named: str | None) -> str:
@@ -116,7 +127,7 @@ def _scope(default: str, **named: str | None) -> str:
     return scope_of(*given[0]) if given else default
 
 
-def _who(by: str | None) -> str:
+def _issuer(by: str | None) -> str:
     if by:
         return by
     try:
@@ -125,26 +136,21 @@ def _who(by: str | None) -> str:
         return "an operator"
 
 
-def _settings(brokers: str | None, topic_prefix: str | None) -> Settings:
-    from streamproc.settings import load_settings
-
-    quiet_kafka()
-    return load_settings(brokers=brokers, topic_prefix=topic_prefix)
-
-
-def _give(status: Status, scope: str, by: str | None, why: str, brokers: str | None, topic_prefix: str | None) -> None:
+def _issue(status: Status, scope: str, by: str | None, why: str, brokers: str | None, topic_prefix: str | None) -> None:
     from streamproc.fleet.issuing import issue_command
 
-    order, before = asyncio.run(issue_command(_settings(brokers, topic_prefix), status, scope, _who(by), why))
-    _show(order, before)
+    settings = kafka_settings(brokers, topic_prefix)
+    command, previous = asyncio.run(issue_command(settings, status, scope, _issuer(by), why))
+    _show(command, previous)
 
 
-def _show(order: FleetCommand, before: FleetCommand | None) -> None:
+def _show(command: FleetCommand, previous: FleetCommand | None) -> None:
     from streamproc.model.log_time import rfc3339
 
-    line(f"{order.status} {rfc3339(order.at)} {clean(order.scope)}: {clean(str(order))} ({order.id})")
-    if before is not None:
-        note(f"before, since {rfc3339(before.at)}: {clean(str(before))}")
+    text = f"{command.status} {rfc3339(command.at)} {clean(command.scope)}: {clean(str(command))} ({command.id})"
+    say(text, hang=2)
+    if previous is not None:
+        note(f"previous command, since {rfc3339(previous.at)}: {clean(str(previous))}")
 
 
 async def _resume(settings: Settings, run: str, grant: dict[str, Any], by: str, why: str) -> str:
@@ -153,6 +159,6 @@ async def _resume(settings: Settings, run: str, grant: dict[str, Any], by: str, 
     from streamproc.kafka.reading import partition_count
 
     command_signer(settings).must_sign()
-    await partition_count(settings, "turns")  # what is missing is said at once
+    await partition_count(settings, "turns")  # report a missing topic at once
     async with TurnPublisher(settings=settings, on_undelivered="raise", close_timeout_s=PATIENCE_S) as turns:
         return await turns.operator_resume(run_id=run, grant=grant, by=by, reason=why)

@@ -1,4 +1,4 @@
-"""``streamproc graph``: the cycles of a workflow, and those that nothing can leave."""
+"""``streamproc graph``: the cycles of a workflow graph, and those without an exit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.terminal import complain, examples, fail, line
+from streamproc.cli.terminal import complain, examples, fail, plural, say
 
 if TYPE_CHECKING:
     from streamproc.core.graph import CycleShape
@@ -17,7 +17,7 @@ app = typer.Typer(name="graph", no_args_is_help=True, help="Check workflow graph
 
 NODES_SHOWN = 12
 MODULE_AND_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
-FORM = '{"nodes": ["plan", …], "edges": [["plan", "code"], …]}, in JSON or YAML'
+FORM = '{"nodes": ["plan", …], "edges": [["plan", "code"], …]} in JSON or YAML'
 
 
 @app.callback()
@@ -30,12 +30,15 @@ def check(
     file: Annotated[
         str,
         typer.Argument(
-            help=f"The graph: a file with {FORM}, or with an object that has it as `graph`; or MODULE:NAME, "
-            "a LangGraph or NetworkX graph of your code, which is imported for it."
+            help=f"A file with {FORM}, or with an object that holds it as `graph`; or MODULE:NAME, "
+            "a LangGraph or NetworkX graph in your code, which is imported."
         ),
     ],
 ) -> None:
-    """Name the cycles of a workflow. Exit 0: each can be left; 1: an unsafe cycle (GRAPH001); 2: unreadable."""
+    """List the cycles of a workflow graph.
+
+    Exit 0: every cycle has an exit; 1: at least one has none (GRAPH001); 2: the graph cannot be read.
+    """
     from streamproc.core.graph import check_graph
     from streamproc.errors import InvalidGraph, UnsafeCycle
 
@@ -45,21 +48,21 @@ def check(
         cycles = check_graph(graph)
     except UnsafeCycle as error:
         for nodes in error.cycles:
-            line(f"GRAPH001 unsafe_cycle: {_names(nodes)}")
+            say(f"GRAPH001 unsafe_cycle: {_names(nodes)}", hang=4)
         complain(
-            f"{file}: nothing can leave {len(error.cycles)} cycle(s). "
-            "Add an edge from each to a node that ends the run, or mark a node of it as terminal"
+            f"{file}: {plural(len(error.cycles), 'cycle')} without an exit. "
+            "From each, add an edge to a node that ends the run, or mark one of its nodes as terminal"
         )
         raise typer.Exit(1) from None
     except InvalidGraph as error:
         raise fail(f"{file}: {error}") from None
     for cycle in cycles:
-        line(f"cycle {_names(cycle.nodes)}; an iteration ends {_anchor(cycle)}")
-    line(f"{file}: {len(cycles)} cycle(s), each with a way out")
+        say(f"cycle {_names(cycle.nodes)}; an iteration ends {_anchor(cycle)}", hang=4)
+    say(f"{file}: {plural(len(cycles), 'cycle')}, every one with an exit" if cycles else f"{file}: no cycles")
 
 
 def _imported(place: str, module: str, name: str) -> Any:
-    """A graph of somebody's code, found from the working directory as `python -m` finds it."""
+    """Import a graph, with the working directory on the path as for `python -m`."""
     import importlib
     import operator
     import sys
@@ -67,10 +70,10 @@ def _imported(place: str, module: str, name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return operator.attrgetter(name)(importlib.import_module(module))
-    except Exception as error:  # noqa: BLE001  # whatever their code raises
+    except Exception as error:  # noqa: BLE001  # the imported code can raise anything
         raise fail(
             f"{place}: cannot be imported: {type(error).__name__}: {error}. "
-            "Name a module that can be imported from here, and a graph in it"
+            "Name a module that is importable from here, and a graph in it"
         ) from None
     finally:
         sys.path.remove(str(Path.cwd()))
@@ -88,7 +91,7 @@ def _read(file: Path) -> dict[str, Any]:
     if isinstance(data, dict) and isinstance(data.get("graph"), dict):
         data = data["graph"]
     if not isinstance(data, dict) or not ("nodes" in data or "edges" in data):
-        raise fail(f"{file}: no graph in it. Expected {FORM}")
+        raise fail(f"{file}: contains no graph. Expected {FORM}")
     return data
 
 

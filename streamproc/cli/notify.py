@@ -1,16 +1,16 @@
-"""``streamproc notify``: tells people, through Apprise, what the control topic says."""
+"""``streamproc notify``: notifications for control events, through Apprise."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, TopicPrefix
-from streamproc.cli.terminal import complain, examples, line
+from streamproc.cli.options import Brokers, LogLevel, TopicPrefix
+from streamproc.cli.terminal import complain, examples, line, quiet_kafka
 
 if TYPE_CHECKING:
     from streamproc.notify.control_consumer import NotificationConsumer
@@ -21,8 +21,8 @@ app = typer.Typer()
 To = Annotated[
     list[str] | None,
     typer.Option(
-        help="An Apprise URL (ntfy, Slack, mail, webhook…); may be repeated. By default STREAMPROC_NOTIFY. "
-        "An option can be read by others on this machine: keep secrets in the variable, or in the file.",
+        help="An Apprise URL (ntfy, Slack, mail, webhook…). Repeatable. Default: STREAMPROC_NOTIFY. Other users of "
+        "this machine can read command lines: keep secrets in the variable or in the file.",
         show_default=False,
     ),
 ]
@@ -30,22 +30,24 @@ File = Annotated[
     str | None,
     typer.Option(
         "--file",
-        help="A notify file: triggers, urgency, rates, destinations. By default STREAMPROC_NOTIFY_FILE.",
+        help="A notify file: triggers, urgencies, rates, destinations. Default: STREAMPROC_NOTIFY_FILE.",
         show_default=False,
     ),
 ]
 Group = Annotated[
     str | None,
     typer.Option(
-        help="Consumer group; notifiers of one group share the work. By default the topic prefix and -notify.",
+        help="Consumer group; notifiers of one group share the work. Default: the topic prefix and -notify.",
         show_default=False,
     ),
 ]
 FromBeginning = Annotated[
-    bool, typer.Option("--from-beginning", help="A new group begins with what was told before, not with what comes.")
+    bool,
+    typer.Option("--from-beginning", help="Start a new group at the oldest control event, not at the next one."),
 ]
-Try = Annotated[bool, typer.Option("--test", help="Send one message to every destination, say what became of it, end.")]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged.")]
+Test = Annotated[
+    bool, typer.Option("--test", help="Send one message to every destination, report the results, and exit.")
+]
 
 
 @app.command(
@@ -60,14 +62,15 @@ def notify(
     file: File = None,
     group: Group = None,
     from_beginning: FromBeginning = False,
-    test: Try = False,
+    test: Test = False,
     log_level: LogLevel = "info",
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Follow the control topic and notify people, until SIGTERM. Each notification is delivered at least once.
+    """Send notifications for control events, at least once each, until SIGTERM.
 
-    Exit 0: asked to stop, or every destination took the test; 1: one did not; 2: unusable.
+    Exit 0: stopped by a signal, or every destination accepted the test; 1: a destination rejected the test; 2: invalid
+    settings or destinations.
     """
     from streamproc.settings import load_settings
 
@@ -75,38 +78,38 @@ def notify(
 
     from streamproc.notify.notification_config import load_notification_config
 
-    plan = load_notification_config(settings.notify_file, to or settings.notify.get_secret_value().split())
+    config = load_notification_config(settings.notify_file, to or settings.notify.get_secret_value().split())
     if test:
-        raise typer.Exit(0 if asyncio.run(_test(plan)) else 1)
+        raise typer.Exit(0 if asyncio.run(_test(config)) else 1)
 
     from streamproc.notify.control_consumer import NotificationConsumer
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs each failed connection; we say it once
+    quiet_kafka()
     group = group or f"{settings.topic_prefix}-notify"
-    asyncio.run(_follow(NotificationConsumer(settings, plan, group=group, from_beginning=from_beginning)))
+    asyncio.run(_run(NotificationConsumer(settings, config, group=group, from_beginning=from_beginning)))
 
 
-async def _follow(follower: NotificationConsumer) -> None:
+async def _run(consumer: NotificationConsumer) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, follower.stop)
-    await follower.run()
+        loop.add_signal_handler(signum, consumer.stop)
+    await consumer.run()
 
 
-async def _test(plan: NotificationConfig) -> bool:
+async def _test(config: NotificationConfig) -> bool:
     from streamproc.model.notification import Message, Urgency
     from streamproc.notify.service import Service
 
-    body = "This is a test of streamproc notify: halts, budgets and orders will be told here."
+    body = "This is a test of streamproc notify. Halts, budgets and fleet commands will be reported here."
     message = Message(title="LOW TEST: streamproc notify", body=body, urgency=Urgency.LOW)
-    well = True
-    for number, destination in enumerate(plan.destinations, 1):
+    accepted = True
+    for number, destination in enumerate(config.destinations, 1):
         service = Service(destination, number)
         problem = await service.send(message)
-        well = well and not problem
+        accepted = accepted and not problem
         if problem:
-            complain(f"{service.name} did not take it: {problem}")
+            complain(f"{service.name} did not accept the test message: {problem}")
         else:
-            line(f"{service.name} took it")
-    return well
+            line(f"{service.name} accepted the test message")
+    return accepted

@@ -1,26 +1,37 @@
-"""Options that several commands share. Each wins over its ``STREAMPROC_*`` variable."""
+"""Options that several commands share. An option takes precedence over its ``STREAMPROC_*`` variable."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from streamproc.cli.terminal import quiet_kafka
+
+if TYPE_CHECKING:
+    from streamproc.settings import Settings
+
+POLICY_HELP: Final = "A policy file, or the name of a preset. Default: STREAMPROC_POLICY, else standard."
+
 Brokers = Annotated[
     str | None,
-    typer.Option(
-        help="Kafka bootstrap servers. By default STREAMPROC_BROKERS, else localhost:9092.", show_default=False
-    ),
+    typer.Option(help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092.", show_default=False),
 ]
 TopicPrefix = Annotated[
     str | None,
     typer.Option(
-        help="Before every topic's name. By default STREAMPROC_TOPIC_PREFIX, else streamproc.", show_default=False
+        help="Prefix of every topic name. Default: STREAMPROC_TOPIC_PREFIX, else streamproc.", show_default=False
     ),
 ]
-Policy = Annotated[
-    str | None,
-    typer.Option(
-        help="A policy file, or the name of a preset. By default STREAMPROC_POLICY, else standard.", show_default=False
-    ),
+Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, show_default=False)]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option(help="Least severe level of log lines to print.")
 ]
+
+
+def kafka_settings(brokers: str | None, topic_prefix: str | None, **options: Any) -> Settings:
+    """Load the settings of a command that connects to Kafka, and silence the client's log."""
+    from streamproc.settings import load_settings
+
+    quiet_kafka()
+    return load_settings(brokers=brokers, topic_prefix=topic_prefix, **options)

@@ -1,4 +1,4 @@
-"""``streamproc policy``: check a policy file, show what is in force."""
+"""``streamproc policy``: check a policy file, show the limits in force."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.terminal import complain, examples, line
+from streamproc.cli.options import POLICY_HELP
+from streamproc.cli.terminal import complain, examples, fold, line, say
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
 
-app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show what is in force.")
+app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
 
-Source = Annotated[
-    str | None,
-    typer.Argument(
-        help="A policy file, or the name of a preset. By default STREAMPROC_POLICY, else standard.", show_default=False
-    ),
-]
+Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, show_default=False)]
 
 
 @app.command(epilog=examples("streamproc policy check policy.yaml"))
 def check(source: Source = None) -> None:
-    """Read a policy and name every mistake in it, with its place. Exit 0: it can be used; 2: it cannot."""
+    """Check a policy and report every mistake with its file and line. Exit 0: valid; 2: invalid."""
     from streamproc.errors import InvalidPolicy
 
     try:
@@ -32,26 +28,27 @@ def check(source: Source = None) -> None:
         for problem in error.problems:
             complain(str(problem))
         raise typer.Exit(2) from None
-    line(f"policy {policy.name}, version {policy.version}, hash {policy.hash}: can be used")
+    say(f"policy {policy.name}, version {policy.version}, hash {policy.hash}: valid")
 
 
 @app.command(epilog=examples("streamproc policy show", "streamproc policy show loop-safety --workflow nightly"))
 def show(
     source: Source = None,
-    workflow: Annotated[str, typer.Option(help="As it is for this workflow.")] = "",
-    tenant: Annotated[str, typer.Option(help="As it is for this tenant.")] = "",
-    tier: Annotated[str, typer.Option(help="As it is for this tier.")] = "",
-    user: Annotated[str, typer.Option(help="As it is for this user.")] = "",
+    workflow: Annotated[str, typer.Option(help="Apply the layer of this workflow.", show_default=False)] = "",
+    tenant: Annotated[str, typer.Option(help="Apply the layer of this tenant.", show_default=False)] = "",
+    tier: Annotated[str, typer.Option(help="Apply the layer of this tier.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="Apply the layer of this user.", show_default=False)] = "",
 ) -> None:
-    """Show every limit that is in force, presets and layers taken together, as YAML that can be copied."""
+    """Show every limit in force, with presets and layers merged, as YAML for a policy file."""
     import yaml
 
     from streamproc.policy.files import preset_names
 
     policy = _load(source)
     line(f"# policy {policy.name}, version {policy.version}, hash {policy.hash}")
-    line(f"# made of: {', '.join(layer.name for layer in policy.layers)}")
-    line(f"# presets there are: {', '.join(preset_names())}")
+    for title, names in (("layers", [layer.name for layer in policy.layers]), ("available presets", preset_names())):
+        # A comment has to begin with `#` on every line.
+        line(fold(f"# {title}: {', '.join(names)}").replace("\n", "\n#   "))
     line(yaml.safe_dump(_writable(policy, workflow, tenant, tier, user), sort_keys=False, allow_unicode=True).rstrip())
 
 
@@ -63,7 +60,7 @@ def _load(source: str | None) -> Policy:
 
 
 def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) -> dict[str, Any]:
-    """What is in force, in the words of a policy file: budgets of money in USD, detectors that are off as false."""
+    """Return the limits in force as a policy file has them: money in USD, disabled detectors as false."""
     from streamproc.model.budgets import USD_MICRO, find_budget
     from streamproc.policy.prices import written
 

@@ -1,4 +1,4 @@
-"""``streamproc replay``: the turns topic through the engine again, beside what the workers decided."""
+"""``streamproc replay``: run the turns topic through the engine again, and compare with what the workers decided."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from streamproc.cli.options import Brokers, Policy, TopicPrefix
-from streamproc.cli.terminal import examples, fail, line, note, paint, progress, quiet_kafka
+from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.terminal import clean, examples, fail, line, note, paint, plural, progress, say
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -19,23 +19,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-SHOWN_MAX = 50  # of each kind of difference, in text
+SHOWN_MAX = 50  # differences of each kind in a report
 
-Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=False)]
-All = Annotated[bool, typer.Option("--all", help="Every run in the log.")]
+Run = Annotated[str | None, typer.Option(help="Replay only this run.", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="Replay every run in the log.")]
 From = Annotated[
     str | None,
-    typer.Option("--from", help="Only what was decided since then: RFC 3339, or epoch ms.", show_default=False),
+    typer.Option(
+        "--from",
+        help="Only decisions made since then: RFC 3339, or milliseconds since 1970. Default: the log's beginning.",
+        show_default=False,
+    ),
 ]
-To = Annotated[str | None, typer.Option("--to", help="Only what was decided until then.", show_default=False)]
+To = Annotated[
+    str | None,
+    typer.Option("--to", help="Only decisions made until then. Default: the log's end.", show_default=False),
+]
 Diff = Annotated[
-    bool, typer.Option("--diff", help="Compare, by id, with what the control topic carries; exit 1 where they differ.")
+    bool, typer.Option("--diff", help="Compare with the control topic by decision id; exit 1 if they differ.")
 ]
-Format = Annotated[Literal["text", "jsonl"], typer.Option("--format", help="A report, or one control event a line.")]
+Format = Annotated[
+    Literal["text", "jsonl"], typer.Option("--format", help="A report for people, or one control event per line.")
+]
 
 
 class Replayed(NamedTuple):
-    """What a replay found, and the part of the log that it is about."""
+    """The decisions of a replay, and the part of the log that it covers."""
 
     decisions: list[Decision]
     turns: dict[str, int]
@@ -60,19 +69,18 @@ def replay(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Decide again on what the log holds, in no consumer group. The same policy gives the same ids as the workers.
+    """Run the turns in the log through the engine again. The same policy gives the same decision ids as the workers.
 
-    The engine sees each run from the beginning of the log, whatever is printed of it.
+    A replay joins no consumer group. The engine always starts at the beginning of the log; the options select which
+    decisions are printed or compared.
     """
     from streamproc.policy import load_policy
-    from streamproc.settings import load_settings
 
     if not (run or everything or since or until):
-        raise fail("say what to replay: --run ID, --from/--to, or --all")
+        raise fail("choose what to replay: --run ID, --from/--to, or --all")
     from_ms, to_ms = _time("--from", since), _time("--to", until)
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
+    settings = kafka_settings(brokers, topic_prefix, policy=policy)
     chosen = load_policy(settings.policy)
-    quiet_kafka()
     found = asyncio.run(_replay(settings, chosen, run, from_ms, to_ms))
     if diff:
         _show_difference(*asyncio.run(_difference(settings, found, run)), chosen)
@@ -111,17 +119,17 @@ async def _replay(
     async with open_topic(settings, "turns") as reader:
         window = LogWindow(reader.extents, from_ms, to_ms)
         with progress("reading turns", reader.records_total) as bar:
-            async for chunk in reader.batches():
-                window.see(chunk)
-                decisions += log.decide(chunk)
-                bar.advance(len(chunk))
-        gone = [f"{number} at {extent.begin}" for number, extent in sorted(reader.extents.items()) if extent.begin]
-    if gone:
-        note(f"the log has lost its beginning (partition {', '.join(gone)}): older runs cannot be replayed whole")
+            async for batch in reader.batches():
+                window.see(batch)
+                decisions += log.decide(batch)
+                bar.advance(len(batch))
+        extents = sorted(reader.extents.items())
+    if cut := [f"{number} at offset {extent.begin}" for number, extent in extents if extent.begin]:
+        note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are replayed in part")
     if log.refused:
-        note(f"{log.refused} records cannot be used; the dead-letter topic says why")
+        note(f"skipped {plural(log.refused, 'invalid record')}; the dead-letter topic has the reasons")
     if run is not None and run not in log.turns:
-        raise fail(f"run {run} is not in {settings.topic('turns')}; is it older than the topic's retention?")
+        raise fail(f"run {run} is not in {settings.topic('turns')}; it may be older than the topic's retention")
     return Replayed([one for one in decisions if window.holds(one)], log.turns, window.extents)
 
 
@@ -140,26 +148,27 @@ def _show(found: Replayed, format_: str) -> None:
 
 
 async def _difference(settings: Settings, found: Replayed, run: str | None) -> tuple[Difference, set[str]]:
-    """The difference, and the hashes of the policies that decided what is carried."""
+    """Compare with the control topic; also return the hashes of the policies of the published decisions."""
     from streamproc.kafka.reading import committed_offsets, open_topic
-    from streamproc.replay.diff import Carried, compare, read_carried
+    from streamproc.replay.diff import PublishedDecision, compare, read_published
 
-    # In this order: what the workers had confirmed before the control topic was read is on it.
+    # The order matters: decisions on turns that were committed before the control topic was read are on that topic.
     committed = await committed_offsets(settings, settings.topic("turns"), sorted(found.extents))
-    carried: list[Carried] = []
+    published: list[PublishedDecision] = []
     unreadable = 0
     async with open_topic(settings, "control") as reader:
         with progress("reading control events", reader.records_total) as bar:
-            async for chunk in reader.batches():
-                for record in chunk:
-                    control = read_carried(record.value)
+            async for batch in reader.batches():
+                for record in batch:
+                    control = read_published(record.value)
                     unreadable += control is None
                     if control is not None and (run is None or control.run_id == run):
-                        carried.append(control)
-                bar.advance(len(chunk))
+                        published.append(control)
+                bar.advance(len(batch))
     if unreadable:
-        note(f"{unreadable} records on {settings.topic('control')} are no control events")
-    return compare(found.decisions, carried, found.extents, committed), {one.policy_hash for one in carried}
+        note(f"skipped {plural(unreadable, 'record')} on {settings.topic('control')}: not a control event")
+    difference = compare(found.decisions, published, found.extents, committed)
+    return difference, {one.policy_hash for one in published}
 
 
 def _show_difference(difference: Difference, hashes: set[str], policy: LoadedPolicy) -> None:
@@ -168,20 +177,23 @@ def _show_difference(difference: Difference, hashes: set[str], policy: LoadedPol
         ("extra", "yellow", difference.extra),
     ):
         for one in events[:SHOWN_MAX]:
-            line(f"{paint(f'{kind:<8}', colour)}{one.id}  {one.run_id}  {one.severity} {one.code}  {one.message}")
+            text = f"{one.id}  {clean(one.run_id)}  {one.severity} {one.code}  {clean(one.message)}"
+            say(f"{paint(f'{kind:<8}', colour)}{text}", hang=8)
         if len(events) > SHOWN_MAX:
-            line(f"{kind:<8}… and {len(events) - SHOWN_MAX} more")
-    line(
+            say(f"{kind:<8}… and {len(events) - SHOWN_MAX} more")
+    say(
         f"{difference.same} the same; {len(difference.missing)} missing from the control topic; "
-        f"{len(difference.extra)} on it that the replay does not decide"
+        f"{len(difference.extra)} only on the control topic"
     )
     if difference.pending:
-        note(f"{len(difference.pending)} decisions are not due yet: the workers have not come so far in the log")
-    if difference.beyond:
-        note(f"{len(difference.beyond)} control events are about turns outside of what was replayed")
-    if difference.twice:
-        note(f"{difference.twice} control events are carried more than once, with the same id (a worker crashed)")
+        note(f"{plural(len(difference.pending), 'decision')} still pending: the workers have not read that far")
+    if difference.outside:
+        note(
+            f"ignored {plural(len(difference.outside), 'control event')} for turns outside the replayed part of the log"
+        )
+    if difference.repeated:
+        note(f"ignored {plural(difference.repeated, 'repeat')} of control events, as a worker crash leaves them")
     if not difference.agrees:
         if others := hashes - {policy.hash}:
-            note(f"other policies decided what is carried ({', '.join(sorted(others))}); this one is {policy.hash}")
+            note(f"the published decisions come from other policies ({', '.join(sorted(others))}), not {policy.hash}")
         raise typer.Exit(1)

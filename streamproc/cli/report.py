@@ -1,4 +1,4 @@
-"""What a scan or a replay found, for people: each run that was halted or warned of, and a summary."""
+"""The report of a scan or a replay for people: each halted or warned run, and a summary."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from streamproc.cli.terminal import clean, paint
+from streamproc.cli.terminal import COLOURS, clean, fold, paint, plural
 from streamproc.core.decision import Decision, Evidence
 
 UNSHOWN = {"kind", "turns", "output_hashes", "artifact_hashes", "failing_signatures"}  # in the message, or for machines
+DETAIL_INDENT = 8  # columns
 
 
 def by_run(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
-    """The decisions of each run, in the order in which runs were first told of."""
+    """Group decisions by run, in the order of each run's first decision."""
     found: dict[str, list[Decision]] = {}
     for decision in decisions:
         found.setdefault(decision.run_id, []).append(decision)
@@ -21,37 +22,37 @@ def by_run(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
 
 
 def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterator[str]:
-    """A run of so many turns: when and why it was halted, with evidence and what to do; before that, its warnings."""
+    """Report one run of `turns` turns: when and why it was halted, the evidence, the actions, and its warnings."""
     halt = next((decision for decision in decisions if decision.severity == "halt"), None)
     if halt is None:
-        yield f"{paint('WARNED', 'yellow', bold=True)}  {clean(run_id)}  ({turns} turns)"
+        head = f"{paint('WARNED', 'yellow', bold=True)}  {clean(run_id)}  ({plural(turns, 'turn')})"
     else:
         at = _turn(halt)
         after = turns - at - 1
-        rest = f", {after} more came after it" if after > 0 else ""
+        rest = f", {after} more followed" if after > 0 else ""
         place = f"at turn {at} of {turns}" if turns else "before its first turn"
-        yield f"{paint('HALTED', 'red', bold=True)}  {clean(run_id)}  {place}{rest}"
+        head = f"{paint('HALTED', 'red', bold=True)}  {clean(run_id)}  {place}{rest}"
+    yield fold(head, DETAIL_INDENT)
     for decision in decisions:
-        yield _headline(decision)
+        yield fold(_headline(decision), DETAIL_INDENT)
         if decision is halt:
-            yield from _details(decision)
+            yield from (fold(f"{' ' * DETAIL_INDENT}{text}", DETAIL_INDENT + 2) for text in _details(decision))
     yield ""
 
 
 def _headline(decision: Decision) -> str:
-    colour = {"halt": "red", "warn": "yellow"}.get(decision.severity, "cyan")
-    place = f" in {decision.node}" if decision.node else ""
-    severity = paint(f"{decision.severity:<4}", colour)
-    return f"  {severity}  turn {_turn(decision)}{place}  {decision.code}  {decision.message}"
+    place = f" in {clean(decision.node)}" if decision.node else ""
+    severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"))
+    return f"  {severity}  turn {_turn(decision)}{place}  {decision.code}  {clean(decision.message)}"
 
 
 def _details(decision: Decision) -> Iterator[str]:
     onset = f", began at turn {decision.onset}" if decision.onset is not None else ""
-    yield f"        {decision.halt_reason}{onset}; the run ends as {decision.terminal_status}"
+    yield f"{decision.halt_reason}{onset}; the run ends as {decision.terminal_status}"
     if decision.evidence is not None:
-        yield f"        evidence: {_evidence(decision.evidence)}"
+        yield f"evidence: {clean(_evidence(decision.evidence))}"
     others = [action for action in decision.suggested_actions if action != decision.action]
-    yield f"        to do: {decision.action}" + (f"; or {', '.join(others)}" if others else "")
+    yield f"to do: {decision.action}" + (f"; or {', '.join(others)}" if others else "")
 
 
 def _evidence(evidence: Evidence) -> str:
@@ -70,7 +71,7 @@ def _turn(decision: Decision) -> int:
 
 
 def summary(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:
-    """How many runs there were, and what was said of them. `turns` is how many each run took."""
+    """Count runs by outcome. `turns` holds the number of turns of each run."""
     halted: dict[str, int] = {}
     warned = set()
     for decision in decisions:
@@ -79,9 +80,9 @@ def summary(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:
         else:
             warned.add(decision.run_id)
     after = sum(max(0, turns[run_id] - at - 1) for run_id, at in halted.items())
-    quiet = len(turns) - len(warned | halted.keys())
+    unremarkable = len(turns) - len(warned | halted.keys())
     text = (
-        f"{len(turns)} runs, {sum(turns.values())} turns: {len(halted)} halted, "
-        f"{len(warned - halted.keys())} only warned of, {quiet} quiet."
+        f"{plural(len(turns), 'run')}, {plural(sum(turns.values()), 'turn')}: {len(halted)} halted, "
+        f"{len(warned - halted.keys())} warned, {unremarkable} without findings."
     )
-    return f"{text} {after} turns came after a halt." if halted else text
+    return fold(f"{text} {plural(after, 'turn')} came after a halt." if halted else text)

@@ -1,4 +1,4 @@
-"""``streamproc schema``: JSON Schemas of inputs and outputs, from the models."""
+"""``streamproc schema``: JSON Schemas of inputs and outputs, generated from the models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamproc.cli.terminal import complain, examples, fail, line
+from streamproc.cli.terminal import complain, examples, fail, say
 
 app = typer.Typer(name="schema", no_args_is_help=True, help="Write JSON Schemas of inputs and outputs.")
 
@@ -19,12 +19,10 @@ def _group() -> None:
 
 @app.command(epilog=examples("streamproc schema export", "streamproc schema export --check"))
 def export(
-    directory: Annotated[Path, typer.Argument(help="Where the schemas are.")] = Path("schemas"),
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 where files and models differ.")
-    ] = False,
+    directory: Annotated[Path, typer.Argument(help="Directory of the schemas.")] = Path("schemas"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if files and models differ.")] = False,
 ) -> None:
-    """Write the schemas of everything that goes in and comes out, or check those that are there."""
+    """Write the JSON Schemas of all inputs and outputs, or check the existing files."""
     from streamproc.model import schemas
 
     try:
@@ -35,13 +33,13 @@ def export(
             changed = schemas.export(directory)
             problems = []
     except OSError as error:
-        raise fail(f"{directory}: {error.strerror or error}. Give a directory that can be read and written") from None
+        raise fail(f"{directory}: {error.strerror or error}. Name a directory that you can read and write") from None
     for problem in problems:
-        line(problem)
+        say(problem, hang=2)
     if problems:
-        complain("the schemas have drifted from the models: run `streamproc schema export` and look at the change")
+        complain("the schemas differ from the models: run `streamproc schema export` and review the change")
         raise typer.Exit(1)
     for path in changed:
-        line(f"wrote {path}")
+        say(f"wrote {path}")
     if not changed:
-        line(f"{len(schemas.KINDS)} schemas in {directory} agree with the models")
+        say(f"all {len(schemas.KINDS)} schemas in {directory} match the models")

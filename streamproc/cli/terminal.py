@@ -1,116 +1,197 @@
-"""What the command line says and where: results on standard output, everything about them on standard error."""
+"""Terminal output: results go to standard output; notes, progress and errors go to standard error.
+
+A progress bar is erased before anything is printed to the same terminal. Text for people is folded at the terminal's
+width; text for files and pipes, and JSON everywhere, is printed unchanged.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as Bars, TaskID
 
-UNUSABLE = 2  # exit code: the command or its input could not be used
-PLAIN_WIDTH = 120  # columns of a table that goes to a file or a pipe
+UNUSABLE: Final = 2  # exit code: the command or its input cannot be used
+PLAIN_WIDTH: Final = 120  # columns of a table in a file or a pipe
+COLOURS: Final = {"halt": "red", "warn": "yellow", "info": "cyan"}  # by severity
+
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
+_WORD = re.compile(r" *[^ ]+")  # with the spaces before it
 
 
 def examples(*lines: str) -> str:
-    """The epilogue of a command's ``--help``."""
+    """Return the epilogue of a command's ``--help``."""
     return "\n\n".join(("Examples:" if len(lines) > 1 else "Example:", *lines))
 
 
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a count with its noun: ``1 run``, ``2 runs``."""
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
 def _console(stderr: bool) -> Console:
-    from rich.console import Console  # 50 ms that a JSONL scan need not pay
+    from rich.console import Console  # takes 50 ms to import; a JSONL scan does without
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)
 
 
 def out() -> Console:
-    """Where results go."""
+    """Return a console on standard output."""
+    _erase_bar()
     return _console(stderr=False)
 
 
-def err() -> Console:
-    """Where notes, progress and errors go."""
-    return _console(stderr=True)
-
-
 def watched() -> bool:
-    """Whether a person watches the progress of this command."""
+    """Return whether standard error is a terminal."""
     return sys.stderr.isatty()
 
 
+def columns(stream: TextIO) -> int | None:
+    """Return the width of the terminal behind a stream; None for a file or a pipe."""
+    if not stream.isatty():
+        return None
+    if (wanted := os.environ.get("COLUMNS", "")).isdecimal():
+        return int(wanted) or None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def fold(text: str, hang: int = 0, width: int | None = None) -> str:
+    """Break text between words at the terminal's width, and indent continuation lines by `hang` columns.
+
+    A word that is longer than a line stays whole, so that an id can be copied.
+    """
+    width = width or columns(sys.stdout)
+    if width is None:
+        return text
+    from rich.cells import cell_len
+
+    lines = []
+    for paragraph in text.split("\n"):
+        current, used = "", 0
+        for word in _WORD.findall(paragraph):
+            wide = cell_len(_STYLE.sub("", word))
+            if current and used + wide > width:
+                lines.append(current)
+                current = " " * hang + word.lstrip(" ")
+                used = cell_len(_STYLE.sub("", current))
+            else:
+                current, used = current + word, used + wide
+        lines.append(current)
+    return "\n".join(lines)
+
+
 def line(text: str) -> None:
-    """Print one line of results: no wrapping, and no colour where nobody sees it."""
+    """Print one line of results unfolded; colours reach terminals only."""
+    if sys.stdout.isatty():
+        _erase_bar()
     typer.echo(text)
 
 
+def say(text: str, hang: int = 0, *, prose: bool = False) -> None:
+    """Print results for people, folded at the terminal's width. `prose` is folded regardless of its own line breaks."""
+    if prose and columns(sys.stdout):
+        text = " ".join(text.split())
+    line(fold(text, hang))
+
+
 def paint(text: str, colour: str, *, bold: bool = False) -> str:
-    """Text in a colour, unless `NO_COLOR` is set; colours do not reach files and pipes."""
+    """Colour a text, unless `NO_COLOR` is set. Files and pipes get it without colours."""
     return text if os.environ.get("NO_COLOR") else typer.style(text, fg=colour, bold=bold)
 
 
 def clean(text: str) -> str:
-    """Text of strangers (run ids, nodes, messages) without what could steer a terminal."""
+    """Replace the unprintable characters of untrusted text, such as run ids, which could steer a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def note(text: str) -> None:
-    """Say something about the work on standard error."""
-    typer.echo(text, err=True)
+    """Print a remark about the work on standard error."""
+    _erase_bar()
+    width = columns(sys.stderr)
+    typer.echo(fold(text, 2, width) if width else text, err=True)
 
 
 def complain(text: str) -> None:
-    """Say what went wrong on standard error."""
-    typer.echo(f"{paint('error:', 'red')} {text}", err=True)
+    """Print an error on standard error."""
+    note(f"{paint('error:', 'red')} {text}")
 
 
 def quiet_kafka() -> None:
-    """Kafka clients log each failed connection; a command says it once, in words."""
+    """Silence the Kafka client's log: it reports each failed connection, and a command reports it once."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 def fail(text: str, code: int = UNUSABLE) -> typer.Exit:
-    """Say what went wrong, where and what to do; raise what this returns."""
+    """Print an error that names the thing, the place and the remedy; raise what this returns."""
     complain(text)
     return typer.Exit(code)
 
 
 class ProgressReporter(Protocol):
-    """How far some work is, in its own unit."""
+    """Receives the progress of some work, in the work's own unit."""
 
     def advance(self, more: int) -> None:
-        """So much more is done."""
+        """Add `more` units to what is done."""
         ...
 
 
 class _Silent:
     def advance(self, more: int) -> None:
-        """Nobody watches."""
+        """Do nothing: standard error is not a terminal."""
 
 
 class _Bar:
-    def __init__(self, bars: Bars, task: TaskID) -> None:
-        self._bars, self._task = bars, task
+    """A progress bar on standard error. It is drawn while work advances, and erased for every line of output."""
+
+    drawn: _Bar | None = None
+    """The bar on the screen, of which there is at most one."""
+
+    def __init__(self, title: str, total: int | None) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        shown = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        # No redirection: with it, results would be written through the console of standard error.
+        self._bars = Progress(
+            *shown, console=_console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._task = self._bars.add_task(title, total=total)
 
     def advance(self, more: int) -> None:
         self._bars.advance(self._task, more)
+        self._bars.start()  # draws it again if a line of output has erased it
+        _Bar.drawn = self
+
+    def erase(self) -> None:
+        self._bars.stop()
+        _Bar.drawn = None
+
+
+def _erase_bar() -> None:
+    if _Bar.drawn is not None:
+        _Bar.drawn.erase()
 
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[ProgressReporter]:
-    """A progress bar on standard error where a person watches, else nothing. `total` in the work's own unit."""
-    if not watched():
+    """Show a progress bar on standard error if that is a terminal. `total` is in the work's own unit."""
+    if not watched() or os.environ.get("TERM") == "dumb":
         yield _Silent()
         return
-    from rich.progress import BarColumn, Progress as Bars, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=err(), transient=True) as bars:
-        yield _Bar(bars, bars.add_task(title, total=total))
+    bar = _Bar(title, total)
+    bar.advance(0)
+    try:
+        yield bar
+    finally:
+        bar.erase()

@@ -1,4 +1,4 @@
-"""``streamproc topics``: the topics on Kafka, made and checked."""
+"""``streamproc topics``: create and check the topics on Kafka."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, TopicPrefix
-from streamproc.cli.terminal import complain, examples, fail, line, quiet_kafka
+from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.terminal import complain, examples, fail, line, say
 
 if TYPE_CHECKING:
     from streamproc.kafka.topics import Report
-    from streamproc.settings import Settings
 
-app = typer.Typer(name="topics", no_args_is_help=True, help="Make and check the topics on Kafka.")
+app = typer.Typer(name="topics", no_args_is_help=True, help="Create and check the topics on Kafka.")
 
 Partitions = Annotated[
-    int | None, typer.Option(help="Of each topic. By default STREAMPROC_PARTITIONS, else 4.", show_default=False)
+    int | None,
+    typer.Option(help="Partitions of each topic. Default: STREAMPROC_PARTITIONS, else 4.", show_default=False),
 ]
 Replicas = Annotated[
     int | None,
     typer.Option(
         "--replication-factor",
-        help="Of each topic. By default STREAMPROC_REPLICATION_FACTOR, else 1.",
+        help="Replicas of each topic. Default: STREAMPROC_REPLICATION_FACTOR, else 1.",
         show_default=False,
     ),
 ]
@@ -38,12 +38,11 @@ def apply(
     partitions: Partitions = None,
     replication_factor: Replicas = None,
 ) -> None:
-    """Make the topics that are missing. What exists is never changed; exit 1 where it differs from what is right."""
+    """Create the missing topics; existing ones are never changed. Exit 0: all are right; 1: at least one differs."""
     from streamproc.kafka import topics
 
-    settings = _settings(brokers, topic_prefix, partitions, replication_factor)
-    report = asyncio.run(topics.apply(settings))
-    _show(report)
+    settings = kafka_settings(brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor)
+    _show(asyncio.run(topics.apply(settings)))
 
 
 @app.command(epilog=examples("streamproc topics check"))
@@ -53,10 +52,10 @@ def check(
     partitions: Partitions = None,
     replication_factor: Replicas = None,
 ) -> None:
-    """Say which topics are missing or differ. Exit 0: all as they should be; 1: not so."""
+    """List the topics that are missing or differ. Exit 0: all are right; 1: at least one is not."""
     from streamproc.kafka import topics
 
-    settings = _settings(brokers, topic_prefix, partitions, replication_factor)
+    settings = kafka_settings(brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor)
     _show(asyncio.run(topics.check(settings)))
 
 
@@ -69,22 +68,26 @@ def check(
 )
 def acls(
     role: Annotated[
-        str | None, typer.Option(help="Who: publisher, listener, worker … By default all.", show_default=False)
+        str | None, typer.Option(help="One role: publisher, listener, worker … Default: all.", show_default=False)
     ] = None,
     principal: Annotated[
-        str | None, typer.Option(help="Whom Kafka knows, such as User:alice: prints commands.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Kafka principal, such as User:alice. With it, print the commands that grant the rights.",
+            show_default=False,
+        ),
     ] = None,
-    apply_: Annotated[bool, typer.Option("--apply", help="Give the principal these rights.")] = False,
+    apply_: Annotated[bool, typer.Option("--apply", help="Grant the rights of the role to the principal.")] = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Say what each role must be allowed to do on Kafka, and no more; or allow it."""
+    """List the Kafka rights that each role needs, or grant them."""
     from streamproc.kafka import acls
 
-    settings = _settings(brokers, topic_prefix, None, None)
+    settings = kafka_settings(brokers, topic_prefix)
     roles = acls.ROLES if role is None else (acls.role_of(role),)
     if principal is not None and ":" not in principal:
-        raise fail(f"--principal {principal}: Kafka wants a type before it, such as User:{principal}")
+        raise fail(f"--principal {principal}: Kafka expects a type before the name, such as User:{principal}")
     if apply_ and (role is None or principal is None):
         raise fail("--apply: name one --role and one --principal")
     for one in roles:
@@ -92,32 +95,27 @@ def acls(
             asyncio.run(acls.apply(settings, one, principal))
         for right in one.rights:
             if principal is not None and not apply_:
-                line(acls.command(right, settings, principal))
+                line(acls.command(right, settings, principal))  # to be copied, so never folded
             else:
-                line(
-                    f"{one.name:<10}{right.resource:<6}{acls.full_name(right, settings)}  {', '.join(right.operations)}"
-                )
-
-
-def _settings(brokers: str | None, topic_prefix: str | None, partitions: int | None, replicas: int | None) -> Settings:
-    from streamproc.settings import load_settings
-
-    quiet_kafka()
-    return load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=partitions, replication_factor=replicas)
+                operations = ", ".join(right.operations)
+                say(f"{one.name:<10}{right.resource:<6}{acls.full_name(right, settings)}  {operations}", hang=16)
 
 
 def _show(report: Report) -> None:
-    for name in report.created:
-        line(f"created  {name}")
-    for name in report.present:
-        line(f"present  {name}")
-    for name in report.missing:
-        line(f"missing  {name}")
-    for drift in report.drift:
-        line(f"differs  {drift}")
+    for status, texts in (
+        ("created", report.created),
+        ("present", report.present),
+        ("missing", report.missing),
+        ("differs", report.drift),
+    ):
+        for text in texts:
+            say(f"{status}  {text}", hang=9)
     if report.missing:
-        complain("topics are missing: make them with `streamproc topics apply`")
+        complain("topics are missing: create them with `streamproc topics apply`")
     if report.drift:
-        complain("topics differ and are not changed here: use your Kafka tools, or another --topic-prefix")
+        complain(
+            "topics differ from their specification, and are left unchanged: change them with your Kafka tools, "
+            "or choose another --topic-prefix"
+        )
     if not report.ok:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``streamproc watch``: control events as they fall."""
+"""``streamproc watch``: control events as they are published."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamproc.cli.options import Brokers, TopicPrefix
-from streamproc.cli.terminal import clean, examples, fail, line, note, paint, quiet_kafka
+from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.terminal import COLOURS, clean, examples, fail, line, note, paint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-HEAD_ROWS = 2  # of the table's head and the line below it; the rest of the terminal is for events
-COLOURS = {"halt": "red", "warn": "yellow", "info": "cyan"}
+RESERVED_ROWS = 2  # of the terminal: the table's header and the cursor's line; the others show events
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-Format = Annotated[Literal["text", "jsonl"], typer.Option("--format", help="For people, or one JSON object a line.")]
+Format = Annotated[Literal["text", "jsonl"], typer.Option("--format", help="Text for people, or JSON Lines.")]
 Since = Annotated[
     str | None,
     typer.Option(
-        help="Begin with what was told since: beginning, or so long ago (90s, 15m, 2h, 1d).", show_default=False
+        help="Start with the events published since then: beginning, or an age such as 90s, 15m, 2h, 1d. "
+        "Default: only new events.",
+        show_default=False,
     ),
 ]
-Count = Annotated[int | None, typer.Option(min=1, help="End after so many.", show_default=False)]
+Count = Annotated[
+    int | None, typer.Option(min=1, help="Exit after this many events. Default: no limit.", show_default=False)
+]
 
 
 @app.command(
@@ -49,12 +52,9 @@ def watch(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Show control events as they fall: a table in a terminal, lines elsewhere. Ends with Ctrl-C."""
-    from streamproc.settings import load_settings
-
+    """Show control events as they are published: a table in a terminal, lines elsewhere. Stop it with Ctrl-C."""
     since_ms = _since_ms(since)
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
-    quiet_kafka()
+    settings = kafka_settings(brokers, topic_prefix)
     with contextlib.ExitStack() as stack:
         if format_ == "jsonl":
             show: Callable[[ControlEvent], None] = _show_json
@@ -79,20 +79,20 @@ async def _watch(
 
 
 async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
-    """Earlier ones, where they are asked for, then those that fall from now on; each once."""
+    """Yield each event once: the earlier ones if `since_ms` is given, then new ones."""
     from streamproc.client import HaltListener
     from streamproc.kafka.reading import open_topic, partition_count
     from streamproc.model.controls import read_control
 
-    await partition_count(settings, "control")  # what is missing is said at once
+    await partition_count(settings, "control")  # report a missing topic at once
     async with HaltListener(settings=settings) as listener:
         live = listener.subscribe()
-        note(f"watching {settings.topic('control')} on {settings.brokers}; Ctrl-C ends it")
+        note(f"watching {settings.topic('control')} on {settings.brokers}; stop with Ctrl-C")
         earlier: set[str] = set()
         if since_ms is not None:
             async with open_topic(settings, "control") as reader:
-                async for chunk in reader.batches():
-                    for record in chunk:
+                async for batch in reader.batches():
+                    for record in batch:
                         if record.timestamp >= since_ms:
                             control = read_control(record.value or b"")
                             if control.id not in earlier:
@@ -110,7 +110,7 @@ def _since_ms(text: str | None) -> int | None:
         return 0
     found = re.fullmatch(r"(\d+)([smhd])", text)
     if found is None:
-        raise fail(f"--since {text}: use beginning, or a time such as 90s, 15m, 2h, 1d")
+        raise fail(f"--since {text}: expected beginning, or an age such as 90s, 15m, 2h, 1d")
     return int((time.time() - int(found[1]) * UNITS_S[found[2]]) * 1000)
 
 
@@ -135,7 +135,7 @@ def _live_table() -> Iterator[Callable[[ControlEvent], None]]:
     from streamproc.cli.terminal import out
 
     console = out()
-    rows: deque[ControlEvent] = deque(maxlen=max(1, console.height - HEAD_ROWS))
+    rows: deque[ControlEvent] = deque(maxlen=max(1, console.height - RESERVED_ROWS))
     with Live(table_of(rows), console=console, auto_refresh=False) as live:
 
         def show(control: ControlEvent) -> None:
@@ -146,7 +146,7 @@ def _live_table() -> Iterator[Callable[[ControlEvent], None]]:
 
 
 def table_of(controls: Iterable[ControlEvent]) -> Table:
-    """Control events as rows of one line each: what is short is never cut, ids and messages are."""
+    """Return a table with one line per control event. Only run ids and messages are cut to fit."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""``streamproc worker``: the process that watches the turns and decides."""
+"""``streamproc worker``: the process that watches turns and publishes decisions."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ from typing import Annotated, Literal
 
 import typer
 
-from streamproc.cli.options import Brokers, Policy, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, Policy, TopicPrefix
 from streamproc.cli.terminal import examples
 
 app = typer.Typer()
 
 Path = Annotated[
     Literal["batch", "stock"],
-    typer.Option(help="How records reach the engine: whole batches, or one by one through a Faust agent (slow)."),
+    typer.Option(help="How records reach the engine: in batches, or one by one through a stock Faust agent (slow)."),
 ]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged.")]
 GiveUp = Annotated[
     float | None,
     typer.Option(
-        help="End with exit code 1 when the broker is away for so long. By default it waits.", show_default=False
-    ),
-]
-
-StatusFile = Annotated[
-    str | None,
-    typer.Option(
-        help="Keep this file (`STATUS TIMESTAMP`) equal to the orders, both ways. By default STREAMPROC_STATUS_FILE.",
+        help="Exit with code 1 after the broker has been unavailable for this many seconds. Default: wait for it.",
         show_default=False,
     ),
 ]
-
+StatusFile = Annotated[
+    str | None,
+    typer.Option(
+        help="A file (`STATUS TIMESTAMP`) to keep in step with the fleet's status, in both directions. "
+        "Default: STREAMPROC_STATUS_FILE.",
+        show_default=False,
+    ),
+]
 Processes = Annotated[
     int,
     typer.Option(
-        min=1,
-        max=256,
-        help="So many workers on this machine, one a core; one that ends unasked is started again.",
+        min=1, max=256, help="Worker processes to run on this machine, at most one per core. Crashed ones restart."
     ),
 ]
 
@@ -58,9 +55,10 @@ def worker(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Watch the turns topic and decide, until SIGTERM. Start as many as there are partitions; they share the work.
+    """Watch the turns topic and publish decisions, until SIGTERM.
 
-    Exit 0: asked to stop, and everything in hand was finished; 1: gave up; 2: unusable.
+    Workers share the partitions: start at most as many as there are partitions. Exit 0: stopped by a signal, with all
+    work in progress finished; 1: gave up; 2: invalid settings or policy.
     """
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings
@@ -71,13 +69,13 @@ def worker(
     if processes > 1:
         from streamproc.worker.supervisor import supervise
 
-        same = {
+        passed = {
             "--policy": policy, "--path": path, "--log-level": log_level, "--give-up-after-s": give_up_after_s,
             "--brokers": brokers, "--topic-prefix": topic_prefix,
         }  # fmt: skip
-        options = [word for name, value in same.items() if value is not None for word in (name, str(value))]
+        options = [word for name, value in passed.items() if value is not None for word in (name, str(value))]
         raise typer.Exit(supervise(settings, processes, options, log_level))
 
-    from streamproc.worker.app import run_worker  # after the policy was read: a mistake in it is told at once
+    from streamproc.worker.app import run_worker  # takes seconds; a mistake in the policy is reported before
 
     raise typer.Exit(run_worker(settings, chosen, path, give_up_after_s=give_up_after_s, log_level=log_level))

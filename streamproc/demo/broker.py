@@ -1,9 +1,8 @@
-"""An embedded broker that speaks Kafka's protocol: librdkafka's mock cluster, which the confluent-kafka wheel carries.
+"""An embedded broker that speaks Kafka's protocol: librdkafka's mock cluster, part of the confluent-kafka wheel.
 
-For the demo, not for work: it keeps 5 MB a partition and nothing on disk, makes a topic with 4 partitions when
-somebody first asks for it, has no administration interface, and lets a new consumer group wait 3 s. It runs in a
-process of its own, as its client and Python's threads would share one interpreter with the demo otherwise, and it
-ends when the demo does, however that ends: its standard input closes.
+It is for the demo only: it keeps 5 MB per partition and nothing on disk, creates a topic with 4 partitions at its
+first use, has no administration interface, and delays a new consumer group by 3 s. It runs in its own process, to keep
+its threads out of the demo's interpreter, and exits when its standard input closes, however the demo ends.
 """
 
 from __future__ import annotations
@@ -13,23 +12,27 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 
 from streamproc.errors import Unavailable
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 5.0
+MISSING = "the package of the embedded broker is missing. Install it with: pip install 'streamproc[demo]'"
 
 
 @contextlib.contextmanager
 def embedded_broker(topics: Sequence[str]) -> Iterator[str]:
-    """A broker with these topics for as long as the context is open; its address. Raises `Unavailable`."""
+    """Run a broker with these topics while the context is open; yields its address. Raises `Unavailable`."""
+    if find_spec("confluent_kafka") is None:
+        raise Unavailable(MISSING)
     process = subprocess.Popen(
         [sys.executable, "-m", "streamproc.demo.broker", *topics],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for the demo, which then closes this in order
+        start_new_session=True,  # Ctrl-C goes to the demo, which then stops this process
     )
     try:
         yield _address(process)
@@ -54,22 +57,21 @@ def _address(process: subprocess.Popen[str]) -> str:
         return address
     process.kill()
     assert process.stderr is not None
-    told = process.stderr.read().strip().splitlines()
-    raise Unavailable(
-        f"the embedded broker did not start: {told[-1] if told else f'no answer in {START_TIMEOUT_S:g} s'}"
-    )
+    output = process.stderr.read().strip().splitlines()
+    reason = output[-1] if output else f"no answer within {START_TIMEOUT_S:g} s"
+    raise Unavailable(reason if reason == MISSING else f"the embedded broker did not start: {reason}")
 
 
 def serve(topics: Sequence[str]) -> None:
-    """Be the broker until standard input closes."""
+    """Run the broker until standard input closes."""
     try:
         from confluent_kafka import Producer
     except ImportError:
-        sys.exit("confluent-kafka is not installed, which carries it; pip install 'streamproc[demo]'")
+        sys.exit(MISSING)
     cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "embedded"})
     brokers = cluster.list_topics(timeout=START_TIMEOUT_S).brokers.values()
     for topic in topics:
-        cluster.list_topics(topic, timeout=START_TIMEOUT_S)  # asking for it makes it
+        cluster.list_topics(topic, timeout=START_TIMEOUT_S)  # creates it
     sys.stdout.write(",".join(f"{broker.host}:{broker.port}" for broker in brokers) + "\n")
     sys.stdout.flush()
     sys.stdin.read()

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: broker, worker, publisher, listener; the agents; what it came to."""
+"""The course of the demo: start broker, worker, publisher and listener; run the agents; collect the outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.demo.agents import ATTEMPTS_MAX, LOOP_RUN, Play, Stage
+from streamproc.demo.agents import ATTEMPTS_MAX, LOOP_RUN, AgentRunner, DemoRun
 from streamproc.demo.broker import embedded_broker
 from streamproc.demo.trajectories import Trajectory, load_trajectories
 from streamproc.demo.worker import worker_process
@@ -18,60 +18,68 @@ from streamproc.kafka import topics
 from streamproc.settings import Settings
 
 if TYPE_CHECKING:
-    from streamproc.demo.display import Lines, Screen
+    from streamproc.demo.display import LineDisplay, ScreenDisplay
 
-STARTS_WITHIN_S: Final = 2.0  # the agents do not all begin in the same instant
+START_SPREAD_S: Final = 2.0  # the agents do not all start in the same instant
 
 
 class DemoOutcome(NamedTuple):
-    """What was played, how many turns the broker did not take, and how long it all took."""
+    """The runs, the number of turns that did not reach the broker, and the duration."""
 
-    plays: Sequence[Play]
+    runs: Sequence[DemoRun]
     dropped: int
     seconds: float
 
     def surprises(self) -> list[str]:
-        """What should not have been: nothing, where all is well."""
+        """Return the deviations from what is expected; none if all is well."""
         found = []
-        for play in self.plays:
-            expected = play.trajectory.halt_at if play.trajectory is not None else None
-            if play.run_id == LOOP_RUN and play.halt is None:
+        for run in self.runs:
+            expected = run.trajectory.halt_at if run.trajectory is not None else None
+            if run.run_id == LOOP_RUN and run.halt is None:
                 found.append(f"the guard did not stop {LOOP_RUN} within {ATTEMPTS_MAX} attempts")
-            elif play.trajectory is not None and play.halted_at != expected:
-                found.append(f"{play.run_id} was halted at turn {play.halted_at}, and by a scan at turn {expected}")
+            elif run.trajectory is not None and run.halted_at != expected:
+                found.append(f"{run.run_id}: {_halt(run.halted_at)} in the demo, {_halt(expected)} in a scan")
         if self.dropped:
-            found.append(f"{self.dropped} turns did not reach the broker")
+            found.append(f"{self.dropped} {'turn' if self.dropped == 1 else 'turns'} did not reach the broker")
         return found
 
 
-def run_demo(board: Lines | Screen, thinking_s: float) -> DemoOutcome:
-    """Play everything. `thinking_s` is how long each agent waits before a turn. Raises `Unavailable`."""
+def _halt(turn: int | None) -> str:
+    return "not halted" if turn is None else f"halted at turn {turn}"
+
+
+def run_demo(display: LineDisplay | ScreenDisplay, pause_s: float) -> DemoOutcome:
+    """Run the demo. Each agent waits `pause_s` before a turn. Raises `Unavailable`."""
     began_s = time.monotonic()
     now_ms = int(time.time() * 1000)
     trajectories = load_trajectories(now_ms)
-    settings = Settings.model_construct()  # the defaults: whatever Kafka the environment names is left alone
+    settings = Settings.model_construct()  # the defaults, so that the demo never touches a real Kafka
     with embedded_broker([spec.name for spec in topics.specs(settings)]) as address:
-        board.said(f"an embedded broker speaks Kafka's protocol on {address} (in memory, gone when this ends)")
+        display.message(f"embedded broker started on {address}; it keeps everything in memory")
         settings = settings.model_copy(update={"brokers": address})
-        return asyncio.run(_play(settings, trajectories, board, thinking_s, began_s))
+        return asyncio.run(_run(settings, trajectories, display, pause_s, began_s))
 
 
-async def _play(
-    settings: Settings, trajectories: list[Trajectory], board: Lines | Screen, thinking_s: float, began_s: float
+async def _run(
+    settings: Settings,
+    trajectories: list[Trajectory],
+    display: LineDisplay | ScreenDisplay,
+    pause_s: float,
+    began_s: float,
 ) -> DemoOutcome:
-    loop = Play(LOOP_RUN, 2 * ATTEMPTS_MAX)
-    recorded = [Play(one.run_id, len(one.turns), one) for one in trajectories]
-    plays = [loop, *recorded]
+    loop = DemoRun(LOOP_RUN, 2 * ATTEMPTS_MAX)
+    recorded = [DemoRun(one.run_id, len(one.turns), one) for one in trajectories]
+    runs = [loop, *recorded]
     publisher = TurnPublisher(settings=settings)
     with tempfile.TemporaryDirectory(prefix="streamproc-demo-") as directory:
-        board.said("the worker starts in a process of its own")
+        display.message("starting the worker")
         async with worker_process(settings, Path(directory)):
-            board.said(f"it is ready; {len(recorded)} recorded agents and a scripted loop begin, each under a guard")
+            display.message(f"worker ready; starting {len(recorded)} recorded agents and a scripted loop under guards")
             async with HaltListener(settings=settings) as halts, publisher:
-                stage = Stage(publisher, halts, board, thinking_s)
-                with board.show(plays):
+                runner = AgentRunner(publisher, halts, display, pause_s)
+                with display.show(runs):
                     async with asyncio.TaskGroup() as group:
-                        group.create_task(stage.coder_and_verifier(loop))
-                        for number, play in enumerate(recorded):
-                            group.create_task(stage.trajectory(play, STARTS_WITHIN_S * number / len(recorded)))
-    return DemoOutcome(plays, publisher.dropped, time.monotonic() - began_s)
+                        group.create_task(runner.coder_and_verifier(loop))
+                        for number, run in enumerate(recorded):
+                            group.create_task(runner.trajectory(run, START_SPREAD_S * number / len(recorded)))
+    return DemoOutcome(runs, publisher.dropped, time.monotonic() - began_s)

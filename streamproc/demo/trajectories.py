@@ -1,4 +1,4 @@
-"""The recorded runs that the demo plays, and what a scan says of them: the demo has to come to the same."""
+"""The recorded runs of the demo, with the decisions of a scan: the demo must come to the same result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamproc.samples import outcomes, trajectory_file
 
 
 class Trajectory(NamedTuple):
-    """A recorded run: its turns, whether it solved its task, and at which turn a scan halts it, if it does."""
+    """A recorded run: its turns, whether it solved its task, and the turn at which a scan halts it, if any."""
 
     run_id: str
     turns: tuple[RawEvent, ...]
@@ -21,7 +21,7 @@ class Trajectory(NamedTuple):
 
 
 def load_trajectories(now_ms: int) -> list[Trajectory]:
-    """The sample runs as if each had ended just now: their times are moved, the gaps between them stay."""
+    """Load the sample runs as if each had ended just now: times are shifted, the gaps between turns stay."""
     solved = {run_id: outcome.solved for run_id, outcome in outcomes().items()}
     with trajectory_file() as path:
         halts: dict[str, int] = {}
@@ -32,11 +32,11 @@ def load_trajectories(now_ms: int) -> list[Trajectory]:
         for line in Source(path):
             runs.setdefault(line.raw.run_id, []).append(line.raw)
     return [
-        Trajectory(run_id, _moved(turns, now_ms), solved[run_id], halts.get(run_id)) for run_id, turns in runs.items()
+        Trajectory(run_id, _shifted(turns, now_ms), solved[run_id], halts.get(run_id)) for run_id, turns in runs.items()
     ]
 
 
-def _moved(turns: list[RawEvent], now_ms: int) -> tuple[RawEvent, ...]:
+def _shifted(turns: list[RawEvent], now_ms: int) -> tuple[RawEvent, ...]:
     times = [turn.at for turn in turns if turn.at is not None]
     if not times:
         return tuple(turns)
@@ -44,18 +44,18 @@ def _moved(turns: list[RawEvent], now_ms: int) -> tuple[RawEvent, ...]:
     return tuple(turn if turn.at is None else turn.model_copy(update={"at": turn.at + shift_ms}) for turn in turns)
 
 
-class Spared(NamedTuple):
-    """What was not spent on turns that were not taken; None where the recording does not say."""
+class Savings(NamedTuple):
+    """Turns, time and tokens that a halt saved; None for what was not recorded."""
 
     turns: int
     time_ms: int | None
     tokens: int | None
 
 
-def spared(trajectory: Trajectory, played: int) -> Spared:
-    """What stopping after so many turns spared."""
-    left = trajectory.turns[played:]
-    times = [turn.at for turn in (*trajectory.turns[max(0, played - 1) : played], *left) if turn.at is not None]
+def savings(trajectory: Trajectory, taken: int) -> Savings:
+    """Return what a halt after `taken` turns saved."""
+    left = trajectory.turns[taken:]
+    times = [turn.at for turn in (*trajectory.turns[max(0, taken - 1) : taken], *left) if turn.at is not None]
     usages = [turn.usage for turn in left if isinstance(turn, RawTurn) and turn.usage is not None]
     tokens = [usage.total_tokens or usage.input_tokens + usage.output_tokens for usage in usages]
-    return Spared(len(left), max(times) - times[0] if len(times) > 1 else None, sum(tokens) if tokens else None)
+    return Savings(len(left), max(times) - times[0] if len(times) > 1 else None, sum(tokens) if tokens else None)

@@ -1,4 +1,4 @@
-"""The real worker, as a process of its own, for as long as the demo runs."""
+"""The demo's worker: the real one, in its own process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from streamproc.errors import Unavailable
 from streamproc.settings import Settings
 
 READY: Final = re.compile(r"\bready partitions=\d")
-READY_TIMEOUT_S: Final = 40.0  # the embedded broker lets a new group wait 3 s; a busy machine needs the rest
+READY_TIMEOUT_S: Final = 40.0  # the embedded broker delays a new group by 3 s; a busy machine needs the rest
 STOP_TIMEOUT_S: Final = 15.0
-GIVE_UP_AFTER_S: Final = 10  # should the demo be killed, the broker goes, and so does the worker
+GIVE_UP_AFTER_S: Final = 10  # if the demo is killed, the broker exits, and then the worker
 LOG_LINES_KEPT: Final = 15
 PACKAGES: Final = Path(__file__).parents[2]
 
 
 @contextlib.asynccontextmanager
 async def worker_process(settings: Settings, directory: Path) -> AsyncIterator[None]:
-    """A worker that has its partitions, for as long as the context is open. Raises `Unavailable`."""
+    """Run a worker while the context is open; enters once it has its partitions. Raises `Unavailable`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "streamproc", "worker", "--brokers", settings.brokers, "--give-up-after-s", str(GIVE_UP_AFTER_S)),
@@ -35,7 +35,7 @@ async def worker_process(settings: Settings, directory: Path) -> AsyncIterator[N
         stderr=asyncio.subprocess.STDOUT,
         cwd=directory,
         env=_environment(),
-        start_new_session=True,  # Ctrl-C is for the demo, which then ends this in order
+        start_new_session=True,  # Ctrl-C goes to the demo, which then stops this process
     )
     ready = asyncio.Event()
     log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
@@ -49,7 +49,7 @@ async def worker_process(settings: Settings, directory: Path) -> AsyncIterator[N
 
 
 def _environment() -> dict[str, str]:
-    """This environment without settings of somebody's real Kafka, and with this package importable."""
+    """Return this environment without settings for a real Kafka, and with this package importable."""
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("STREAMPROC_")}
     paths = [str(PACKAGES), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
@@ -70,9 +70,9 @@ async def _until_ready(process: asyncio.subprocess.Process, ready: asyncio.Event
     for task in waiting:
         task.cancel()
     if not ready.is_set():
-        told = "\n  ".join(log) or "it said nothing"
-        how = f"did not get ready within {READY_TIMEOUT_S:g} s" if process.returncode is None else "ended"
-        raise Unavailable(f"the worker {how}. Its last lines:\n  {told}")
+        lines = "\n  ".join(log) or "(none)"
+        how = f"was not ready within {READY_TIMEOUT_S:g} s" if process.returncode is None else "exited"
+        raise Unavailable(f"the worker {how}. Its last log lines:\n  {lines}")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -1,10 +1,10 @@
-"""The notifier on Kafka: follows the control topic in a consumer group of its own, and commits what is settled.
+"""The notifier on Kafka: reads the control topic in its own consumer group, and commits settled control events.
 
-At least once: an offset is committed when everything before it was delivered or given up. After a crash the rest is
-read and sent again; `control_id` in each notification tells a repetition.
+Delivery is at least once: an offset is committed when everything before it was delivered or given up. After a crash
+the rest is read and sent again; `control_id` in each notification identifies a repetition.
 
-Lost ones are counted and logged, and told in the next message; they are not put onto the control topic. That topic
-is what the engine decided, and a replay must find it again there word for word.
+Lost notifications are counted, logged, and reported in the next message. They are not published to the control topic:
+that topic holds what the engine decided, and a replay must reproduce it exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streamproc.kafka.session import (
 from streamproc.model.controls import read_control
 from streamproc.notify.delivery_queue import DeliveryQueue
 from streamproc.notify.notifier import Notifier
-from streamproc.notify.offset_tracker import Commits
+from streamproc.notify.offset_tracker import OffsetTracker
 from streamproc.notify.service import Service
 
 if TYPE_CHECKING:
@@ -44,47 +44,47 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_MS: Final = 500  # at most so late is committed what was settled meanwhile
+POLL_MS: Final = 500  # longest delay before settled control events are committed
 COUNTS_EVERY_S: Final = 60.0
-LAST_WORDS_S: Final = 10.0  # to send what waits when asked to stop; the rest is sent after the next start
+DRAIN_TIMEOUT_S: Final = 10.0  # for queued notifications at a stop; the rest is sent after the next start
 CLOSE_TIMEOUT_S: Final = 5.0
-SKIPPED_SHOWN_EVERY: Final = 1_000
+SKIPPED_LOGGED_EVERY: Final = 1_000
 
 
 class NotificationConsumer:
-    """Reads for as long as `run` runs."""
+    """Reads control events and sends their notifications while `run` is active."""
 
     def __init__(
-        self, settings: Settings, plan: NotificationConfig, *, group: str, from_beginning: bool = False
+        self, settings: Settings, config: NotificationConfig, *, group: str, from_beginning: bool = False
     ) -> None:
-        services = [(destination, Service(destination, n)) for n, destination in enumerate(plan.destinations, 1)]
-        queues = [(one, DeliveryQueue(service, plan, as_json=one.as_json)) for one, service in services]
-        self.notifier = Notifier(plan, queues)
+        services = [(destination, Service(destination, n)) for n, destination in enumerate(config.destinations, 1)]
+        queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
+        self.notifier = Notifier(config, queues)
         self.skipped = 0
-        """Records that could not be read."""
+        """Number of unreadable records."""
         self._settings = settings
         self._topic = settings.topic("control")
         self._group = group
         self._reset = "earliest" if from_beginning else "latest"
-        self._commits: Commits[TopicPartition] = Commits()
-        self._known: set[TopicPartition] = set()
-        self._first: dict[TopicPartition, int] = {}
+        self._offsets: OffsetTracker[TopicPartition] = OffsetTracker()
+        self._assigned: set[TopicPartition] = set()
+        self._first: dict[TopicPartition, int] = {}  # offset of the first record read
         self._stop = asyncio.Event()
-        self._troubled = False
+        self._failing = False
 
     def stop(self) -> None:
-        """End: send what can be sent soon, commit, leave the group."""
+        """Send the queued notifications within a short time, commit, and leave the group."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Follow until `stop`."""
+        """Read until `stop`."""
         try:
-            await run_until_one_ends(self._listen(), self.notifier.run(), self._count())
+            await run_until_one_ends(self._read(), self.notifier.run(), self._log_counts())
         finally:
             log.info("stopped %s", self.notifier.counts)
 
-    async def _listen(self) -> None:
-        await reconnecting(self._session, self._report, purpose="following control events", stop=self._stop)
+    async def _read(self) -> None:
+        await reconnecting(self._session, self._report, purpose="reading control events", stop=self._stop)
 
     async def _session(self, backoff: Backoff) -> None:
         consumer = AIOKafkaConsumer(
@@ -99,85 +99,82 @@ class NotificationConsumer:
                 await access.start(consumer, self._settings)
                 await find_partitions(consumer._client, self._settings, "control")
             consumer.subscribe([self._topic])
-            self._known = set()
-            await run_until_one_ends(probe_brokers(consumer._client), self._follow(consumer, backoff))
+            self._assigned = set()
+            await run_until_one_ends(probe_brokers(consumer._client), self._poll(consumer, backoff))
         finally:
-            self._commits.keep(set())  # what is not committed will be read again
+            self._offsets.keep(set())  # uncommitted control events will be read again
             await _close(consumer)
 
-    async def _follow(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
+    async def _poll(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
         while not self._stop.is_set():
-            await self._greet(consumer, backoff)
+            await self._update_assignment(consumer, backoff)
             for place, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
                 for record in records:
-                    self._take(place, record)
+                    self._add(place, record)
             await self._commit(consumer)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 while self.notifier.waiting:
                     await asyncio.sleep(0.05)
-        with contextlib.suppress(TimeoutError):  # the broker may be away: then it is read, and told, again
+        with contextlib.suppress(TimeoutError):  # without a broker, they are read and sent again
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._commit(consumer)
 
-    async def _greet(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
-        """Take note of partitions that are new to us. One that nobody has read yet begins at a place that is
-        committed at once, so that a crash before the first notification loses nothing."""
+    async def _update_assignment(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
+        """Track the assigned partitions. Commit a position for one without any at once: otherwise a crash before the
+        first commit would lose control events."""
         assigned = set(consumer.assignment())
-        if assigned == self._known:
+        if assigned == self._assigned:
             return
-        self._commits.keep(assigned)
-        for place in assigned - self._known:
+        self._offsets.keep(assigned)
+        for place in assigned - self._assigned:
             if await consumer.committed(place) is None:
-                first = self._first.get(place)  # it may have been assigned, and read, since we looked
+                first = self._first.get(place)  # records may have been read since `assignment`
                 await consumer.commit({place: await consumer.position(place) if first is None else first})
-        self._known = assigned
+        self._assigned = assigned
         if assigned:
             backoff.reset()
-            self._troubled = False
-            log.info("following %s partitions=%s", self._topic, sorted(place.partition for place in assigned))
+            self._failing = False
+            log.info("reading %s partitions=%s", self._topic, sorted(place.partition for place in assigned))
 
-    def _take(self, place: TopicPartition, record: ConsumerRecord[bytes, bytes]) -> None:
+    def _add(self, place: TopicPartition, record: ConsumerRecord[bytes, bytes]) -> None:
         self._first.setdefault(place, record.offset)
-        settled = self._commits.begin(place, record.offset, 1)
+        settled = self._offsets.begin(place, record.offset, 1)
         try:
             control = read_control(record.value or b"")
         except ValueError as error:
             self.skipped += 1
-            if self.skipped % SKIPPED_SHOWN_EVERY == 1:
+            if self.skipped % SKIPPED_LOGGED_EVERY == 1:
                 where = f"{place.topic}[{place.partition}]@{record.offset}"
                 log.warning("skipped an unreadable control event at %s (%d so far): %s", where, self.skipped, error)
             settled()
             return
-        self.notifier.take(control, settled)
+        self.notifier.add(control, settled)
 
     async def _commit(self, consumer: AIOKafkaConsumer) -> None:
-        ready = self._commits.ready()
+        ready = self._offsets.ready()
         if not ready:
             return
         try:
             await consumer.commit(ready)
-        except (
-            CommitFailedError,
-            IllegalStateError,
-        ) as error:  # somebody else has the partition now, and reads it again
-            log.info("not committed: %s", error)
+        except (CommitFailedError, IllegalStateError) as error:
+            log.info("commit failed; the partition's new owner reads these control events again: %s", error)
 
-    async def _count(self) -> None:
+    async def _log_counts(self) -> None:
         while True:
             await asyncio.sleep(COUNTS_EVERY_S)
             log.info("counts %s skipped=%d", self.notifier.counts, self.skipped)
 
     def _report(self, error: Exception) -> None:
-        if not self._troubled:
+        if not self._failing:
             log.warning(
-                "no control events come (notifications that wait are still sent): %s",
+                "cannot read control events; reconnecting (queued notifications are still sent): %s",
                 as_unavailable(self._settings, error),
             )
-        self._troubled = True
+        self._failing = True
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:
-    for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it comes to its client
-        with contextlib.suppress(Exception):  # it is given up; what it still has to say is no news
+    for closing in (consumer.stop(), consumer._client.close()):  # `stop` can fail before it closes its client
+        with contextlib.suppress(Exception):  # the consumer is discarded
             await run_in_own_task(closing, CLOSE_TIMEOUT_S)

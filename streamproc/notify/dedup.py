@@ -1,4 +1,4 @@
-"""What was told already: each control event once, and of a series only the first, until it gets worse."""
+"""Deduplication: a control event notifies once, and a series only with its first event until it gets more urgent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent
     from streamproc.model.notification import Urgency
 
-IDS_MAX: Final = 20_000  # control events: some minutes of a fleet in which everything goes wrong
-RUNS_MAX: Final = 20_000  # with their codes and tasks, for the same reason
-TASKS_MAX: Final = 200  # of one run, with their codes
+IDS_MAX: Final = 20_000  # control events: some minutes of a fleet in which every run fails
+SUBJECTS_MAX: Final = 20_000  # runs, fleet commands and shared accounts, for the same reason
+SERIES_MAX: Final = 200  # of one subject
 
 
 class _Series(NamedTuple):
@@ -22,19 +22,20 @@ class _Series(NamedTuple):
 
 
 class Dedup:
-    """Bounded: past their numbers the oldest are forgotten, and then something may be told twice, never not at all."""
+    """Remembers recent control events and series. Beyond its bounds it drops the oldest: an event may then notify
+    twice, but none is lost."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._ids: dict[str, None] = {}
         self._series: dict[str, dict[tuple[str, str], _Series]] = {}
         self.same = 0
-        """Control events that came again."""
+        """Number of control events that arrived again."""
         self.held_back = 0
-        """Others of a series that was told within the window; the next one says how many."""
+        """Number of control events held back because their series notified within the window."""
 
     def admit(self, control: ControlEvent, urgency: Urgency, now_s: float) -> int | None:
-        """How many of the same series were held back before this one is told; None where it is held back itself."""
+        """Return None to hold a control event back; else how many of its series were held back before it."""
         if control.id in self._ids:
             self.same += 1
             return None
@@ -42,22 +43,22 @@ class Dedup:
         if len(self._ids) > IDS_MAX:
             del self._ids[next(iter(self._ids))]
         subject = subject_of(control)
-        codes = self._series.pop(subject, {})
-        self._series[subject] = codes  # now the newest
-        if len(self._series) > RUNS_MAX:
+        series = self._series.pop(subject, {})
+        self._series[subject] = series  # now the newest
+        if len(self._series) > SUBJECTS_MAX:
             del self._series[next(iter(self._series))]
         key = (control.code, control.task_id or "")
-        known = codes.get(key)
+        known = series.get(key)
         if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:
-            codes[key] = known._replace(held_back=known.held_back + 1)
+            series[key] = known._replace(held_back=known.held_back + 1)
             self.held_back += 1
             return None
-        codes.pop(key, None)
-        codes[key] = _Series(now_s, urgency, 0)
-        if len(codes) > TASKS_MAX:
-            del codes[next(iter(codes))]
+        series.pop(key, None)
+        series[key] = _Series(now_s, urgency, 0)
+        if len(series) > SERIES_MAX:
+            del series[next(iter(series))]
         return known.held_back if known is not None else 0
 
-    def begin_again(self, run_id: str) -> None:
-        """Somebody looked after this run: what happens to it now is news."""
+    def reset(self, run_id: str) -> None:
+        """Start new series for a run that was resumed."""
         self._series.pop(run_id, None)

@@ -1,4 +1,4 @@
-"""Who is told of what: the notify file, the destinations of options and settings, and all that can be wrong in them."""
+"""Notification settings: the notify file, destinations from options and settings, and their validation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streamproc.errors import InvalidSettings
 from streamproc.model.notification import Notice, Urgency, UrgencyName
 from streamproc.notify.triggers import BY_NAME, NotificationTrigger
 
-FIRST_TRY: Final = 1.0  # seconds; most of what fails once works then
-WEBHOOKS: Final = ("json", "jsons", "xml", "xmls", "form", "forms")  # what programs read
+RETRY_FIRST_S: Final = 1.0  # most messages that fail once are accepted by then
+WEBHOOKS: Final = ("json", "jsons", "xml", "xmls", "form", "forms")  # URL schemes of services for programs
 
 
 def _upper(value: Any) -> Any:
@@ -24,7 +24,7 @@ def _upper(value: Any) -> Any:
 
 
 def _off(value: Any) -> Any:
-    """YAML reads `off` as false."""
+    """Accept `off`, which YAML reads as false."""
     return False if value in (False, "off", "OFF") else _upper(value)
 
 
@@ -37,14 +37,14 @@ class _Model(BaseModel):
 
 
 class Rate(_Model):
-    """A token bucket for each destination. What does not fit comes later, in one message."""
+    """The token bucket of each destination. Notifications beyond it are sent later, in one message."""
 
-    burst: int = Field(10, ge=1, le=1_000, description="at once; nobody reads more")
-    per_minute: float = Field(6.0, gt=0, le=600, description="after that; ntfy and Slack take at least so many")
+    burst: int = Field(10, ge=1, le=1_000, description="messages at once; more are not read")
+    per_minute: float = Field(6.0, gt=0, le=600, description="messages after that; ntfy and Slack accept as many")
 
 
 class Destination(_Model):
-    """An Apprise URL, and what goes there."""
+    """An Apprise URL, and the notifications that it gets."""
 
     url: SecretStr
     name: str = Field("", max_length=100)
@@ -56,13 +56,13 @@ class Destination(_Model):
 
     @property
     def as_json(self) -> bool:
-        """Whether programs read it: webhooks, unless told otherwise."""
+        """Whether messages are JSON: the format if given, else true for webhooks."""
         if self.format is not None:
             return self.format == "json"
         return urlsplit(self.url.get_secret_value()).scheme.lower() in WEBHOOKS
 
-    def takes(self, notice: Notice, minimum: Urgency) -> bool:
-        """Whether this goes there."""
+    def accepts(self, notice: Notice, minimum: Urgency) -> bool:
+        """Return whether a notification goes to this destination."""
         if notice.urgency < (Urgency[self.minimum_urgency] if self.minimum_urgency else minimum):
             return False
         return (
@@ -73,67 +73,67 @@ class Destination(_Model):
 
 
 class NotificationConfig(_Model):
-    """A notify file. All of it is optional but the destinations, and those may come from elsewhere."""
+    """A notify file. Everything is optional; at least one destination must come from the file, options or settings."""
 
     minimum_urgency: UrgencyOf = "MEDIUM"
     triggers: dict[str, UrgencyOrOff] = {}
-    repeat_after_s: float = Field(600.0, ge=0, description="of one run and code, unless it gets more urgent")
+    repeat_after_s: float = Field(600.0, ge=0, description="per run and code, unless it gets more urgent")
     rate: Rate = Rate()
-    retry_first_s: float = Field(FIRST_TRY, gt=0, le=60)
-    give_up_after_s: float = Field(3_600.0, gt=0, description="after an hour it is history, and in the report")
+    retry_first_s: float = Field(RETRY_FIRST_S, gt=0, le=60)
+    give_up_after_s: float = Field(3_600.0, gt=0, description="an hour-old notification is history")
     destinations: list[Destination] = []
 
     def urgency_of(self, trigger: NotificationTrigger) -> Urgency | None:
-        """How urgent it is here; None where nobody wants to hear it."""
+        """Return the configured urgency of a trigger; None if it is off."""
         chosen = self.triggers.get(trigger.name, trigger.urgency.name)
         return Urgency[chosen] if chosen else None
 
     @property
     def minimum(self) -> Urgency:
-        """Below it nothing is told, where a destination does not say otherwise."""
+        """The minimum urgency of destinations that do not set their own."""
         return Urgency[self.minimum_urgency]
 
 
 def load_notification_config(file: str, urls: list[str]) -> NotificationConfig:
-    """A plan from a file ("": none) and further destinations. Raises `InvalidSettings`, naming all that is wrong."""
+    """Load a notify file ("": none) and add destinations. Raises `InvalidSettings`, which names every mistake."""
     data = _read(file) if file else {}
     try:
-        plan = NotificationConfig.model_validate(data)
+        config = NotificationConfig.model_validate(data)
     except ValidationError as error:
         problems = [f"{file}: {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise InvalidSettings("\n".join(problems)) from None
-    problems = list(_unknown_triggers(plan, file))
+    problems = list(_unknown_triggers(config, file))
     if problems:
         raise InvalidSettings("\n".join(problems))
     more = [Destination(url=SecretStr(url)) for url in urls]
-    plan = plan.model_copy(update={"destinations": [*plan.destinations, *more]})
-    if not plan.destinations:
+    config = config.model_copy(update={"destinations": [*config.destinations, *more]})
+    if not config.destinations:
         raise InvalidSettings(
-            "nobody to notify: give --to URL, set STREAMPROC_NOTIFY, or list destinations in a notify file "
-            "(such as ntfy://ntfy.sh/your-topic; https://github.com/caronc/apprise has all services)"
+            "no destination: give --to URL, set STREAMPROC_NOTIFY, or list destinations in a notify file "
+            "(such as ntfy://ntfy.sh/your-topic; https://github.com/caronc/apprise lists all services)"
         )
-    return plan
+    return config
 
 
-def _unknown_triggers(plan: NotificationConfig, file: str) -> list[str]:
-    named = [("triggers", name) for name in plan.triggers]
-    for place, destination in enumerate(plan.destinations):
+def _unknown_triggers(config: NotificationConfig, file: str) -> list[str]:
+    named = [("triggers", name) for name in config.triggers]
+    for place, destination in enumerate(config.destinations):
         named += [(f"destinations.{place}.triggers", name) for name in destination.triggers or ()]
     known = ", ".join(BY_NAME)
     unknown = [(where, name) for where, name in named if name not in BY_NAME]
-    return [f"{file}: {where}: no trigger {name!r} (there are: {known})" for where, name in unknown]
+    return [f"{file}: {where}: no trigger {name!r} (available: {known})" for where, name in unknown]
 
 
 def _read(file: str) -> Any:
     try:
         data = yaml.safe_load(Path(file).read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InvalidSettings(f"{file}: cannot be read: {error}. Give a notify file in YAML") from None
+        raise InvalidSettings(f"{file}: cannot be read: {error}. Name a notify file in YAML") from None
     return _with_variables({} if data is None else data, file)
 
 
 def _with_variables(value: Any, file: str) -> Any:
-    """`${NAME}` from the environment, so that a file in a repository holds no secret."""
+    """Replace `${NAME}` with the environment variable: a file in a repository then holds no secret."""
     if isinstance(value, dict):
         return {key: _with_variables(part, file) for key, part in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""From control events to notifications: which row of the table, told already or not, and to whom it goes."""
+"""From control events to notifications: choose the trigger, deduplicate, and select the destinations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Settled = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class NotifierCounts:
-    """What was done since the start. `held_back` are others of a series that was told already; `lost` and `sent`
-    count a notification once for each destination."""
+    """Counts since the start. `held_back` counts control events of a series that had notified already; `lost` and
+    `sent` count a notification once per destination."""
 
     events: int
     notices: int
@@ -40,80 +40,81 @@ class NotifierCounts:
 
 
 class Notifier:
-    """Decides, and hands to the queues of the destinations. It does not know where control events come from."""
+    """Turns control events into notices and puts them into the queues of their destinations."""
 
     def __init__(
         self,
-        plan: NotificationConfig,
-        outgoing: list[tuple[Destination, DeliveryQueue]],
+        config: NotificationConfig,
+        destinations: list[tuple[Destination, DeliveryQueue]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._plan = plan
-        self._outgoing = outgoing
-        self._repeats = Dedup(plan.repeat_after_s)
+        self._config = config
+        self._destinations = destinations
+        self._dedup = Dedup(config.repeat_after_s)
         self._clock = clock
         self._events = self._notices = 0
         self._in_flight: dict[str, list[Settled]] = {}
 
     async def run(self) -> None:
         """Serve the queues until cancelled."""
-        await asyncio.gather(*(queue.run() for _, queue in self._outgoing))
+        await asyncio.gather(*(queue.run() for _, queue in self._destinations))
 
-    def take(self, control: ControlEvent, settled: Settled) -> None:
-        """Take a control event in. `settled` is called once everything that came of it was sent or given up."""
+    def add(self, control: ControlEvent, settled: Settled) -> None:
+        """Process a control event. `settled` is called once all its notifications are sent or given up."""
         self._events += 1
         waiting = self._in_flight.get(control.id)
-        if waiting is not None:  # read again, after a broken connection or by a worker that was killed
+        if waiting is not None:  # read again after a broken connection, or published again after a worker crash
             waiting.append(settled)
             return
-        notice, goes_to = self._decide(control)
-        if notice is None or not goes_to:
+        notice, queues = self._decide(control)
+        if notice is None or not queues:
             settled()
             return
         self._notices += 1
         self._in_flight[control.id] = [settled]
-        left = len(goes_to)
+        open_count = len(queues)
 
-        def one_less() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                for each in self._in_flight.pop(control.id):
-                    each()
+        def one_settled() -> None:
+            nonlocal open_count
+            open_count -= 1
+            if not open_count:
+                for callback in self._in_flight.pop(control.id):
+                    callback()
 
-        for queue in goes_to:
-            queue.put(notice, one_less)
+        for queue in queues:
+            queue.put(notice, one_settled)
 
     def _decide(self, control: ControlEvent) -> tuple[Notice | None, list[DeliveryQueue]]:
         if control.type == "run.resumed":
-            self._repeats.begin_again(control.run_id)
+            self._dedup.reset(control.run_id)
         trigger = trigger_of(control)
-        urgency = self._plan.urgency_of(trigger) if trigger is not None else None
+        urgency = self._config.urgency_of(trigger) if trigger is not None else None
         if trigger is None or urgency is None:
             return None, []
         notice = notice_of(control, trigger, urgency)
-        goes_to = [queue for destination, queue in self._outgoing if destination.takes(notice, self._plan.minimum)]
-        if not goes_to:
+        minimum = self._config.minimum
+        queues = [queue for destination, queue in self._destinations if destination.accepts(notice, minimum)]
+        if not queues:
             return None, []
-        held_back = self._repeats.admit(control, urgency, self._clock())
+        held_back = self._dedup.admit(control, urgency, self._clock())
         if held_back is None:
             return None, []
-        return notice.model_copy(update={"repeats": held_back}), goes_to
+        return notice.model_copy(update={"repeats": held_back}), queues
 
     @property
     def waiting(self) -> int:
-        """Notifications that are not settled, of all destinations."""
-        return sum(queue.waiting for _, queue in self._outgoing)
+        """The number of open notifications, over all destinations."""
+        return sum(queue.waiting for _, queue in self._destinations)
 
     @property
     def counts(self) -> NotifierCounts:
-        """For the log and for metrics."""
-        queues = [queue for _, queue in self._outgoing]
+        """Return the counts for the log and for metrics."""
+        queues = [queue for _, queue in self._destinations]
         return NotifierCounts(
             events=self._events,
             notices=self._notices,
-            repeated=self._repeats.same,
-            held_back=self._repeats.held_back,
+            repeated=self._dedup.same,
+            held_back=self._dedup.held_back,
             waiting=self.waiting,
             sent=sum(queue.sent for queue in queues),
             messages=sum(queue.messages for queue in queues),

@@ -1,4 +1,4 @@
-"""How far a topic is done, when what came of its records is done in any order."""
+"""Committable offsets of a topic whose records settle in any order."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from typing import Generic, TypeVar
 Place = TypeVar("Place")
 
 
-class Commits(Generic[Place]):
-    """For each partition: the offset before which everything is settled."""
+class OffsetTracker(Generic[Place]):
+    """Tracks, for each partition, the offset before which everything is settled."""
 
     def __init__(self) -> None:
         self._open: dict[Place, deque[list[int]]] = {}
         self._ready: dict[Place, int] = {}
 
     def begin(self, place: Place, offset: int, parts: int) -> Callable[[], None]:
-        """A record that is done once `parts` things are settled; what to call for each of them. In order of offsets."""
+        """Track a record that is done once `parts` things settle; return what to call for each of them.
+
+        Records of a partition must be passed in the order of their offsets.
+        """
         entry = [offset, parts]
         records = self._open.setdefault(place, deque())
         if records and records[-1][1] <= 0:
-            records.pop()  # done behind one that is not: the next one speaks for both, and the queue stays short
+            records.pop()  # done, behind an open one: the next record covers it, and the queue stays short
         records.append(entry)
 
         def settled() -> None:
@@ -33,18 +36,18 @@ class Commits(Generic[Place]):
         return settled
 
     def ready(self) -> dict[Place, int]:
-        """Where to go on from, for each partition that has moved since this was asked the last time."""
-        moved, self._ready = self._ready, {}
-        return moved
+        """Return the offset to commit for each partition that has advanced since the last call."""
+        advanced, self._ready = self._ready, {}
+        return advanced
 
     def keep(self, places: set[Place]) -> None:
-        """Forget all other partitions: somebody else has them now."""
+        """Drop all other partitions: they are assigned to another notifier."""
         self._open = {place: records for place, records in self._open.items() if place in places}
         self._ready = {place: offset for place, offset in self._ready.items() if place in places}
 
     @property
     def unsettled(self) -> int:
-        """Records that are not done."""
+        """The number of records that are not done."""
         return sum(map(len, self._open.values()))
 
     def _advance(self, place: Place, records: deque[list[int]]) -> None:

@@ -1,4 +1,4 @@
-"""One service that messages go to, through Apprise. Its URL is a secret, and appears nowhere."""
+"""A notification service, reached through Apprise. Its URL is a secret and never appears in output or logs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ KINDS: Final = {
     Urgency.CRITICAL: apprise.NotifyType.FAILURE,
 }
 
-_heard: ContextVar[list[str] | None] = ContextVar("what Apprise said while it sent", default=None)
+_warnings: ContextVar[list[str] | None] = ContextVar("warnings that Apprise logged during a send", default=None)
 
 
-class _Listener(logging.Handler):
-    """Apprise says only in its log why it could not send, and there it names topics and addresses."""
+class _WarningCollector(logging.Handler):
+    """Collects Apprise's log, the only place with the reason of a failure. It also contains topics and addresses."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        heard = _heard.get()
-        if heard is not None and record.levelno >= logging.WARNING:
-            heard.append(record.getMessage())
+        collected = _warnings.get()
+        if collected is not None and record.levelno >= logging.WARNING:
+            collected.append(record.getMessage())
 
 
-def _listen() -> None:
+def _collect_warnings() -> None:
     log = logging.getLogger("apprise")
-    if not any(isinstance(handler, _Listener) for handler in log.handlers):
-        log.addHandler(_Listener())
+    if not any(isinstance(handler, _WarningCollector) for handler in log.handlers):
+        log.addHandler(_WarningCollector())
         log.propagate = False
     log.setLevel(logging.WARNING)
 
@@ -51,26 +51,25 @@ class Service:
         url = destination.url.get_secret_value()
         scheme = urlsplit(url).scheme if "://" in url else ""
         self.name = destination.name or f"{scheme or 'destination'} #{number}"
-        """What it is called in logs: for many services even the host is a secret."""
+        """The name in logs. For many services even the host is a secret."""
         asset = apprise.AppriseAsset(
             app_id="streamproc", app_desc="circuit breaker", storage_mode=apprise.PersistentStoreMode.MEMORY
         )
         self._apprise = apprise.Apprise(asset=asset)
-        _listen()
+        _collect_warnings()
         if not self._apprise.add(url):
-            what = f"{scheme}:// with what follows is no address" if scheme else "it is no URL"
+            what = f"not a valid {scheme}:// URL of Apprise" if scheme else "not a URL"
             raise InvalidSettings(
-                f"destination {self.name}: {what} that Apprise can use; "
-                "https://github.com/caronc/apprise says how each service is written"
+                f"destination {self.name}: {what}; https://github.com/caronc/apprise lists the URL of each service"
             )
 
     async def send(self, message: Message) -> str:
-        """Send, in a thread; empty: it was taken, else why not. One message at a time."""
+        """Send one message at a time, in a thread. Return "" if it was accepted, else the reason."""
         return await asyncio.to_thread(self._send, message)
 
     def _send(self, message: Message) -> str:
-        heard: list[str] = []
-        _heard.set(heard)
+        warnings: list[str] = []
+        _warnings.set(warnings)
         try:
             sent = self._apprise.notify(
                 title=message.title,
@@ -78,14 +77,14 @@ class Service:
                 notify_type=KINDS[message.urgency],
                 body_format=apprise.NotifyFormat.TEXT,
             )
-        except Exception as error:  # noqa: BLE001  # a hundred plugins: whatever one of them raises, it was not sent
+        except Exception as error:  # noqa: BLE001  # any of a hundred plugins; the message was not sent
             return type(error).__name__
-        return "" if sent else _reason(heard)
+        return "" if sent else _reason(warnings)
 
 
-def _reason(heard: list[str]) -> str:
-    """What Apprise said, without addresses: the status, or that there was no connection."""
-    text = " ".join(heard)
+def _reason(warnings: list[str]) -> str:
+    """Return the reason of a failure without addresses: the status, or the lack of a connection."""
+    text = " ".join(warnings)
     if status := re.search(r"error=(\d+)", text):
         return f"status {status[1]}"
     return "no connection, or no answer in time" if "onnection" in text else "refused"

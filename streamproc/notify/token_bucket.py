@@ -1,9 +1,9 @@
-"""A token bucket. It has no clock: whoever asks says what time it is."""
+"""A token bucket without a clock: the caller passes the time."""
 
 from __future__ import annotations
 
 
-class Bucket:
+class TokenBucket:
     """Holds up to `burst` tokens and gets `per_s` more each second. It starts full."""
 
     def __init__(self, burst: int, per_s: float) -> None:
@@ -13,12 +13,12 @@ class Bucket:
         self._at_s: float | None = None
 
     def wait_s(self, now_s: float) -> float:
-        """How long until there is a token; 0: there is one."""
+        """Return how long until a token is available; 0 if one is."""
         self._fill(now_s)
         return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self._per_s
 
     def take(self, now_s: float) -> None:
-        """Take one."""
+        """Take one token."""
         self._fill(now_s)
         self._tokens = max(0.0, self._tokens - 1)
 

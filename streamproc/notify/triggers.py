@@ -1,4 +1,4 @@
-"""Which control events people are told of, as what, and how urgently: a table, and the words around it."""
+"""The triggers of notifications: which control events notify people, with which type and urgency, in which words."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WRAP_UP_PERCENT: Final = 95  # ticket rules: "at 95 %, all agents must wrap up c
 
 
 class NotificationTrigger(NamedTuple):
-    """One row: what it is called in a notify file, what is sent, how urgent that is by default and why so; and when
-    it is sent, for people and as a function."""
+    """One row of the table: its name in a notify file, the type and default urgency of the notification, the reason for
+    that urgency, and the condition, in words (`what`) and as a function (`when`)."""
 
     name: str
     type: NotificationType
@@ -36,14 +36,14 @@ def _fleet(kind: str) -> Callable[[ControlEvent], bool]:
 
 
 def share_percent(evidence: ControlEvidence | None) -> float | None:
-    """How much of a budget is spent, where the evidence says so."""
+    """Return the percentage of a budget that is spent; None if the evidence does not include it."""
     if evidence is None or evidence.used is None or not evidence.limit:
         return None
     return 100 * evidence.used / evidence.limit
 
 
 def _spent(code: str, percent: float, unknown: bool = True) -> Callable[[ControlEvent], bool]:
-    """Past this share; `unknown` is for a level that does not say how much is spent."""
+    """Match levels of a budget above this percentage; `unknown` is the answer for a level without figures."""
 
     def when(control: ControlEvent) -> bool:
         if control.code != code:
@@ -63,7 +63,7 @@ def _escalated(control: ControlEvent) -> bool:
     return (
         control.type == "task.escalated"
         or control.terminal_status == "escalated"
-        or _kind(control) == "unacknowledged"  # a halt, and the run goes on
+        or _kind(control) == "unacknowledged"  # halted, and the run continues
     )
 
 
@@ -83,63 +83,63 @@ LOW, MEDIUM, HIGH, CRITICAL = Urgency
 
 Row = NotificationTrigger
 
-# The first row that fits is taken.
+# The first matching row wins.
 TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
-    Row("stop", "STOP", CRITICAL, "STOP is ordered for the fleet, a user or a tenant",
-            "everything there stands still", _fleet("stop")),
-    Row("pause", "PAUSE", MEDIUM, "PAUSE is ordered", "nothing new starts; somebody knows", _fleet("pause")),
-    Row("clear", "CLEAR", LOW, "CLEAR is ordered", "good news can wait", _fleet("clear")),
-    Row("order_refused", "ORDER_REFUSED", HIGH, "an order does not count",
-            "somebody gives orders who may not, or a key is wrong", _fleet("refused")),
-    Row("timeout", "TIMEOUT", HIGH, "a run has run out of time", "999 of 1 000 runs should end without one",
+    Row("stop", "STOP", CRITICAL, "the fleet, a user or a tenant is stopped",
+            "all of its runs stand still", _fleet("stop")),
+    Row("pause", "PAUSE", MEDIUM, "the fleet is paused", "no work starts, as intended", _fleet("pause")),
+    Row("clear", "CLEAR", LOW, "a stop or pause is cleared", "good news can wait", _fleet("clear")),
+    Row("order_refused", "ORDER_REFUSED", HIGH, "a fleet command is refused",
+            "an issuer is not authorised, or a key is wrong", _fleet("refused")),
+    Row("timeout", "TIMEOUT", HIGH, "a run has run out of time", "999 of 1 000 runs should end without a timeout",
             lambda control: control.type == "run.timed_out" or control.terminal_status == "timed_out"),
     Row("hard_cap", "HARD_CAP", CRITICAL, "a deliberation is halted at the hard cap of rounds",
-            "every earlier limit has failed before this one", _hard_cap),
-    Row("escalation", "ESCALATION", CRITICAL, "a task is escalated, or a halt that nobody acknowledged",
-            "somebody was told before, and nothing happened", _escalated),
-    Row("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task is ended by its tokens (BUDGET008)",
-            "it ends with what it has", _halts("BUDGET008")),
+            "every earlier limit has failed", _hard_cap),
+    Row("escalation", "ESCALATION", CRITICAL, "a task is escalated, or a halt stays unacknowledged",
+            "an earlier notification had no effect", _escalated),
+    Row("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task has spent its tokens (BUDGET008)",
+            "it ends with a partial result", _halts("BUDGET008")),
     Row("task_tokens_urgent", "BUDGET_WARNING", HIGH, f"a task has used {URGENT_PERCENT} % of its tokens",
-            "it wraps up: soon it is ended", _spent("BUDGET008", URGENT_PERCENT - 0.01, unknown=False)),
+            "it wraps up, and ends soon", _spent("BUDGET008", URGENT_PERCENT - 0.01, unknown=False)),
     Row("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
-            "there is time to add some", _spent("BUDGET008", TASK_TOKENS_PERCENT)),
+            "there is time to raise its budget", _spent("BUDGET008", TASK_TOKENS_PERCENT)),
     Row("session_spent", "BUDGET_EXCEEDED", CRITICAL, "a session has spent its budget (BUDGET009)",
             "all of its runs stop", _halts("BUDGET009")),
-    Row("session_urgent", "BUDGET_WARNING", HIGH, f"a session has spent {WRAP_UP_PERCENT} %",
+    Row("session_urgent", "BUDGET_WARNING", HIGH, f"a session has spent {WRAP_UP_PERCENT} % of its budget",
             "all of its agents wrap up", _spent("BUDGET009", WRAP_UP_PERCENT - 0.01, unknown=False)),
-    Row("session", "BUDGET_WARNING", MEDIUM, f"a session has spent more than {SESSION_PERCENT} %",
-            "soon nothing more can be delegated", _spent("BUDGET009", SESSION_PERCENT)),
-    Row("cost", "BUDGET_EXCEEDED", HIGH, "a run, user or tenant has spent its money (BUDGET007, BUDGET010)",
-            "an answer comes early, or not at all", _halts("BUDGET007", "BUDGET010")),
-    Row("budget", "BUDGET_EXCEEDED", MEDIUM, "any other budget halts a run", "a limit did what it is there for",
+    Row("session", "BUDGET_WARNING", MEDIUM, f"a session has spent more than {SESSION_PERCENT} % of its budget",
+            "delegations are rejected soon", _spent("BUDGET009", SESSION_PERCENT)),
+    Row("cost", "BUDGET_EXCEEDED", HIGH, "a run, user or tenant has spent its cost budget (BUDGET007, BUDGET010)",
+            "the result is incomplete or missing", _halts("BUDGET007", "BUDGET010")),
+    Row("budget", "BUDGET_EXCEEDED", MEDIUM, "any other budget halts a run", "the limit works as intended",
             _halted_for("budget_exceeded")),
     Row("failures", "FAILURE", HIGH, "three tasks in a row have failed (ERROR004)",
-            "something is broken for all of them", lambda control: control.code == "ERROR004"),
+            "they probably share a cause", lambda control: control.code == "ERROR004"),
     Row("errors", "FAILURE", HIGH, "a run is halted for its errors (ERROR…)",
-            "it waits, and trying again does not help", _halts("ERROR")),
-    Row("loop", "LOOP_DETECTED", HIGH, "a loop is halted (LOOP…, GRAPH001), or a task goes to and fro (TASK001)",
-            "it waits for somebody",
+            "it waits, and a retry does not help", _halts("ERROR")),
+    Row("loop", "LOOP_DETECTED", HIGH, "a loop is halted (LOOP…, GRAPH001), or a task oscillates (TASK001)",
+            "it waits for a person",
             lambda control: _halts("LOOP", "GRAPH")(control) or _halted_for("oscillating")(control)
             or control.code == "TASK001"),
-    Row("stalled", "STALL", HIGH, "a run or a task is stalled (STALL…)", "it waits for somebody",
+    Row("stalled", "STALL", HIGH, "a run or a task is stalled (STALL…)", "it waits for a person",
             lambda control: _halts("STALL")(control) or _halted_for("stalled")(control)
             or control.terminal_status == "stalled"),
-    Row("stopped", "STOP", MEDIUM, "one run is stopped by a person", "that person knows",
+    Row("stopped", "STOP", MEDIUM, "an operator stops one run", "the operator knows already",
             _halted_for("user_stop")),
-    Row("halt", "HALT", HIGH, "anything else halts a run", "also by a code that is newer than this table",
+    Row("halt", "HALT", HIGH, "anything else halts a run", "covers codes that are newer than this table",
             lambda control: control.halts),
     Row("asked", "BLOCKED", HIGH, "a detector asks for a person (type `notification`), as TASK002 does",
-            "it says itself that the board cannot mend this",
+            "the board cannot resolve this by itself",
             lambda control: control.type == "notification" and control.severity == "warn"),
     Row("retries", "FAILURE", MEDIUM, "a task is blocked after its retries (ERROR002)",
-            "it waits; others go on", lambda control: control.code == "ERROR002"),
-    Row("blocked", "BLOCKED", LOW, "a task, transition or delegation is put back",
-            "its owner sees that on the board",
+            "it waits while other tasks continue", lambda control: control.code == "ERROR002"),
+    Row("blocked", "BLOCKED", LOW, "a task, transition or delegation is rejected",
+            "its owner sees this on the board",
             lambda control: control.type in ("transition.blocked", "delegation.rejected")
             or _warns("TASK")(control)),
-    Row("loop_warning", "LOOP_DETECTED", LOW, "a loop is warned of", "the agent gets a nudge first",
+    Row("loop_warning", "LOOP_DETECTED", LOW, "a warning for a loop", "the agent gets a nudge first",
             _warns("LOOP", "GRAPH")),
-    Row("stall_warning", "STALL", LOW, "a stall or error is warned of", "the agent gets a nudge first",
+    Row("stall_warning", "STALL", LOW, "a warning for a stall or an error", "the agent gets a nudge first",
             _warns("STALL", "ERROR", "INFRA")),
     Row("budget_warning", "BUDGET_WARNING", LOW, "a lower level of a budget is reached",
             "the agent gets a nudge first", _warns("BUDGET")),
@@ -149,12 +149,12 @@ BY_NAME: Final = {trigger.name: trigger for trigger in TRIGGERS}
 
 
 def trigger_of(control: ControlEvent) -> NotificationTrigger | None:
-    """The row for this event; None for what nobody is told of."""
+    """Return the trigger of a control event; None if it does not notify."""
     return next((trigger for trigger in TRIGGERS if trigger.when(control)), None)
 
 
 def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urgency, repeats: int = 0) -> Notice:
-    """What is told of this event."""
+    """Return the notification of a control event."""
     return Notice(
         notification=Notification(
             type=trigger.type,
@@ -177,7 +177,7 @@ def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urge
 
 
 def subject_of(control: ControlEvent) -> str:
-    """What a series of notifications is about: an order to many runs, or a budget that many share; else the run."""
+    """Return the subject of a series of notifications: a fleet command, a shared budget, or else the run."""
     if control.evidence is not None and control.evidence.account:
         return control.evidence.account
     if control.type == "fleet.state" and control.trigger is not None and control.trigger.event_id:
@@ -186,7 +186,7 @@ def subject_of(control: ControlEvent) -> str:
 
 
 def _evidence(control: ControlEvent) -> str:
-    """What was seen in one paragraph: the message, then tool, steps and figures that it does not have to say."""
+    """Describe the evidence in one paragraph: the message, then tool, turns, figures and other facts."""
     seen = control.evidence
     turn = control.trigger.turn if control.trigger is not None else None
     parts = [f"{control.code}{f' at turn {turn}' if turn is not None else ''}: {control.message}"]
@@ -208,38 +208,36 @@ def _evidence(control: ControlEvent) -> str:
     return text if len(text) <= EVIDENCE_MAX else f"{text[: EVIDENCE_MAX - 1]}…"
 
 
-_DO: Final = {
-    "warn": "let it go on, and tell the agent",
+_ADVICE: Final = {
+    "warn": "let it continue, and warn the agent",
     "pause": "pause it",
     "switch_to_interactive": "switch it to interactive mode and take over",
     "spawn_reviewer": "let a reviewer look at it",
-    "retry_with_new_provider": "try again with another provider",
-    "force_synthesis": "let it answer with what it has",
-    "snitch": "hand it to the one who reports",
+    "retry_with_new_provider": "retry with another provider",
+    "force_synthesis": "ask for a result from what it has",
+    "snitch": "report it to a person, with the evidence",
     "ask_human": "ask a person",
-    "done_partial": "take the partial result",
-    "halt": "leave it halted until the cause is mended",
+    "done_partial": "accept the partial result",
+    "halt": "leave it halted until the cause is fixed",
     "kill": "end it",
 }
 
-_ALWAYS: Final[dict[str, str]] = {
-    "stop": "find out why, then `streamproc clear`",
-    "pause": "`streamproc clear` when work may start again",
-    "clear": "nothing: work goes on",
-    "order_refused": "check who gave it, and its key",
-    "failures": "look at what the failed tasks have in common before more are started",
-    "session": "start nothing new that can wait, or raise the session's budget",
-    "session_urgent": "let what runs come to an end, and start nothing new",
-    "task_tokens_urgent": "take its partial result, or raise max_token_budget now",
-    "task_tokens": "let it come to an end, or raise max_token_budget",
+_ADVICE_BY_TRIGGER: Final[dict[str, str]] = {
+    "stop": "find the cause, then run `streamproc clear`",
+    "pause": "run `streamproc clear` when work may start again",
+    "clear": "nothing: work continues",
+    "order_refused": "check the issuer and its key",
+    "failures": "find what the failed tasks have in common before you start more",
+    "session": "start nothing that can wait, or raise the session's budget",
+    "session_urgent": "let running work finish, and start nothing new",
+    "task_tokens_urgent": "accept its partial result, or raise max_token_budget now",
+    "task_tokens": "let it finish, or raise max_token_budget",
 }
 
 
 def _recommendation(control: ControlEvent, trigger: NotificationTrigger) -> str:
-    if trigger.name in _ALWAYS:
-        return _ALWAYS[trigger.name]
-    chosen = [action for action in (control.action, *control.suggested_actions) if action]
-    words = [_DO.get(action, action) for action in dict.fromkeys(chosen)]
-    if not words:
-        return f"look at it: `streamproc explain {control.code}`"
-    return "; or ".join(words)
+    if trigger.name in _ADVICE_BY_TRIGGER:
+        return _ADVICE_BY_TRIGGER[trigger.name]
+    actions = [action for action in (control.action, *control.suggested_actions) if action]
+    advice = [_ADVICE.get(action, action) for action in dict.fromkeys(actions)]
+    return "; or ".join(advice) or f"investigate: see `streamproc explain {control.code}`"

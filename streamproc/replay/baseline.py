@@ -1,7 +1,7 @@
-"""What is usual for each workflow, measured on recorded runs: the numbers that a policy may hold runs against.
+"""Usual runtime and cost per workflow, measured on recorded runs, as limits for a policy.
 
-Measured once and written into a policy, not learned on the way: then a run is decided upon by its own log and the
-policy alone, and `scan`, a replay and every worker decide alike.
+The numbers are measured once and written into a policy, not learned by the workers: each decision then depends on the
+run's log and the policy alone, and `scan`, a replay and every worker decide alike.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from streamproc.model.raw_events import RawTurn
 from streamproc.replay.source import Source
 
-MULTIPLE: Final = 3  # of the p99: what policies are offered for a beginning
-RUNS_FEW: Final = 100  # the longest of fewer runs is what their p99 is
+P99_MULTIPLE: Final = 3  # a first value for BUDGET006
+RUNS_FOR_P99: Final = 100  # with fewer runs, the p99 is the longest run
 
 
-class Usual(NamedTuple):
-    """A workflow: how many runs have times and how long 99 of 100 of them took; how many turns have a price, and what
-    the middle one costs. Zero where nothing is known."""
+class WorkflowBaseline(NamedTuple):
+    """A workflow: the number of runs with times and their p99 runtime; the number of turns with a cost and their
+    median. Zero means that nothing was recorded."""
 
     workflow: str
     runs: int
@@ -39,8 +39,8 @@ class _Run:
     costs: list[int] = field(default_factory=list)
 
 
-def usual(sources: Iterable[Source]) -> Iterator[Usual]:
-    """What is usual, by workflow (empty: runs that name none). Raises what `Source` raises."""
+def usual(sources: Iterable[Source]) -> Iterator[WorkflowBaseline]:
+    """Measure each workflow; runs without a workflow count as workflow "". Raises what `Source` raises."""
     runs: defaultdict[str, _Run] = defaultdict(_Run)
     for source in sources:
         for line in source:
@@ -52,23 +52,23 @@ def usual(sources: Iterable[Source]) -> Iterator[Usual]:
             if isinstance(raw, RawTurn) and raw.usage is not None and raw.usage.cost_usd:
                 run.costs.append(raw.usage.cost_usd)
     for workflow in sorted({run.workflow for run in runs.values()}):
-        yield _usual_of(workflow, [run for run in runs.values() if run.workflow == workflow])
+        yield _measure(workflow, [run for run in runs.values() if run.workflow == workflow])
 
 
-def _usual_of(workflow: str, runs: list[_Run]) -> Usual:
-    took_ms = sorted(run.last_ms - run.first_ms for run in runs if run.last_ms > run.first_ms)
+def _measure(workflow: str, runs: list[_Run]) -> WorkflowBaseline:
+    runtimes_ms = sorted(run.last_ms - run.first_ms for run in runs if run.last_ms > run.first_ms)
     costs = [cost for run in runs for cost in run.costs]
-    return Usual(
+    return WorkflowBaseline(
         workflow,
-        len(took_ms),
-        ceil(took_ms[ceil(len(took_ms) * 0.99) - 1] / 1000) if took_ms else 0,
+        len(runtimes_ms),
+        ceil(runtimes_ms[ceil(len(runtimes_ms) * 0.99) - 1] / 1000) if runtimes_ms else 0,
         len(costs),
         median_low(costs) if costs else 0,
     )
 
 
-def policy_lines(found: Iterable[Usual]) -> Iterator[str]:
-    """The lines for a policy file; runs that name no workflow come first, and hold for all."""
+def policy_lines(found: Iterable[WorkflowBaseline]) -> Iterator[str]:
+    """Return the lines for a policy file. Runs without a workflow come first, as limits for all workflows."""
     headed = False
     for one in found:
         indent = "  " if one.workflow else ""
@@ -81,16 +81,17 @@ def policy_lines(found: Iterable[Usual]) -> Iterator[str]:
         yield from (f"{indent}{'  ' if one.workflow else ''}{line}" for line in _settings(one))
 
 
-def _settings(one: Usual) -> Iterator[str]:
-    few = "; too few for a p99, so this is the longest" if one.runs < RUNS_FEW else ""
+def _settings(one: WorkflowBaseline) -> Iterator[str]:
+    few = "; too few for a p99, so this is the longest run" if one.runs < RUNS_FOR_P99 else ""
     if one.p99_s:
-        yield f"  BUDGET006: {{ p99_s: {one.p99_s}, p99_multiple: {MULTIPLE} }} # of {one.runs} runs{few}"
+        yield f"  BUDGET006: {{ p99_s: {one.p99_s}, p99_multiple: {P99_MULTIPLE} }} # runs measured: {one.runs}{few}"
     else:
         yield "  BUDGET006: {} # no run has times"
     if one.micro_usd_per_turn:
-        yield f"  BUDGET011: {{ usual_micro_usd_per_turn: {one.micro_usd_per_turn} }} # the median of {one.turns} turns"
+        median = f"usual_micro_usd_per_turn: {one.micro_usd_per_turn}"
+        yield f"  BUDGET011: {{ {median} }} # median; turns measured: {one.turns}"
     else:
-        yield "  BUDGET011: {} # no turn has a price"
+        yield "  BUDGET011: {} # no turn has a cost"
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a replay decides beside what the control topic carries, by id."""
+"""Compare the decisions of a replay with those on the control topic, by id."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamproc.fleet.command_events import ALL
 from streamproc.kafka.reading import Extent
 
 
-class Carried(NamedTuple):
-    """A control event on the control topic: what is compared of it."""
+class PublishedDecision(NamedTuple):
+    """The compared fields of a control event on the control topic."""
 
     id: str
     run_id: str
@@ -26,34 +26,38 @@ class Carried(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """`missing`: decided in the replay, not carried although the workers have passed that place. `extra`: carried,
-    not decided in the replay. `pending`: not carried, but the workers have not come so far. `beyond`: carried for
-    turns that the log does not hold (any more, or yet). `twice`: carried again with the same id, which is harmless."""
+    """The result of a comparison.
+
+    `same` counts the decisions on both sides. `missing` decisions are not published, although the workers have
+    committed the turn; `pending` ones are not published because they have not. `extra` decisions are published, and
+    the replay does not make them. `outside` ones are published for turns that the replayed log no longer or not yet
+    holds. `repeated` counts decisions published again with the same id, which is harmless.
+    """
 
     same: int
     missing: list[Decision]
-    extra: list[Carried]
+    extra: list[PublishedDecision]
     pending: list[Decision]
-    beyond: list[Carried]
-    twice: int
+    outside: list[PublishedDecision]
+    repeated: int
 
     @property
     def agrees(self) -> bool:
-        """Whether both say the same, as far as both can be compared."""
+        """Whether both sides agree, as far as they can be compared."""
         return not self.missing and not self.extra
 
 
 _decoder = msgspec.json.Decoder(Decision)
 
 
-def read_carried(value: bytes | None) -> Carried | None:
-    """A record of the control topic; None where it is no control event."""
+def read_published(value: bytes | None) -> PublishedDecision | None:
+    """Decode a record of the control topic; None if it is not a control event."""
     try:
         found = _decoder.decode(value or b"")
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and Python's own of a text
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and so are Unicode errors
         return None
     trigger = found.trigger
-    return Carried(
+    return PublishedDecision(
         found.id,
         found.run_id,
         found.code,
@@ -67,17 +71,17 @@ def read_carried(value: bytes | None) -> Carried | None:
 
 def compare(
     decided: Iterable[Decision],
-    carried: Iterable[Carried],
+    published: Iterable[PublishedDecision],
     extents: Mapping[int, Extent],
     committed: Mapping[int, int],
 ) -> Difference:
-    """Compare by id. `extents` is what the replay read of the turns topic, `committed` how far the workers are."""
-    by_id: dict[str, Carried] = {}
-    twice = 0
-    for control in carried:
+    """Compare by id. `extents` are the offsets that the replay read, `committed` the offsets the workers committed."""
+    by_id: dict[str, PublishedDecision] = {}
+    repeated = 0
+    for control in published:
         if control.run_id == ALL:
-            continue  # an order to the fleet stands on another topic
-        twice += control.id in by_id
+            continue  # a fleet command comes from another topic
+        repeated += control.id in by_id
         by_id.setdefault(control.id, control)
     missing: list[Decision] = []
     pending: list[Decision] = []
@@ -85,23 +89,23 @@ def compare(
     for decision in decided:
         if by_id.pop(decision.id, None) is not None:
             same += 1
-        elif _confirmed(decision, committed):
+        elif _is_committed(decision, committed):
             missing.append(decision)
         else:
             pending.append(decision)
     extra = [control for control in by_id.values() if _within(control, extents)]
-    beyond = [control for control in by_id.values() if not _within(control, extents)]
-    return Difference(same, missing, extra, pending, beyond, twice)
+    outside = [control for control in by_id.values() if not _within(control, extents)]
+    return Difference(same, missing, extra, pending, outside, repeated)
 
 
-def _confirmed(decision: Decision, committed: Mapping[int, int]) -> bool:
+def _is_committed(decision: Decision, committed: Mapping[int, int]) -> bool:
     trigger = decision.trigger
     if trigger is None or trigger.partition is None or trigger.offset is None:
         return True
     return trigger.offset < committed.get(trigger.partition, 0)
 
 
-def _within(control: Carried, extents: Mapping[int, Extent]) -> bool:
+def _within(control: PublishedDecision, extents: Mapping[int, Extent]) -> bool:
     if control.partition is None or control.offset is None:
         return True
     extent = extents.get(control.partition)

@@ -1,4 +1,4 @@
-"""The engine over records of the turns topic, as the worker steps them: what is refused there is refused here."""
+"""Run the engine over records of the turns topic. Records that the worker rejects are rejected here as well."""
 
 from __future__ import annotations
 
@@ -15,55 +15,58 @@ from streamproc.fleet.signing import CommandSigner
 from streamproc.kafka.reading import Record
 from streamproc.model.wire import Event, OperatorEvent, Turn
 
-AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, past which no time can be written down
-HOT_MAX: Final = 20_000  # decoded states, about 10 KB each; the others are kept as at most 4 KiB of bytes
+AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last that RFC 3339 can express
+DECODED_MAX: Final = 20_000  # states of about 10 KB each; the others stay encoded in at most 4 KiB
 
 
-class States:
-    """The states of the runs of one partition, most of them encoded where there are many."""
+class RunStates:
+    """The run states of one partition. The oldest are kept encoded if there are many."""
 
-    def __init__(self, hot_max: int = HOT_MAX) -> None:
-        self._hot: dict[bytes, RunState] = {}
-        self._cold: dict[bytes, bytes] = {}
-        self._hot_max = hot_max
+    def __init__(self, decoded_max: int = DECODED_MAX) -> None:
+        self._decoded: dict[bytes, RunState] = {}
+        self._encoded: dict[bytes, bytes] = {}
+        self._decoded_max = decoded_max
 
     def get(self, key: bytes) -> RunState:
-        """The state of a run; a new one where it is not known."""
-        state = self._hot.get(key)
+        """Return the state of a run, a new one for a new run."""
+        state = self._decoded.get(key)
         if state is None:
-            stored = self._cold.pop(key, None)
-            state = self._hot[key] = RunState() if stored is None else load(stored)
-            if len(self._hot) > self._hot_max:
-                for oldest in list(islice(self._hot, self._hot_max // 2)):
-                    self._cold[oldest] = dump(self._hot.pop(oldest))
+            stored = self._encoded.pop(key, None)
+            state = self._decoded[key] = RunState() if stored is None else load(stored)
+            if len(self._decoded) > self._decoded_max:
+                for oldest in list(islice(self._decoded, self._decoded_max // 2)):
+                    self._encoded[oldest] = dump(self._decoded.pop(oldest))
         return state
 
 
 class LogReplay:
-    """Takes records of one topic, partition after partition. `only` names the one run that is of interest; where an
-    `authority` is given, it says which orders count, as it does in the worker."""
+    """Runs the records of one topic through the engine, partition after partition.
+
+    `only` restricts it to one run. `authority` checks operator commands, as it does in the worker; without it, all are
+    accepted.
+    """
 
     def __init__(
         self, engine: Engine, *, event_bytes_max: int, only: str | None = None, authority: CommandSigner | None = None
     ) -> None:
         self.turns: dict[str, int] = {}
-        """Turns of each run."""
+        """Number of turns of each run."""
         self.refused = 0
-        """Records that the worker puts into the dead-letter topic."""
+        """Number of records that the worker puts into the dead-letter topic."""
         self._engine = engine
         self._event_bytes_max = event_bytes_max
         self._authority = authority
         self._only = None if only is None else only.encode()
         self._partition = -1
-        self._states = States()
+        self._states = RunStates()
 
     def decide(self, records: Iterable[Record]) -> Iterator[Decision]:
-        """The decisions on these records, each with its place in the log."""
+        """Return the decisions on these records, each with its topic, partition and offset."""
         for record in records:
             if self._only is not None and record.key != self._only:
                 continue
             if record.partition != self._partition:
-                self._partition, self._states = record.partition, States()
+                self._partition, self._states = record.partition, RunStates()
             event = self._read(record)
             if event is None or record.key is None:
                 self.refused += 1
@@ -87,5 +90,5 @@ class LogReplay:
             if isinstance(event, OperatorEvent) and self._authority is not None:
                 self._authority.check_event(event, record.timestamp)
             return event if event.run_id.encode() == record.key else None
-        except (InvalidEvent, ValueError, RecursionError):  # a parser's own limits: surrogates, nesting
+        except (InvalidEvent, ValueError, RecursionError):  # limits of the parser: surrogates, nesting
             return None

@@ -1,4 +1,4 @@
-"""When each event of a file is to be sent: as fast as it goes, so many a second, or as far apart as its times say."""
+"""When to send each event of a file: as fast as possible, at a fixed rate, or spaced by the events' own times."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _FACTOR: Final = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
 class SendingPace(NamedTuple):
-    """A speed: `per_s` events a second, or `factor` times that of the events' own times; with neither, no waiting."""
+    """A speed: `per_s` events per second, or `factor` times the recorded speed; with neither, no delays."""
 
     per_s: float | None = None
     factor: float | None = None
 
 
 class Timed(NamedTuple):
-    """An event, and when it is due, in seconds after the first."""
+    """An event and its due time, in seconds after the first."""
 
     due_s: float
     line: Line
 
 
 def read_pace(text: str) -> SendingPace:
-    """A speed in words: ``max``, ``200`` (events a second), ``realtime``, ``10x``. Raises `InvalidSettings`."""
+    """Parse ``max``, ``200`` (events per second), ``realtime`` or ``10x``. Raises `InvalidSettings`."""
     if text == "max":
         return SendingPace()
     if text == "realtime":
@@ -40,16 +40,16 @@ def read_pace(text: str) -> SendingPace:
         value = 0.0
     if not 0 < value < 1e9:
         raise InvalidSettings(
-            f"speed {text!r}: use max, a number of events a second, realtime, or a factor such as 10x"
+            f"speed {text!r}: use max, a number of events per second, realtime, or a factor such as 10x"
         )
     return SendingPace(factor=value) if factor else SendingPace(per_s=value)
 
 
 def timed(lines: Iterable[Line], pace: SendingPace) -> Iterator[Timed]:
-    """Every event with the time when it is due.
+    """Return every event with its due time.
 
-    By their own times, all runs begin together, each event as long after its run's first as it was then; one
-    without a time goes with the one before it. That needs the whole file in memory; the other paces do not.
+    With a factor, all runs start together, and each event keeps its distance from the first of its run. An event
+    without a time is due with the one before it. A factor needs the whole file in memory; the other paces do not.
     """
     if pace.factor is not None:
         yield from _by_times(lines, pace.factor)
@@ -69,7 +69,5 @@ def _by_times(lines: Iterable[Line], factor: float) -> Iterator[Timed]:
             due_s = max(due_s, (line.raw.at - first) / 1000 / factor)
         own.append(Timed(due_s, line))
     if runs and not began:
-        raise InvalidSettings(
-            "no event has a time (`at`), so there is no real time to keep: use --speed max or a number"
-        )
+        raise InvalidSettings("no event has a time (`at`), so there is no recorded speed: use --speed max or a number")
     yield from heapq.merge(*runs.values(), key=lambda event: event.due_s)

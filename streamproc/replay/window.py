@@ -9,10 +9,10 @@ from streamproc.kafka.reading import Extent, Record
 
 
 class LogWindow:
-    """The offsets of each partition from the first record at or after `from_ms` to the last one until `to_ms`.
+    """The offsets of each partition from the first record at or after `from_ms` to the last one at or before `to_ms`.
 
-    Bounds are log times in epoch ms; None is no bound. It is known once all records were seen: a log that keeps its
-    publishers' times need not be in their order.
+    Bounds are log times in epoch ms; None means no bound. The window is complete only after the last record: a log
+    with publishers' times need not be in time order.
     """
 
     def __init__(self, whole: Mapping[int, Extent], from_ms: int | None, to_ms: int | None) -> None:
@@ -21,7 +21,7 @@ class LogWindow:
         self.extents: dict[int, Extent] = {} if self.bounded else dict(whole)
 
     def see(self, records: Iterable[Record]) -> None:
-        """Take in records, in the order of their partition's log."""
+        """Update the window with records, in the order of their partition's log."""
         if not self.bounded:
             return
         from_ms, to_ms = self._bounds
@@ -31,7 +31,7 @@ class LogWindow:
                 self.extents[record.partition] = Extent(begin, record.offset + 1)
 
     def holds(self, decision: Decision) -> bool:
-        """Whether the event that caused a decision is in it."""
+        """Return whether the event that caused a decision is in the window."""
         trigger = decision.trigger
         if trigger is None or trigger.partition is None or trigger.offset is None:
             return not self.bounded

@@ -1,4 +1,4 @@
-"""Real agent trajectories that come with the package: what `streamproc demo` runs on. See ATTRIBUTION.md."""
+"""Recorded trajectories of real agents, which `streamproc demo` replays. ATTRIBUTION.md names their sources."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NamedTuple
 
+__all__ = ["RecordedOutcome", "outcomes", "trajectory_file"]
+
 
 class RecordedOutcome(NamedTuple):
-    """What became of a sample run: where it is from, how many turns it took, whether its task was solved."""
+    """The outcome of a sample run: its source, its number of turns, and whether it solved its task."""
 
     source: str
     turns: int
@@ -18,11 +20,11 @@ class RecordedOutcome(NamedTuple):
 
 
 def trajectory_file() -> AbstractContextManager[Path]:
-    """The raw turns as a file (JSONL, gzip) for as long as the context is open."""
+    """Provide the raw turns as a file (JSONL, gzip) while the context is open."""
     return as_file(files(__name__) / "trajectories.jsonl.gz")
 
 
 def outcomes() -> dict[str, RecordedOutcome]:
-    """The outcome of each run, by run id, in the order of the file."""
+    """Return the outcome of each run by run id, in the order of the file."""
     found = json.loads((files(__name__) / "outcomes.json").read_text(encoding="utf-8"))
     return {run_id: RecordedOutcome(**fields) for run_id, fields in found.items()}

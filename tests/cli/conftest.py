@@ -1,4 +1,4 @@
-"""What the command line's tests share: running a command, files with turns, a deployment with a worker."""
+"""Shared by the tests of the command line: run a command, make files with turns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _alone(nobodys_settings: None) -> None:
-    """All tests here."""
+    """Keep the environment's settings out of every test here."""
 
 
 @pytest.fixture
 def run() -> Callable[..., Result]:
-    """Runs a command in this process: `run("scan", "-", input=...)`. A traceback fails the test."""
+    """Run a command in this process: `run("scan", "-", input=...)`. A traceback fails the test."""
     app = build()
 
     def invoke(*arguments: object, **options: Any) -> Result:
@@ -42,7 +42,7 @@ def run() -> Callable[..., Result]:
 
 
 def command(*arguments: object, output: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
-    """A command as a process of its own; what it says goes to pipes, or all into one file."""
+    """Start a command as a process, with its output in pipes or in one file."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMPROC_")}
     return subprocess.Popen(
         [sys.executable, "-m", "streamproc", *map(str, arguments)],
@@ -55,18 +55,18 @@ def command(*arguments: object, output: Any = subprocess.PIPE, **environment: st
 
 
 def stuck(run_id: str = "stuck", turns: int = 4) -> list[dict[str, Any]]:
-    """A run that says the same over and over: warned of at the second turn, halted at the third."""
+    """A run that repeats its output: it gets a warning at the second turn and a halt at the third."""
     return [{"run_id": run_id, "node": "coder", "output": "I will try again."} for _ in range(turns)]
 
 
 def honest(run_id: str = "honest", turns: int = 4) -> list[dict[str, Any]]:
-    """A run that says something new each time."""
+    """A run with a new output in each turn."""
     words = ("read the docs", "found the bug in sort.py", "wrote a test", "all tests pass", "done", "cleaned up")
     return [{"run_id": run_id, "node": "coder", "output": words[number]} for number in range(turns)]
 
 
 def jsonl(events: Iterable[dict[str, Any]]) -> str:
-    """Events as the text of a file."""
+    """Return events as JSON Lines."""
     return "".join(json.dumps(event) + "\n" for event in events)
 
 

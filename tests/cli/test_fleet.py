@@ -1,4 +1,4 @@
-"""What a person orders on the command line, on a real Kafka."""
+"""Fleet commands on the command line, on a real Kafka."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def settings(brokers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -
     return settings
 
 
-def test_orders_are_given_and_shown_with_who_when_and_why(run, settings: Settings) -> None:
+def test_fleet_commands_are_issued_and_shown_with_issuer_time_and_reason(run, settings: Settings) -> None:
     stop = run("stop-all", "--by", "ada", "--why", "the deployment is broken")
     pause = run("pause-all", "--by", "bob", "--reason", "maintenance")
     kill = run("kill", "--user", "eve", "--by", "ada")
 
     assert (stop.exit_code, pause.exit_code, kill.exit_code) == (0, 0, 0)
     assert re.match(r"STOP 20\d\d-\S+Z fleet: the fleet is stopped by ada: the deployment is broken \(", stop.stdout)
-    assert "before, since" in pause.stderr
+    assert "previous command, since" in pause.stderr
     assert "stopped by ada" in pause.stderr
     fleet = asyncio.run(read_fleet(settings))
     assert (fleet.status, list(fleet.users)) == ("PAUSE", ["eve"])
@@ -77,7 +77,7 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
         (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),
     ],
 )
-def test_an_order_that_cannot_be_is_told_with_what_to_do(run, settings: Settings, command, fault: str) -> None:
+def test_an_invalid_fleet_command_gets_an_error_with_a_remedy(run, settings: Settings, command, fault: str) -> None:
     result = run(*command)
 
     assert result.exit_code == 2
@@ -85,7 +85,7 @@ def test_an_order_that_cannot_be_is_told_with_what_to_do(run, settings: Settings
 
 
 @pytest.mark.parametrize("command", [("stop-all",), ("resume", "r1")])
-def test_an_order_that_would_count_nowhere_is_not_given(run, command) -> None:
+def test_a_command_that_every_worker_would_refuse_is_not_issued(run, command) -> None:
     result = run(*command, "--brokers", "kafka.example:9092")
 
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""The command line as a newcomer meets it: help with examples, quickly, and errors in words."""
+"""The command line for a newcomer: help with examples, a fast start, and readable errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import ROOT
 
 COMMANDS = (
-    "scan", "demo", "worker", "publish", "replay", "watch", "notify", "topics apply", "topics check", "policy check",
+    "scan", "demo", "worker", "publish", "replay", "watch", "notify", "topics apply", "topics check", "topics acls", "policy check",
     "policy show", "graph check", "stop-all", "pause-all", "clear", "kill", "resume",
     "explain", "schema export", "doctor", "config", "baseline",
 )  # fmt: skip
@@ -31,8 +31,8 @@ def test_the_commands_are_all_listed(run) -> None:
     assert all(command.split()[0] in listed for command in COMMANDS)
 
 
-def test_help_waits_for_no_heavy_package() -> None:
-    """Start-up is fast because nothing is imported that help does not need."""
+def test_help_imports_no_heavy_package() -> None:
+    """Start-up is fast because help imports only what it needs."""
     code = f"""
 import sys
 from streamproc.cli import build
@@ -45,7 +45,7 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert found.stdout.strip() == "[]"
 
 
-def test_the_version_is_told(run) -> None:
+def test_the_version_is_printed(run) -> None:
     assert run("--version").stdout.startswith("streamproc")
 
 
@@ -53,7 +53,7 @@ def test_an_unknown_command_is_exit_code_2(run) -> None:
     assert run("scna").exit_code == 2
 
 
-def test_settings_that_cannot_be_used_are_named(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_setting_is_named(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMPROC_PARTITIONS", "many")
 
     result = run("config")

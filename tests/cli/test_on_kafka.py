@@ -1,4 +1,4 @@
-"""The commands that talk to Kafka, on a real broker with a real worker: what goes in comes out, id for id."""
+"""The commands that use Kafka, on a real broker with a real worker: decision ids agree from end to end."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ STUCK = "kimi_k2.5/reshard-c4-data__Tyfvm3F"
 
 
 async def read(settings: Settings, name: str) -> list[Record]:
-    """All records of a topic."""
+    """Return all records of a topic."""
     async with open_topic(settings, name) as reader:
         return [record async for batch in reader.batches() for record in batch]
 
 
 def controls(settings: Settings) -> list[ControlEvent]:
-    """What the control topic carries."""
+    """Return the control events on the control topic."""
     return [read_control(record.value) for record in asyncio.run(read(settings, "control"))]
 
 
 async def drained(settings: Settings) -> bool:
-    """Whether the workers have confirmed all turns there are."""
+    """Return whether the workers have committed all turns."""
     async with open_topic(settings, "turns") as reader:
         ends = {number: extent.end for number, extent in reader.extents.items()}
     return await committed_offsets(settings, settings.topic("turns"), list(ends)) == ends
 
 
 def options(settings: Settings) -> tuple[str, ...]:
-    """As a command is told of a deployment."""
+    """Return the options that select a deployment."""
     return "--brokers", settings.brokers, "--topic-prefix", settings.topic_prefix
 
 
 @pytest.fixture(scope="module")
 def deployment(brokers: str) -> Iterator[Settings]:
-    """Topics that `topics apply` made, the sample runs that `publish` sent, and a worker that has seen them all."""
+    """Topics made by `topics apply`, the sample runs sent by `publish`, and a worker that has processed them all."""
     settings = load_settings(brokers=brokers, topic_prefix=f"cli-{uuid.uuid4().hex[:8]}")
     assert CliRunner().invoke(build(), ["topics", "apply", *options(settings)]).exit_code == 0
     sent = CliRunner().invoke(build(), ["publish", str(SAMPLES), *options(settings)])
@@ -59,50 +59,48 @@ def deployment(brokers: str) -> Iterator[Settings]:
     assert "1215 delivered, 0 lost" in sent.stdout
     worker = command("worker", "--log-level", "warning", *options(settings))
     try:
-        asyncio.run(until(lambda: drained(settings), 90, "the worker to see all turns", every_s=0.2))
+        asyncio.run(until(lambda: drained(settings), 90, "the worker to process all turns", every_s=0.2))
         yield settings
     finally:
         worker.send_signal(signal.SIGTERM)
         _, log = worker.communicate(timeout=60)
-        sys.stderr.write(log)  # shown where something fails
+        sys.stderr.write(log)  # shown if a test fails
     assert worker.returncode == 0, log
 
 
 @pytest.fixture
-def unwatched(run, brokers: str, topic_prefix: str) -> Settings:
+def workerless(run, brokers: str, topic_prefix: str) -> Settings:
     """Topics without a worker."""
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
     assert run("topics", "apply", *options(settings)).exit_code == 0
     return settings
 
 
-def test_scan_worker_and_replay_tell_the_same_ids_of_real_trajectories(run, deployment: Settings) -> None:
+def test_scan_worker_and_replay_give_the_same_ids_for_real_trajectories(run, deployment: Settings) -> None:
     scanned = [read_control(line).id for line in run("scan", SAMPLES, "--format", "jsonl").stdout.splitlines()]
     replayed = run("replay", "--all", "--format", "jsonl", *options(deployment)).stdout.splitlines()
-    worked = controls(deployment)
+    published = controls(deployment)
 
     assert len(scanned) == len(set(scanned)) > 25
-    assert sorted(scanned) == sorted(control.id for control in worked)
+    assert sorted(scanned) == sorted(control.id for control in published)
     assert sorted(scanned) == sorted(read_control(line).id for line in replayed)
 
 
-def test_a_replayed_run_is_told_word_for_word_as_the_worker_told_it(run, deployment: Settings) -> None:
-    told = [record.value.decode() for record in asyncio.run(read(deployment, "control")) if STUCK in str(record.key)]
+def test_a_replayed_run_gives_the_control_events_of_the_worker_byte_for_byte(run, deployment: Settings) -> None:
+    published = [record.value.decode() for record in asyncio.run(read(deployment, "control")) if STUCK in str(record.key)]
 
     result = run("replay", "--run", STUCK, "--format", "jsonl", *options(deployment))
 
-    assert result.stdout.splitlines() == told
-    assert json.loads(told[0])["trigger"]["offset"] >= 0
+    assert result.stdout.splitlines() == published
+    assert json.loads(published[0])["trigger"]["offset"] >= 0
 
 
-def test_the_difference_of_a_healthy_deployment_is_nothing(run, deployment: Settings) -> None:
+def test_a_healthy_deployment_has_no_differences(run, deployment: Settings) -> None:
     result = run("replay", "--all", "--diff", *options(deployment))
 
-    told = len(controls(deployment))
-    assert told > 25
-    assert (
-        result.stdout == f"{told} the same; 0 missing from the control topic; 0 on it that the replay does not decide\n"
-    )
+    count = len(controls(deployment))
+    assert count > 25
+    assert result.stdout == f"{count} the same; 0 missing from the control topic; 0 only on the control topic\n"
     assert result.exit_code == 0
     one = run("replay", "--run", STUCK, "--diff", *options(deployment))
     of_one = sum(control.run_id == STUCK for control in controls(deployment))
@@ -110,18 +108,18 @@ def test_the_difference_of_a_healthy_deployment_is_nothing(run, deployment: Sett
     assert (one.exit_code, one.stdout.split(";")[0]) == (0, f"{of_one} the same")
 
 
-def test_another_policy_differs_and_says_so(run, deployment: Settings, tmp_path: Path) -> None:
+def test_another_policy_differs_and_the_policies_are_named(run, deployment: Settings, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
-    policy.write_text("name: deaf\ndetectors: {LOOP003: false}\n")
+    policy.write_text("name: narrow\ndetectors: {LOOP003: false}\n")
 
     result = run("replay", "--all", "--diff", "--policy", policy, *options(deployment))
 
     assert result.exit_code == 1
     assert "extra" in result.stdout
-    assert "other policies decided what is carried" in result.stderr
+    assert "the published decisions come from other policies" in result.stderr
 
 
-def test_a_replay_between_times_tells_only_of_then(run, deployment: Settings) -> None:
+def test_a_replay_between_two_times_covers_only_that_window(run, deployment: Settings) -> None:
     times = sorted(record.timestamp for record in asyncio.run(read(deployment, "turns")))
 
     before = run("replay", "--to", str(times[0] - 1), "--format", "jsonl", *options(deployment))
@@ -131,18 +129,18 @@ def test_a_replay_between_times_tells_only_of_then(run, deployment: Settings) ->
     assert (during.exit_code, during.stdout.split(";")[0]) == (0, f"{len(controls(deployment))} the same")
 
 
-def test_a_replay_in_text_is_the_report_of_a_scan(run, deployment: Settings) -> None:
+def test_the_text_of_a_replay_is_the_report_of_a_scan(run, deployment: Settings) -> None:
     assert "HALTED  " + STUCK in run("replay", "--all", *options(deployment)).stdout
 
 
-def test_a_run_that_is_not_there_is_told(run, deployment: Settings) -> None:
-    result = run("replay", "--run", "nobody", *options(deployment))
+def test_an_unknown_run_gets_an_error(run, deployment: Settings) -> None:
+    result = run("replay", "--run", "unknown", *options(deployment))
 
     assert result.exit_code == 2
-    assert "run nobody is not in" in result.stderr
+    assert "run unknown is not in" in result.stderr
 
 
-def test_watch_tells_what_was_told_since(run, deployment: Settings) -> None:
+def test_watch_shows_earlier_events_with_since(run, deployment: Settings) -> None:
     count = str(len(controls(deployment)))
     result = run("watch", "--since", "beginning", "--count", count, "--format", "jsonl", *options(deployment))
 
@@ -151,7 +149,7 @@ def test_watch_tells_what_was_told_since(run, deployment: Settings) -> None:
     assert f"halt  {STUCK}  turn 11  LOOP003  Bash was called" in lines
 
 
-async def test_watch_tells_of_a_halt_as_it_falls(deployment: Settings, tmp_path: Path) -> None:
+async def test_watch_shows_a_halt_when_it_is_published(deployment: Settings, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
     run_id = f"live-{uuid.uuid4().hex[:8]}"
     path.write_text(jsonl(stuck(run_id, turns=3)))
@@ -164,26 +162,26 @@ async def test_watch_tells_of_a_halt_as_it_falls(deployment: Settings, tmp_path:
         publisher = command("publish", path, *options(deployment))
         assert await asyncio.to_thread(publisher.wait, 60) == 0
         publisher.communicate()
-        told = [read_control(line) for line in (await asyncio.to_thread(process.stdout.read)).splitlines()]
+        events = [read_control(line) for line in (await asyncio.to_thread(process.stdout.read)).splitlines()]
 
-    assert [(control.run_id, control.severity) for control in told] == [(run_id, "warn"), (run_id, "halt")]
+    assert [(control.run_id, control.severity) for control in events] == [(run_id, "warn"), (run_id, "halt")]
     assert process.returncode == 0
 
 
 # Without a worker.
 
 
-def test_what_no_worker_has_seen_is_not_missing_yet(run, unwatched: Settings, turns_file: Path) -> None:
-    run("publish", turns_file, *options(unwatched))
+def test_decisions_on_uncommitted_turns_are_pending_not_missing(run, workerless: Settings, turns_file: Path) -> None:
+    run("publish", turns_file, *options(workerless))
 
-    result = run("replay", "--all", "--diff", *options(unwatched))
+    result = run("replay", "--all", "--diff", *options(workerless))
 
     assert result.exit_code == 0
-    assert "2 decisions are not due yet" in result.stderr
+    assert "2 decisions still pending" in result.stderr
 
 
 async def commit_all(settings: Settings) -> None:
-    """Say in the workers' name that everything was seen."""
+    """Commit all turns in the name of the workers."""
     async with open_topic(settings, "turns") as reader, open_consumer(settings, settings.worker_group) as consumer:
         ends = {TopicPartition(reader.topic, number): extent.end for number, extent in reader.extents.items()}
         consumer.assign(list(ends))
@@ -191,31 +189,31 @@ async def commit_all(settings: Settings) -> None:
 
 
 async def forge(settings: Settings, value: bytes) -> None:
-    """Put something onto the control topic that no worker decided."""
+    """Publish a record to the control topic that no worker made."""
     async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         await producer.send_and_wait(settings.topic("control"), value, key=b"honest")
 
 
-def test_a_lost_decision_and_a_forged_one_are_found(run, unwatched: Settings, turns_file: Path) -> None:
-    run("publish", turns_file, *options(unwatched))
-    replayed = run("replay", "--all", "--format", "jsonl", *options(unwatched)).stdout.splitlines()
+def test_a_lost_decision_and_a_forged_one_are_found(run, workerless: Settings, turns_file: Path) -> None:
+    run("publish", turns_file, *options(workerless))
+    replayed = run("replay", "--all", "--format", "jsonl", *options(workerless)).stdout.splitlines()
     forged = json.loads(replayed[0]) | {"id": "0" * 32, "run_id": "honest"}
-    asyncio.run(commit_all(unwatched))
-    asyncio.run(forge(unwatched, replayed[0].encode()))
-    asyncio.run(forge(unwatched, json.dumps(forged).encode()))
-    asyncio.run(forge(unwatched, b"nonsense"))
+    asyncio.run(commit_all(workerless))
+    asyncio.run(forge(workerless, replayed[0].encode()))
+    asyncio.run(forge(workerless, json.dumps(forged).encode()))
+    asyncio.run(forge(workerless, b"nonsense"))
 
-    result = run("replay", "--all", "--diff", *options(unwatched))
+    result = run("replay", "--all", "--diff", *options(workerless))
 
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"missing {json.loads(replayed[1])['id']}")
     assert lines[1].startswith(f"extra   {'0' * 32}  honest")
     assert lines[2].startswith("1 the same; 1 missing")
-    assert "1 records on" in result.stderr
+    assert "skipped 1 record on" in result.stderr
 
 
-def test_a_topic_that_keeps_publishers_times_keeps_those_of_the_file(run, brokers: str, topic_prefix: str) -> None:
+def test_a_topic_with_publishers_times_keeps_the_times_of_the_file(run, brokers: str, topic_prefix: str) -> None:
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, timestamp_type="CreateTime")
     run("topics", "apply", *options(settings), env={"STREAMPROC_TIMESTAMP_TYPE": "CreateTime"})
     times = [1_750_000_000_000, 1_750_000_060_000]
@@ -226,34 +224,34 @@ def test_a_topic_that_keeps_publishers_times_keeps_those_of_the_file(run, broker
     assert [record.timestamp for record in asyncio.run(read(settings, "turns"))] == times
 
 
-def test_publishing_in_the_runs_own_time_sends_everything(run, unwatched: Settings) -> None:
+def test_publishing_at_recorded_speed_sends_all_events(run, workerless: Settings) -> None:
     events = [
         {"run_id": run_id, "node": "n", "at": 1_750_000_000_000 + s * 1000} for run_id in "ab" for s in (0, 50, 99)
     ]
 
-    result = run("publish", "-", "--speed", "1000x", *options(unwatched), input=jsonl(events))
+    result = run("publish", "-", "--speed", "1000x", *options(workerless), input=jsonl(events))
 
     assert result.exit_code == 0
-    assert len(asyncio.run(read(unwatched, "turns"))) == 6
+    assert len(asyncio.run(read(workerless, "turns"))) == 6
 
 
-def test_content_stays_at_home_unless_it_is_asked_for(run, unwatched: Settings) -> None:
+def test_content_is_sent_only_on_request(run, workerless: Settings) -> None:
     events = jsonl([{"run_id": "r", "node": "n", "output": "the secret plan"}])
 
-    run("publish", "-", *options(unwatched), input=events)
-    run("publish", "-", "--include-content", *options(unwatched), input=events)
+    run("publish", "-", *options(workerless), input=events)
+    run("publish", "-", "--include-content", *options(workerless), input=events)
 
-    first, second = asyncio.run(read(unwatched, "turns"))
+    first, second = asyncio.run(read(workerless, "turns"))
     assert b"secret" not in first.value
     assert b"the secret plan" in second.value
 
 
-def test_a_bad_line_ends_publishing_with_file_and_line(run, unwatched: Settings, tmp_path: Path) -> None:
+def test_an_invalid_line_ends_publishing_with_file_and_line(run, workerless: Settings, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(jsonl(stuck(turns=2)) + "nonsense\n" + jsonl(stuck(turns=2)))
 
-    result = run("publish", path, *options(unwatched))
-    lenient = run("publish", path, "--lenient", *options(unwatched))
+    result = run("publish", path, *options(workerless))
+    lenient = run("publish", path, "--lenient", *options(workerless))
 
     assert result.exit_code == 2
     assert f"{path}:3: event: not JSON" in result.stderr
@@ -262,35 +260,35 @@ def test_a_bad_line_ends_publishing_with_file_and_line(run, unwatched: Settings,
     assert "skipped 1 of 5 lines" in lenient.stderr
 
 
-def test_publishing_lists_unknown_fields_and_strict_refuses_them(run, unwatched: Settings, tmp_path: Path) -> None:
+def test_publishing_lists_unknown_fields_and_strict_refuses_them(run, workerless: Settings, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(
         jsonl([{"run_id": "r", "node": "n", "tool_calls": [{"name": "t", "argumets": n}]} for n in range(3)])
     )
 
-    result = run("publish", path, *options(unwatched))
-    strict = run("publish", path, "--strict", *options(unwatched))
+    result = run("publish", path, *options(workerless))
+    strict = run("publish", path, "--strict", *options(workerless))
 
     assert result.exit_code == 0
     assert result.stderr == "3 turns had the unknown field tool_calls.argumets; did you mean arguments?\n"
     assert strict.exit_code == 2
     assert f"{path}:1: tool_calls.argumets: unknown field (did you mean arguments?" in strict.stderr
-    assert len(asyncio.run(read(unwatched, "turns"))) == 3
+    assert len(asyncio.run(read(workerless, "turns"))) == 3
 
 
-def test_an_event_that_kafka_would_not_take_is_named_with_its_largest_field(
-    run, unwatched: Settings, tmp_path: Path
+def test_an_event_too_large_for_kafka_is_named_with_its_largest_field(
+    run, workerless: Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(jsonl([{"run_id": "r", "node": "n", "labels": {"log": "x" * 2_000_000}}]))
 
-    result = run("publish", path, *options(unwatched))
+    result = run("publish", path, *options(workerless))
 
     assert result.exit_code == 2
     assert f"{path}:1: labels.log: " in result.stderr
 
 
-def test_a_topic_that_is_not_there_is_told_at_once_with_its_remedy(run, brokers: str, topic_prefix: str) -> None:
+def test_a_missing_topic_is_reported_at_once_with_a_remedy(run, brokers: str, topic_prefix: str) -> None:
     for arguments in (("publish", "-"), ("replay", "--all")):
         result = run(*arguments, "--brokers", brokers, "--topic-prefix", topic_prefix, input="")
 
@@ -301,7 +299,7 @@ def test_a_topic_that_is_not_there_is_told_at_once_with_its_remedy(run, brokers:
 # Topics.
 
 
-def test_topics_are_made_once_and_then_present(run, brokers: str, topic_prefix: str) -> None:
+def test_topics_are_created_once_and_then_present(run, brokers: str, topic_prefix: str) -> None:
     where = ("--brokers", brokers, "--topic-prefix", topic_prefix)
 
     before = run("topics", "check", *where)
@@ -315,9 +313,9 @@ def test_topics_are_made_once_and_then_present(run, brokers: str, topic_prefix: 
     assert f"present  {topic_prefix}.turns" in second.stdout
 
 
-def test_topics_that_differ_are_told_and_not_changed(run, unwatched: Settings) -> None:
-    result = run("topics", "apply", "--partitions", "8", *options(unwatched))
+def test_topics_that_differ_are_reported_and_unchanged(run, workerless: Settings) -> None:
+    result = run("topics", "apply", "--partitions", "8", *options(workerless))
 
     assert result.exit_code == 1
-    assert f"differs  {unwatched.topic('turns')}: partitions is 4, should be 8" in result.stdout
-    assert run("topics", "check", *options(unwatched)).exit_code == 0
+    assert f"differs  {workerless.topic('turns')}: partitions is 4, should be 8" in result.stdout
+    assert run("topics", "check", *options(workerless)).exit_code == 0

@@ -1,4 +1,4 @@
-"""`streamproc policy`: every mistake with its place, and what is in force as a file that can be used."""
+"""`streamproc policy`: every mistake with its place, and the limits in force as a valid policy file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ on_stall: explode
 """
 
 
-def test_a_good_policy_can_be_used(run, tmp_path: Path) -> None:
+def test_a_correct_policy_is_valid(run, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("name: ours\nversion: 7\nbudgets: {maxSteps: 40}\n")
 
@@ -31,16 +31,17 @@ def test_a_good_policy_can_be_used(run, tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert result.stdout.startswith("policy ours, version 7, hash ")
+    assert result.stdout.endswith(": valid\n")
 
 
-def test_every_mistake_is_told_at_once_with_its_line(run, tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together_with_their_lines(run, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(MISTAKEN)
 
     result = run("policy", "check", path)
 
     assert result.exit_code == 2
-    told = result.stderr.splitlines()
+    errors = result.stderr.splitlines()
     for line, what in (
         (2, "presets.1: no preset 'nope'"),
         (3, "detecters: unknown setting"),
@@ -50,10 +51,10 @@ def test_every_mistake_is_told_at_once_with_its_line(run, tmp_path: Path) -> Non
         (9, "maxSteps"),
         (10, "on_stall"),
     ):
-        assert any(f"{path}:{line}: " in one and what in one for one in told), (line, what, told)
+        assert any(f"{path}:{line}: " in one and what in one for one in errors), (line, what, errors)
 
 
-def test_a_file_that_is_not_there_is_told_with_the_presets(run) -> None:
+def test_a_missing_file_gets_an_error_that_lists_the_presets(run) -> None:
     result = run("policy", "check", "nope.yaml")
 
     assert result.exit_code == 2
@@ -62,7 +63,7 @@ def test_a_file_that_is_not_there_is_told_with_the_presets(run) -> None:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_what_is_shown_of_a_preset_can_be_used_as_a_policy(run, tmp_path: Path, preset: str) -> None:
+def test_a_shown_preset_is_a_valid_policy(run, tmp_path: Path, preset: str) -> None:
     path = tmp_path / "shown.yaml"
 
     result = run("policy", "show", preset)
@@ -95,7 +96,7 @@ def test_a_users_own_budgets_are_shown(run, tmp_path: Path) -> None:
     assert "maxUserTokensPerDay: 9" in run("policy", "show", path, "--user", "u7").stdout
 
 
-def test_what_is_no_budget_of_a_user_is_a_mistake(run, tmp_path: Path) -> None:
+def test_a_budget_that_users_do_not_have_is_a_mistake(run, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("users:\n  u7:\n    budgets: {maxSteps: 9}\n")
 

@@ -1,4 +1,4 @@
-"""The sample trajectories: readable, described, attributed, small."""
+"""The sample trajectories are readable, described, attributed and small."""
 
 from __future__ import annotations
 

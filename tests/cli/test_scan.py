@@ -1,4 +1,4 @@
-"""`streamproc scan`: exit codes, both formats, and every kind of bad input."""
+"""`streamproc scan`: exit codes, both formats, and every kind of invalid input."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def test_a_stuck_run_is_exit_code_1_and_is_reported_with_turn_reason_and_actions
     result = run("scan", turns_file)
 
     assert result.exit_code == 1
-    assert "HALTED  stuck  at turn 2 of 4, 1 more came after it" in result.stdout
+    assert "HALTED  stuck  at turn 2 of 4, 1 more followed" in result.stdout
     assert "LOOP001  coder repeated the same output 3 times in a row" in result.stdout
     assert "stalled, began at turn 0; the run ends as aborted_stuck" in result.stdout
     assert "to do: switch_to_interactive; or " in result.stdout
     assert "honest" not in result.stdout
-    assert "2 runs, 8 turns: 1 halted, 0 only warned of, 1 quiet. 1 turns came after a halt." in result.stdout
+    assert "2 runs, 8 turns: 1 halted, 0 warned, 1 without findings. 1 turn came after a halt." in result.stdout
     assert result.stderr == ""
 
 
-def test_a_run_that_is_halted_before_its_first_turn_has_no_turns_after_it(run) -> None:
+def test_a_run_halted_before_its_first_turn_has_no_turns_after_the_halt(run) -> None:
     graph = {"edges": [["a", "b"], ["b", "a"]]}
     result = run("scan", "-", input=jsonl([{"type": "run.started", "run_id": "trap", "graph": graph}]))
 
     assert "HALTED  trap  before its first turn\n" in result.stdout
-    assert "1 runs, 0 turns: 1 halted, 0 only warned of, 0 quiet. 0 turns came after a halt." in result.stdout
+    assert "1 run, 0 turns: 1 halted, 0 warned, 0 without findings. 0 turns came after a halt." in result.stdout
 
 
 def test_honest_runs_are_exit_code_0(run) -> None:
@@ -127,7 +127,7 @@ def test_control_events_are_printed_while_the_pipe_is_open() -> None:
         ('{"run_id": "r", "node": "coder", "structured_output": ' + "[" * 5000 + "]" * 5000 + "}", "event: not JSON"),
     ],
 )
-def test_the_first_bad_line_ends_the_scan_with_file_line_and_field(run, tmp_path: Path, line: str, field: str) -> None:
+def test_the_first_invalid_line_ends_the_scan_with_file_line_and_field(run, tmp_path: Path, line: str, field: str) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(jsonl(honest(turns=2)) + line + "\n" + jsonl(stuck()))
 
@@ -138,7 +138,7 @@ def test_the_first_bad_line_ends_the_scan_with_file_line_and_field(run, tmp_path
     assert result.stdout == ""
 
 
-def test_lenient_skips_bad_lines_and_counts_them(run, tmp_path: Path) -> None:
+def test_lenient_skips_and_counts_invalid_lines(run, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
     bad = b'nonsense\n\xff\xfe\n{"run_id": "r"}\n'
     path.write_bytes(jsonl(stuck(turns=2)).encode() + bad + jsonl(stuck(turns=1)).encode())
@@ -220,7 +220,7 @@ def test_ten_thousand_nodes_in_one_run_are_not_a_loop(run) -> None:
     result = run("scan", "-", input=jsonl(events))
 
     assert result.exit_code == 0
-    assert "1 runs, 10000 turns" in result.stdout
+    assert "1 run, 10000 turns" in result.stdout
 
 
 def test_the_same_event_twice_is_one_event(run) -> None:
@@ -236,7 +236,7 @@ def test_turns_after_the_end_of_a_run_are_ignored(run) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
-def test_a_file_that_cannot_be_read_is_named_with_a_remedy(run, name: str) -> None:
+def test_an_unreadable_file_gets_an_error_with_a_remedy(run, name: str) -> None:
     result = run("scan", name)
 
     assert result.exit_code == 2

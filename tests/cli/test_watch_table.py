@@ -25,14 +25,14 @@ def shown(width: int, *controls: ControlEvent) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_an_event_is_one_line_and_what_is_short_is_never_cut(width: int) -> None:
+def test_an_event_takes_one_line_and_short_cells_are_never_cut(width: int) -> None:
     head, row = shown(width, control("run-" + "x" * 300, "Why. " * 100))
 
     assert head.split() == ["at", "what", "run", "turn", "code", "why"]
     assert all(cell in row for cell in ("12:34:56", "halt", "1234", "BUDGET007", "run-x", "Why."))
 
 
-def test_names_of_strangers_are_neither_markup_nor_orders_to_the_terminal() -> None:
+def test_untrusted_names_are_neither_markup_nor_control_sequences() -> None:
     _, row = shown(120, control("[bold]run[/bold]", "evil\x1b[2J"))
 
     assert "[bold]run[/bold]" in row

@@ -1,4 +1,4 @@
-"""What the commands say when no broker answers, when one leaves, and when they are asked for nonsense."""
+"""Errors of the commands when no broker answers, when one stops, and for invalid options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import until
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address where nothing listens, for as long as the test runs."""
+    """An address where nothing listens during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
@@ -29,7 +29,7 @@ def nowhere() -> Iterator[str]:
 @pytest.mark.parametrize(
     "arguments", [("publish", "-"), ("replay", "--all"), ("topics", "apply"), ("topics", "check"), ("watch",)]
 )
-def test_a_broker_that_is_away_is_one_error_with_its_address_and_a_remedy(run, nowhere: str, arguments) -> None:
+def test_an_unreachable_broker_is_one_error_with_its_address_and_a_remedy(run, nowhere: str, arguments) -> None:
     result = run(*arguments, "--brokers", nowhere, input=jsonl(stuck()))
 
     assert result.exit_code == 2
@@ -40,27 +40,25 @@ def test_a_broker_that_is_away_is_one_error_with_its_address_and_a_remedy(run, n
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (("replay",), "say what to replay: --run ID, --from/--to, or --all"),
+        (("replay",), "choose what to replay: --run ID, --from/--to, or --all"),
         (("replay", "--from", "yesterday"), "--from yesterday: not a time. Give RFC 3339"),
         (("replay", "--to", "7"), "--to 7: outside the years 2000 to 2100. Give RFC 3339"),
-        (("watch", "--since", "yesterday"), "--since yesterday: use beginning, or a time such as"),
+        (("watch", "--since", "yesterday"), "--since yesterday: expected beginning, or an age such as"),
         (("publish", "-", "--speed", "fast"), "speed 'fast': use max"),
         (("worker", "--policy", "nope"), "nope"),
         (("replay", "--all", "--policy", "nope"), "nope"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_told_before_anything_is_tried(
-    run, nowhere: str, arguments, told: str
-) -> None:
+def test_an_invalid_option_is_reported_before_anything_is_tried(run, nowhere: str, arguments, message: str) -> None:
     result = run(*arguments, "--brokers", nowhere)
 
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
-async def test_a_broker_that_leaves_makes_publishing_fail_with_what_was_lost(
+async def test_publishing_fails_with_the_number_of_lost_events_when_the_broker_stops(
     own_broker: Any, run, tmp_path: Path, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "PATIENCE_S", 0.5)

@@ -24,7 +24,7 @@ from streamproc.model.fleet_command import FleetCommand, encode_command, read_co
 from streamproc.model.raw_events import parse_line
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import read_layer, read_preset
-from streamproc.replay.diff import read_carried
+from streamproc.replay.diff import read_published
 from streamproc.worker.codec import pack, unpack
 from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
@@ -222,7 +222,7 @@ READERS: Final = {
     "a control event, in the listener": Reader(
         lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,)
     ),
-    "a control event, in a diff": Reader(lambda: _stepped()[1], read_carried, NOTHING),
+    "a control event, in a diff": Reader(lambda: _stepped()[1], read_published, NOTHING),
     "a status, in the listener": Reader(
         lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,)
     ),

@@ -11,7 +11,7 @@ from streamproc.core.run_state import load
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
-from streamproc.replay.diff import read_carried
+from streamproc.replay.diff import read_published
 from streamproc.worker.codec import unpack
 from tests.fuzz.readers import READERS
 from tests.fuzz.run import fuzz
@@ -38,7 +38,7 @@ def test_a_status_that_is_too_deep_is_no_status() -> None:
     for read in (lambda: read_status_news(b"r", deep, 0), lambda: read_control_news(b'{"a":' * 5_000, 0)):
         with pytest.raises(ValueError, match="recursion"):
             read()
-    assert read_carried(b'{"id":"\xff"}') is None
+    assert read_published(b'{"id":"\xff"}') is None
 
 
 def test_a_refusal_names_a_field_also_where_that_has_no_name() -> None:

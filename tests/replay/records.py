@@ -1,4 +1,4 @@
-"""Records of a topic, as aiokafka gives them."""
+"""Records of a topic, as aiokafka returns them."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def record(
 
 
 def stuck_record(offset: int, **options: Any) -> ConsumerRecord:
-    """A turn that says what the one before it said."""
+    """A turn with the same output as the one before it."""
     return record({"run_id": "r", "node": "coder", "output": "I will try again."}, offset=offset, **options)

@@ -1,4 +1,4 @@
-"""The engine over records: places, refusals, one run among many, many runs in little memory."""
+"""The engine over records: offsets, rejected records, one run of many, many runs in little memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from streamproc.core.run_state import RunState
 from streamproc.policy import load_policy
-from streamproc.replay.log import LogReplay, States
+from streamproc.replay.log import LogReplay, RunStates
 from tests.replay.records import record, stuck_record
 
 
@@ -15,7 +15,7 @@ def log() -> LogReplay:
     return LogReplay(load_policy().engine(), event_bytes_max=10_000)
 
 
-def test_a_decision_knows_its_place_in_the_log(log: LogReplay) -> None:
+def test_a_decision_has_its_place_in_the_log(log: LogReplay) -> None:
     decisions = list(log.decide(stuck_record(offset, partition=3, at_ms=1_750_000_000_000) for offset in (7, 8, 11)))
 
     trigger = decisions[-1].trigger
@@ -45,14 +45,14 @@ def test_the_same_run_in_two_partitions_is_two_runs(log: LogReplay) -> None:
     ],
     ids=["tombstone", "not JSON", "not UTF-8", "nested", "no node", "another key", "no key", "too large"],
 )
-def test_what_the_worker_refuses_is_counted_and_changes_nothing(log: LogReplay, bad) -> None:
+def test_records_that_the_worker_rejects_are_counted_and_change_nothing(log: LogReplay, bad) -> None:
     decisions = list(log.decide([stuck_record(0), stuck_record(1), bad, stuck_record(10)]))
 
     assert [decision.severity for decision in decisions] == ["warn", "halt"]
     assert log.refused == 1
 
 
-def test_only_one_run_can_be_looked_at() -> None:
+def test_a_replay_can_be_restricted_to_one_run() -> None:
     log = LogReplay(load_policy().engine(), event_bytes_max=10_000, only="r")
     other = record({"run_id": "s", "node": "coder", "output": "Again."}, offset=0, key=b"s")
 
@@ -63,16 +63,16 @@ def test_only_one_run_can_be_looked_at() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [-1, 10**15, 2**62])
-def test_a_time_that_is_no_time_is_no_evidence(log: LogReplay, at_ms: int) -> None:
+def test_an_invalid_time_is_ignored(log: LogReplay, at_ms: int) -> None:
     decisions = list(log.decide(stuck_record(offset, at_ms=at_ms) for offset in range(3)))
 
     assert [decision.severity for decision in decisions] == ["warn", "halt"]
     assert decisions[-1].at is None
 
 
-def test_states_survive_being_put_away() -> None:
-    """With room for two decoded states, a hundred runs keep their counts."""
-    states = States(hot_max=2)
+def test_states_survive_encoding() -> None:
+    """A hundred runs keep their counts when at most two states stay decoded."""
+    states = RunStates(decoded_max=2)
     for _ in range(3):
         for number in range(100):
             states.get(b"%d" % number).turns += 1

@@ -110,7 +110,7 @@ def test_every_process_gives_the_same_decisions(tmp_path: Path) -> None:
     assert b"loop.halted" in outputs.pop()
 
 
-def test_a_bad_line_ends_a_scan_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_line_ends_a_scan_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps(AGAIN | {"run_id": "a"}) + "\n{}\n")
     with pytest.raises(InvalidEvent, match=r"runs\.jsonl:2: run_id"):

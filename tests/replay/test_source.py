@@ -41,7 +41,7 @@ def test_an_event_has_its_line_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
-def test_the_last_line_may_end_in_any_way(tmp_path: Path, ending: str) -> None:
+def test_any_line_ending_is_accepted(tmp_path: Path, ending: str) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_bytes((json.dumps(turn("a")) + "\r\n" + json.dumps(turn("a")) + ending).encode())
     assert len(list(Source(path))) == 2
@@ -84,7 +84,7 @@ def test_a_damaged_gzip_file_is_an_error(tmp_path: Path, spoil: Any) -> None:
         list(Source(path, lenient=False))
 
 
-def test_standard_input_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(turn("a")).encode())))
     assert [line.raw.run_id for line in Source(STDIN)] == ["a"]
 
@@ -98,7 +98,7 @@ def test_the_first_bad_line_ends_reading_with_file_and_line(tmp_path: Path) -> N
     assert [problem.place for problem in refusal.value.problems] == [f"{path}:2"]
 
 
-def test_every_problem_of_a_bad_line_has_its_place(tmp_path: Path) -> None:
+def test_every_problem_of_an_invalid_line_has_its_place(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.jsonl", {"node": "", "at": "soon"})
     with pytest.raises(InvalidEvent) as refusal:
         list(Source(path))
@@ -109,7 +109,7 @@ def test_every_problem_of_a_bad_line_has_its_place(tmp_path: Path) -> None:
 
 def test_a_lenient_source_skips_and_counts_bad_lines(tmp_path: Path) -> None:
     bad = ["{oops", '{"run_id": "a"}', "null", "\ufffd", '{"type": "nonesuch", "run_id": "a"}']
-    path = write(tmp_path / "runs.jsonl", turn("a"), *bad, turn("a", unheard_of=1, of=2))
+    path = write(tmp_path / "runs.jsonl", turn("a"), *bad, turn("a", unexpected=1, of=2))
     source = Source(path, lenient=True)
     assert [(line.number, line.raw.event_id) for line in source] == [
         (1, line_event_id("a", 0)),

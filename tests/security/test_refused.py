@@ -126,7 +126,7 @@ def test_the_error_about_a_rejected_login_names_the_setting(
     assert what in checked
     assert remedy in checked
     assert what in examined
-    assert f"To mend it: {remedy}" in examined
+    assert f"To fix it: {remedy}" in examined
     secrets = [
         *secured.secrets,
         "pw-of-another",

@@ -1,0 +1,63 @@
+"""Commands in a pseudo-terminal, and the screen that they leave."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from typing import NamedTuple
+
+import pyte
+
+from tests.cli.conftest import ROOT
+
+SCREEN_COLUMNS = 2_000  # more than any terminal: a line that is too long shows as one line, not as two
+SCREEN_ROWS = 600
+
+
+class Terminal(NamedTuple):
+    """What a command wrote to its terminal, and the lines on the screen afterwards."""
+
+    written: str
+    lines: list[str]
+    exit_code: int
+
+
+def in_terminal(*arguments: object, columns: int, code: str = "", **environment: str) -> Terminal:
+    """Run a command, or Python `code`, in a terminal of this width with both output streams on it."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    unwanted = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERMINAL_WIDTH")
+    kept = {name: v for name, v in os.environ.items() if not name.startswith("STREAMPROC_") and name not in unwanted}
+    core = {name: v for name, v in os.environ.items() if name == "STREAMPROC_CORE"}
+    process = subprocess.Popen(
+        [sys.executable, *(("-c", code) if code else ("-m", "streamproc")), *map(str, arguments)],
+        env=kept | core | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=writer,
+    )
+    os.close(writer)
+    written = b""
+    while part := _read(reader):
+        written += part
+    os.close(reader)
+    screen = pyte.Screen(SCREEN_COLUMNS, SCREEN_ROWS)
+    pyte.ByteStream(screen).feed(written)
+    # `screen.display` would visit every cell of the screen; the buffer holds only those that were written.
+    rows = [screen.buffer[row] for row in range(SCREEN_ROWS)]
+    lines = ["".join(row[column].data for column in range(max(row, default=-1) + 1)).rstrip() for row in rows]
+    while lines and not lines[-1]:
+        lines.pop()
+    return Terminal(written.decode(), lines, process.wait(60))
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:  # Linux: every process has closed the terminal
+        return b""

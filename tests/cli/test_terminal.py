@@ -1,0 +1,143 @@
+"""Output in a terminal: no remains of a progress bar, and every line fits and breaks between words."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.cli import terminal
+from streamproc.demo.agents import LOOP_RUN, DemoRun
+from streamproc.demo.display import counts
+from streamproc.demo.trajectories import load_trajectories
+from tests.cli.conftest import ROOT, jsonl, stuck
+from tests.cli.terminals import in_terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
+WIDTHS = (80, 120)
+BAR = "━"
+NOWHERE = "127.0.0.1:1"
+
+DEMO = """
+import sys
+from streamproc.cli import main
+from streamproc.demo import scenario
+from tests.cli.test_demo import NOW_MS, load_trajectories, ran
+
+def outcome(display, pause_s):
+    runs = [ran(one, one.halt_at) for one in load_trajectories(NOW_MS)]
+    return scenario.DemoOutcome(runs, 0, 12.0)
+
+scenario.run_demo = outcome
+sys.argv = ["streamproc", "demo"]
+main()
+"""
+
+
+def words(lines: list[str]) -> list[str]:
+    return " ".join(lines).split()
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_the_report_of_a_scan_fits_and_nothing_of_the_bar_remains(run, columns: int) -> None:
+    shown = in_terminal("scan", SAMPLES, columns=columns)
+
+    assert shown.exit_code == 1
+    assert "scanning" in shown.written
+    assert BAR in shown.written
+    assert BAR not in shown.written[shown.written.index("HALTED") :]
+    assert re.fullmatch(r"HALTED  \S+  at turn \d+ of \d+, \d+ more followed", shown.lines[0])
+    assert shown.lines[-1].endswith(("halt.", "turns"))
+    assert max(map(len, shown.lines)) <= columns
+    assert words(shown.lines) == run("scan", SAMPLES).stdout.split()
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_json_lines_in_a_terminal_are_whole_and_without_a_bar(tmp_path: Path, columns: int) -> None:
+    """Decisions are printed while the scan goes on, so the bar is erased and drawn again in between."""
+    path = tmp_path / "turns.jsonl"
+    path.write_text(jsonl(event for number in range(200) for event in stuck(f"run-{number}", turns=3)))
+
+    shown = in_terminal("scan", path, "--format", "jsonl", columns=columns)
+
+    assert shown.written.count("scanning") > 1
+    assert len(shown.lines) == 400
+    assert all(json.loads(line)["code"] == "LOOP001" for line in shown.lines)
+
+
+COMMANDS = {
+    "policy check": ("policy check", "policy standard, version 1, hash "),
+    "policy show": ("policy show", "# policy standard, version 1, hash "),
+    "explain": ("explain", "BUDGET001   turn "),
+    "explain a detector": ("explain LOOP003", "LOOP003 repeated_call: "),
+    "explain a fleet code": ("explain FLEET002", "FLEET002 fleet_refused: "),
+    "doctor": (f"doctor --brokers {NOWHERE}", "ok   Python 3."),
+    "topics": (f"topics apply --brokers {NOWHERE}", "error: "),
+    "replay": (f"replay --all --diff --brokers {NOWHERE}", "error: "),
+    "help": ("--help", ""),
+    "help of a command": ("resume --help", ""),
+}
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize(("command", "first"), COMMANDS.values(), ids=COMMANDS)
+def test_the_output_of_a_command_fits(command: str, first: str, columns: int) -> None:
+    shown = in_terminal(*command.split(), columns=columns, STREAMPROC_REDIS=f"redis://{NOWHERE}/0")
+
+    assert shown.lines[0].startswith(first)
+    assert max(map(len, shown.lines)) <= columns
+    assert BAR not in shown.written
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_every_setting_is_shown_whole(run, columns: int) -> None:
+    shown = in_terminal("config", columns=columns)
+
+    assert max(map(len, shown.lines)) <= columns
+    assert "…" not in shown.written
+    names = set(json.loads(run("config", "--json").stdout))
+    assert names <= set(words(shown.lines))
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_the_summary_of_the_demo_fits_and_explains_each_halt(columns: int) -> None:
+    shown = in_terminal(columns=columns, code=DEMO)
+
+    assert shown.exit_code == 0, shown.written
+    assert max(map(len, shown.lines)) <= columns
+    text = " ".join(words(shown.lines))
+    assert "LOOP003 kimi_k2.5/overfull-hbox__TXFvSdg, halted at turn 31 of 59 Again." in text
+    assert "All 15 runs that solved their task were left alone." in text
+    assert "streamproc scan YOURFILE.jsonl" in text
+
+
+def test_the_progress_of_the_demo_fits_into_80_columns() -> None:
+    runs = [DemoRun(one.run_id, len(one.turns), one, taken=len(one.turns)) for one in load_trajectories(0)]
+    assert len(counts([DemoRun(LOOP_RUN, 24), *runs])) < 80
+
+
+@pytest.mark.parametrize(
+    ("text", "hang", "folded"),
+    [
+        ("", 4, ""),
+        ("one two", 4, "one two"),
+        ("one two three four", 4, "one two\n    three\n    four"),
+        ("  a b c d e f g", 2, "  a b c d\n  e f g"),
+        ("an-id-longer-than-the-line it", 2, "an-id-longer-than-the-line\n  it"),
+        ("\x1b[31mred\x1b[0m text too", 0, "\x1b[31mred\x1b[0m text\ntoo"),
+        ("日本 語の run", 0, "日本 語の\nrun"),
+        ("a\n\nb", 0, "a\n\nb"),
+    ],
+)
+def test_lines_break_between_words_with_a_hanging_indent(text: str, hang: int, folded: str) -> None:
+    assert terminal.fold(text, hang, width=9) == folded
+
+
+def test_nouns_follow_their_count() -> None:
+    assert [terminal.plural(count, "run") for count in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert terminal.plural(2, "retry", "retries") == "2 retries"
