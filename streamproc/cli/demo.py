@@ -26,8 +26,9 @@ Speed = Annotated[float, typer.Option(min=0.5, max=200, help="Turns per second o
 def demo(turns_per_second: Speed = 10.0) -> None:
     """Replay recorded agents live, halt those that are stuck, and explain each halt.
 
-    An embedded broker, a worker and the guards run on this machine; Kafka is not needed. The demo ends by itself. Exit
-    0: every run was halted or left alone as expected; 1: at least one was not; 2: the demo cannot run.
+    Everything runs on this machine, without Kafka, and ends by itself.
+
+    Exit 0: every run was halted or left alone as expected; 1: at least one was not; 2: the demo cannot run.
     """
     from streamproc.demo.display import display_for
     from streamproc.demo.scenario import run_demo

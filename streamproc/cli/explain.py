@@ -19,7 +19,7 @@ CodeArgument = Annotated[
 
 @app.command(epilog=examples("streamproc explain LOOP002", "streamproc explain repeated_call", "streamproc explain"))
 def explain(code: CodeArgument = None) -> None:
-    """Explain what a detector sees and why, its false alarms, its tuning, and examples that do and do not fire."""
+    """Explain what a detector sees, why, its false alarms and its tuning, with examples."""
     from streamproc.cli.detector_page import plain, read_page
     from streamproc.detectors import BY_CODE
     from streamproc.fleet.code_pages import PAGES

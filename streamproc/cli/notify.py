@@ -69,8 +69,7 @@ def notify(
 ) -> None:
     """Send notifications for control events, at least once each, until SIGTERM.
 
-    Exit 0: stopped by a signal, or every destination accepted the test; 1: a destination rejected the test; 2: invalid
-    settings or destinations.
+    Exit 0: stopped by a signal, or all test messages accepted; 1: a test message rejected; 2: invalid settings.
     """
     from streamproc.settings import load_settings
 

@@ -19,7 +19,10 @@ Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, show_default=Fal
 
 @app.command(epilog=examples("streamproc policy check policy.yaml"))
 def check(source: Source = None) -> None:
-    """Check a policy and report every mistake with its file and line. Exit 0: valid; 2: invalid."""
+    """Check a policy, and report every mistake with its file and line.
+
+    Exit 0: valid; 2: invalid.
+    """
     from streamproc.errors import InvalidPolicy
 
     try:

@@ -71,8 +71,7 @@ def replay(
 ) -> None:
     """Run the turns in the log through the engine again. The same policy gives the same decision ids as the workers.
 
-    A replay joins no consumer group. The engine always starts at the beginning of the log; the options select which
-    decisions are printed or compared.
+    A replay joins no consumer group, and always reads the whole log: options select the decisions to show or compare.
     """
     from streamproc.policy import load_policy
 

@@ -38,7 +38,10 @@ def apply(
     partitions: Partitions = None,
     replication_factor: Replicas = None,
 ) -> None:
-    """Create the missing topics; existing ones are never changed. Exit 0: all are right; 1: at least one differs."""
+    """Create the missing topics. Existing topics are never changed.
+
+    Exit 0: all topics are as specified; 1: at least one differs.
+    """
     from streamproc.kafka import topics
 
     settings = kafka_settings(brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor)
@@ -52,7 +55,10 @@ def check(
     partitions: Partitions = None,
     replication_factor: Replicas = None,
 ) -> None:
-    """List the topics that are missing or differ. Exit 0: all are right; 1: at least one is not."""
+    """List the topics that are missing or differ.
+
+    Exit 0: all topics are as specified; 1: at least one is not.
+    """
     from streamproc.kafka import topics
 
     settings = kafka_settings(brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor)

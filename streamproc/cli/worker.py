@@ -33,7 +33,7 @@ StatusFile = Annotated[
 Processes = Annotated[
     int,
     typer.Option(
-        min=1, max=256, help="Worker processes to run on this machine, at most one per core. Crashed ones restart."
+        min=1, max=256, help="Worker processes to run on this machine; one per core is best. Crashed ones restart."
     ),
 ]
 
@@ -57,8 +57,9 @@ def worker(
 ) -> None:
     """Watch the turns topic and publish decisions, until SIGTERM.
 
-    Workers share the partitions: start at most as many as there are partitions. Exit 0: stopped by a signal, with all
-    work in progress finished; 1: gave up; 2: invalid settings or policy.
+    Workers share the partitions: start at most as many as there are partitions.
+
+    Exit 0: stopped by a signal, with all work in progress finished; 1: gave up; 2: invalid settings or policy.
     """
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings

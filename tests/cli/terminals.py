@@ -16,7 +16,7 @@ import pyte
 from tests.cli.conftest import ROOT
 
 SCREEN_COLUMNS = 2_000  # more than any terminal: a line that is too long shows as one line, not as two
-SCREEN_ROWS = 600
+SCREEN_ROWS = 5_000
 
 
 class Terminal(NamedTuple):

@@ -146,7 +146,10 @@ def test_every_deviation_is_a_surprise(trajectories: list[Trajectory]) -> None:
 
     assert surprises(loop, ran(stuck, stuck.halt_at), ran(honest, None)) == []
     assert "the guard did not stop" in surprises(DemoRun(LOOP_RUN, 24, taken=24))[0]
-    assert f"{stuck.run_id}: not halted in the demo, halted at turn {stuck.halt_at} in a scan" == surprises(ran(stuck, None))[0]
+    assert (
+        f"{stuck.run_id}: not halted in the demo, halted at turn {stuck.halt_at} in a scan"
+        == surprises(ran(stuck, None))[0]
+    )
     assert f"{honest.run_id}: halted at turn 3 in the demo, not halted in a scan" == surprises(ran(honest, 3))[0]
     assert surprises(dropped=2) == ["2 turns did not reach the broker"]
     assert surprises(dropped=1) == ["1 turn did not reach the broker"]

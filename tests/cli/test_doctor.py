@@ -58,7 +58,9 @@ def test_a_policy_with_mistakes_is_a_failure(run, nowhere: str, tmp_path: Path) 
         ({"STREAMPROC_COMMAND_KEY": "ops:0123456789abcdef"}, "ok   fleet commands are accepted if signed by ops"),
     ],
 )
-def test_the_report_says_which_fleet_commands_are_accepted(run, monkeypatch: pytest.MonkeyPatch, nowhere, settings, line) -> None:
+def test_the_report_says_which_fleet_commands_are_accepted(
+    run, monkeypatch: pytest.MonkeyPatch, nowhere, settings, line
+) -> None:
     monkeypatch.setenv("STREAMPROC_BROKERS", nowhere)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

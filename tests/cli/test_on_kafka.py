@@ -87,7 +87,9 @@ def test_scan_worker_and_replay_give_the_same_ids_for_real_trajectories(run, dep
 
 
 def test_a_replayed_run_gives_the_control_events_of_the_worker_byte_for_byte(run, deployment: Settings) -> None:
-    published = [record.value.decode() for record in asyncio.run(read(deployment, "control")) if STUCK in str(record.key)]
+    published = [
+        record.value.decode() for record in asyncio.run(read(deployment, "control")) if STUCK in str(record.key)
+    ]
 
     result = run("replay", "--run", STUCK, "--format", "jsonl", *options(deployment))
 

@@ -127,7 +127,9 @@ def test_control_events_are_printed_while_the_pipe_is_open() -> None:
         ('{"run_id": "r", "node": "coder", "structured_output": ' + "[" * 5000 + "]" * 5000 + "}", "event: not JSON"),
     ],
 )
-def test_the_first_invalid_line_ends_the_scan_with_file_line_and_field(run, tmp_path: Path, line: str, field: str) -> None:
+def test_the_first_invalid_line_ends_the_scan_with_file_line_and_field(
+    run, tmp_path: Path, line: str, field: str
+) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(jsonl(honest(turns=2)) + line + "\n" + jsonl(stuck()))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 
-from streamproc.cli import terminal
+from streamproc.cli import build, terminal
 from streamproc.demo.agents import LOOP_RUN, DemoRun
 from streamproc.demo.display import counts
 from streamproc.demo.trajectories import load_trajectories
@@ -71,37 +73,70 @@ def test_json_lines_in_a_terminal_are_whole_and_without_a_bar(tmp_path: Path, co
 
 
 COMMANDS = {
-    "policy check": ("policy check", "policy standard, version 1, hash "),
-    "policy show": ("policy show", "# policy standard, version 1, hash "),
-    "explain": ("explain", "BUDGET001   turn "),
-    "explain a detector": ("explain LOOP003", "LOOP003 repeated_call: "),
-    "explain a fleet code": ("explain FLEET002", "FLEET002 fleet_refused: "),
-    "doctor": (f"doctor --brokers {NOWHERE}", "ok   Python 3."),
-    "topics": (f"topics apply --brokers {NOWHERE}", "error: "),
-    "replay": (f"replay --all --diff --brokers {NOWHERE}", "error: "),
-    "help": ("--help", ""),
-    "help of a command": ("resume --help", ""),
+    "policy check": "policy standard, version 1, hash ",
+    "policy show": "# policy standard, version 1, hash ",
+    "explain": "BUDGET001   turn ",
+    "explain LOOP003": "LOOP003 repeated_call: ",
+    "explain FLEET002": "FLEET002 fleet_refused: ",
+    "config": "",
+    f"doctor --brokers {NOWHERE}": "ok   Python 3.",
+    f"topics apply --brokers {NOWHERE}": "error: ",
+    f"replay --all --diff --brokers {NOWHERE}": "error: ",
+    "--help": "",
+    "resume --help": "",
 }
+"""Each with the beginning of its output."""
+
+ONE_AFTER_THE_OTHER = """
+import sys
+from streamproc.cli import build
+
+for command in sys.argv[1:]:
+    print("$", command, flush=True)
+    try:
+        build()(command.split(), prog_name="streamproc")
+    except SystemExit:
+        sys.stdout.flush()
+"""
+
+
+@cache
+def outputs(columns: int) -> dict[str, list[str]]:
+    """The lines that each command leaves on the screen. One process runs them all: each start takes a second."""
+    redis = f"redis://{NOWHERE}/0"
+    shown = in_terminal(*COMMANDS, columns=columns, code=ONE_AFTER_THE_OTHER, STREAMPROC_REDIS=redis)
+    found: dict[str, list[str]] = {}
+    for line in shown.lines:
+        if line.startswith("$ "):
+            found[line.removeprefix("$ ")] = []
+        else:
+            found[list(found)[-1]].append(line)
+    return found
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-@pytest.mark.parametrize(("command", "first"), COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(("command", "first"), COMMANDS.items(), ids=COMMANDS)
 def test_the_output_of_a_command_fits(command: str, first: str, columns: int) -> None:
-    shown = in_terminal(*command.split(), columns=columns, STREAMPROC_REDIS=f"redis://{NOWHERE}/0")
+    lines = outputs(columns)[command]
 
-    assert shown.lines[0].startswith(first)
-    assert max(map(len, shown.lines)) <= columns
-    assert BAR not in shown.written
+    assert lines[0].startswith(first)
+    assert max(map(len, lines)) <= columns
+    assert not any(BAR in line for line in lines)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_every_setting_is_shown_whole(run, columns: int) -> None:
-    shown = in_terminal("config", columns=columns)
+    lines = outputs(columns)["config"]
 
-    assert max(map(len, shown.lines)) <= columns
-    assert "…" not in shown.written
-    names = set(json.loads(run("config", "--json").stdout))
-    assert names <= set(words(shown.lines))
+    assert not any("…" in line for line in lines)
+    assert set(json.loads(run("config", "--json").stdout)) <= set(words(lines))
+
+
+def test_help_is_folded_only_at_the_end_of_a_line() -> None:
+    """Typer keeps the line breaks of all paragraphs of a docstring but the first."""
+    for command in typer.main.get_command(build()).commands.values():
+        for each in [command, *getattr(command, "commands", {}).values()]:
+            assert "\n" not in (each.help or "").partition("\n\n")[2].replace("\n\n", ""), each.name
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -1,4 +1,4 @@
-"""What the notifier's tests share."""
+"""Shared by the notifier's tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A web server that listens."""
+    """A running web server."""
     receiver = Receiver().start()
     yield receiver
     receiver.stop()

@@ -1,4 +1,4 @@
-"""Control events, as the engine makes them."""
+"""Control events as the engine makes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOP: dict[str, Any] = {
 
 
 def control(number: int = 0, **fields: Any) -> ControlEvent:
-    """A halt for a loop, or what `fields` make of it; each number has an id of its own."""
+    """A halt for a loop, changed by `fields`; each number has its own id."""
     return ControlEvent.model_validate(_LOOP | {"id": f"c{number}"} | fields)
 
 

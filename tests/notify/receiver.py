@@ -1,4 +1,4 @@
-"""A real web server that receives what the notifier sends: it can be down, slow, and refuse."""
+"""A real web server that receives notifications: it can be down, be slow, and reject them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 
 class Server(ThreadingHTTPServer):
-    """Ends its connections with it, and says nothing of those that left early."""
+    """Closes its connections at the end, and ignores clients that disconnect early."""
 
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that gave up."""
+        """Ignore a client that disconnected."""
 
 
 class Receiver:
-    """Takes posts. `statuses` are its next answers; while `open` is not set, it keeps its callers waiting."""
+    """Receives posts. `statuses` are its next answers; while `open` is not set, callers wait."""
 
     def __init__(self) -> None:
         self.posts: list[tuple[str, dict[str, Any]]] = []
@@ -35,7 +35,7 @@ class Receiver:
         self._server: Server | None = None
 
     def start(self) -> Receiver:
-        """Begin to listen, on the same port as before."""
+        """Start to listen, on the same port as before."""
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ class Receiver:
                     self.wfile.write(b"{}")
 
             def log_message(self, *args: Any) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._server = Server(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_address[1]
@@ -62,7 +62,7 @@ class Receiver:
         return self
 
     def stop(self) -> None:
-        """Listen no more: connections are refused."""
+        """Stop to listen: connections are refused."""
         self.open.set()
         if self._server is not None:
             self._server.shutdown()
@@ -71,16 +71,16 @@ class Receiver:
 
     @property
     def json_url(self) -> str:
-        """As Apprise writes it for webhooks."""
+        """The Apprise URL of a webhook."""
         return f"json://127.0.0.1:{self.port}/hook"
 
     @property
     def ntfy_url(self) -> str:
-        """As Apprise writes it for a ntfy of one's own."""
+        """The Apprise URL of a self-hosted ntfy."""
         return f"ntfy://127.0.0.1:{self.port}/agents"
 
     def notices(self) -> list[dict[str, Any]]:
-        """The notifications in the posts of webhooks, those in summaries, too."""
+        """Return the notifications in the posts of webhooks, including those in summaries."""
         found = []
         for _, post in self.posts:
             message = json.loads(post["message"])

@@ -1,4 +1,4 @@
-"""Delivery through real Apprise to a real web server: down, slow, refusing, and faster than anybody reads."""
+"""Delivery through real Apprise to a real web server: down, slow, rejecting, and rate-limited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAST = {"burst": 1_000, "per_minute": 600}
 
 
 class Settled:
-    """Counts what is settled."""
+    """Counts settled control events."""
 
     def __init__(self) -> None:
         self.ids: Counter[str] = Counter()
@@ -42,13 +42,13 @@ class Settled:
 async def notifying(
     *destinations: Destination, clock: Callable[[], float] = time.monotonic, **options: Any
 ) -> AsyncIterator[tuple[Notifier, list[DeliveryQueue]]]:
-    """A notifier at work."""
-    plan = NotificationConfig.model_validate({"rate": FAST, "retry_first_s": 0.02} | options)
+    """Run a notifier."""
+    config = NotificationConfig.model_validate({"rate": FAST, "retry_first_s": 0.02} | options)
     queues = [
-        (one, DeliveryQueue(Service(one, number), plan, as_json=one.as_json, clock=clock))
+        (one, DeliveryQueue(Service(one, number), config, as_json=one.as_json, clock=clock))
         for number, one in enumerate(destinations, 1)
     ]
-    notifier = Notifier(plan, queues)
+    notifier = Notifier(config, queues)
     task = asyncio.create_task(notifier.run())
     try:
         yield notifier, [queue for _, queue in queues]
@@ -63,7 +63,7 @@ def to(url: str, **options: Any) -> Destination:
 
 def feed(notifier: Notifier, settled: Settled, numbers: range, **fields: Any) -> None:
     for number in numbers:
-        notifier.take(control(number, run_id=f"r{number}", **fields), settled.of(f"c{number}"))
+        notifier.add(control(number, run_id=f"r{number}", **fields), settled.of(f"c{number}"))
 
 
 async def test_a_webhook_gets_the_notification_as_json(receiver: Receiver) -> None:
@@ -75,11 +75,11 @@ async def test_a_webhook_gets_the_notification_as_json(receiver: Receiver) -> No
     [(path, post)] = receiver.posts
     assert path == "/hook"
     assert (post["title"], post["type"]) == ("HIGH LOOP_DETECTED: coder", "failure")
-    said = json.loads(post["message"])["notification"]
-    assert (said["type"], said["agent"], said["task_id"], said["urgency"]) == ("LOOP_DETECTED", "coder", "T-7", "HIGH")
+    sent = json.loads(post["message"])["notification"]
+    assert (sent["type"], sent["agent"], sent["task_id"], sent["urgency"]) == ("LOOP_DETECTED", "coder", "T-7", "HIGH")
 
 
-async def test_ntfy_gets_it_as_text(receiver: Receiver) -> None:
+async def test_ntfy_gets_the_notification_as_text(receiver: Receiver) -> None:
     settled = Settled()
     async with notifying(to(receiver.ntfy_url)) as (notifier, _):
         feed(notifier, settled, range(1))
@@ -91,9 +91,7 @@ async def test_ntfy_gets_it_as_text(receiver: Receiver) -> None:
     assert "\nurgency: HIGH\n" in post["message"]
 
 
-async def test_a_server_that_was_down_gets_everything_when_it_is_back(
-    receiver: Receiver, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_recovered_server_gets_all_notifications(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     receiver.stop()
     settled = Settled()
     with caplog.at_level(logging.INFO, "streamproc"):
@@ -104,17 +102,17 @@ async def test_a_server_that_was_down_gets_everything_when_it_is_back(
             receiver.start()
             await until(lambda: settled.ids.total() == 5)
 
-    assert sorted(told["run_id"] for told in receiver.notices()) == [f"r{n}" for n in range(5)]
+    assert sorted(notice["run_id"] for notice in receiver.notices()) == [f"r{n}" for n in range(5)]
     assert (queue.sent, queue.lost, queue.waiting) == (5, 0, 0)
-    told = [record.message for record in caplog.records if "#1" in record.message]
-    assert told == [
-        "json #1 does not take notifications (no connection, or no answer in time); trying again",
-        "json #1 takes notifications again",
+    logged = [record.message for record in caplog.records if "#1" in record.message]
+    assert logged == [
+        "json #1 rejects notifications (no connection, or no answer in time); retrying",
+        "json #1 accepts notifications again",
     ]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_what_is_refused_is_tried_again(receiver: Receiver, status: int) -> None:
+async def test_a_rejected_notification_is_retried(receiver: Receiver, status: int) -> None:
     receiver.statuses.extend([status] * 3)
     settled = Settled()
     async with notifying(to(receiver.json_url)) as (notifier, [queue]):
@@ -124,7 +122,7 @@ async def test_what_is_refused_is_tried_again(receiver: Receiver, status: int) -
     assert (receiver.refused, len(receiver.posts), queue.failed) == (3, 1, 3)
 
 
-async def test_a_server_that_answers_too_late_gets_it_again(receiver: Receiver) -> None:
+async def test_a_server_that_answers_too_late_gets_the_notification_again(receiver: Receiver) -> None:
     receiver.open.clear()
     settled = Settled()
     async with notifying(to(f"{receiver.json_url}?rto=0.2")) as (notifier, [queue]):
@@ -133,11 +131,11 @@ async def test_a_server_that_answers_too_late_gets_it_again(receiver: Receiver) 
         receiver.open.set()
         await until(lambda: settled.ids["c0"])
 
-    assert len(receiver.posts) >= 2  # at least once: the first one came through, and nobody knew
-    assert len({told["control_id"] for told in receiver.notices()}) == 1
+    assert len(receiver.posts) >= 2  # at least once: the first was received, but not acknowledged
+    assert len({notice["control_id"] for notice in receiver.notices()}) == 1
 
 
-async def test_a_slow_destination_holds_up_no_other_one(receiver: Receiver) -> None:
+async def test_a_slow_destination_does_not_delay_others(receiver: Receiver) -> None:
     slow = Receiver().start()
     slow.open.clear()
     settled = Settled()
@@ -151,10 +149,10 @@ async def test_a_slow_destination_holds_up_no_other_one(receiver: Receiver) -> N
     finally:
         slow.stop()
 
-    assert {told["run_id"] for told in slow.notices()} == {f"r{n}" for n in range(20)}
+    assert {notice["run_id"] for notice in slow.notices()} == {f"r{n}" for n in range(20)}
 
 
-async def test_what_comes_too_fast_goes_out_in_one_summary(receiver: Receiver) -> None:
+async def test_notifications_beyond_the_rate_are_sent_in_one_summary(receiver: Receiver) -> None:
     settled = Settled()
     async with notifying(to(receiver.json_url), rate={"burst": 2, "per_minute": 600}) as (notifier, [queue]):
         feed(notifier, settled, range(50))
@@ -167,7 +165,7 @@ async def test_what_comes_too_fast_goes_out_in_one_summary(receiver: Receiver) -
     assert (queue.sent, queue.messages, queue.lost) == (50, 3, 0)
 
 
-async def test_what_cannot_be_delivered_in_time_is_counted_logged_and_told(
+async def test_lost_notifications_are_counted_logged_and_reported(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver.stop()
@@ -184,23 +182,27 @@ async def test_what_cannot_be_delivered_in_time_is_counted_logged_and_told(
         await until(lambda: queue.sent == 1)
 
     assert queue.lost == notifier.counts.lost == 3
-    assert [told["lost_before"] for told in receiver.notices()] == [3]
-    lost = sorted(record.message for record in caplog.records if record.message.startswith("lost for json #1"))
+    assert [notice["lost_before"] for notice in receiver.notices()] == [3]
+    lost = sorted(
+        record.message for record in caplog.records if record.message.startswith("notification lost for json #1")
+    )
     assert len(lost) == 3
-    assert "(not taken within 3600 s): HIGH LOOP_DETECTED of run r0 (LOOP003), control event c0" in lost[0]
+    assert "(not accepted within 3600 s): HIGH LOOP_DETECTED of run r0 (LOOP003), control event c0" in lost[0]
 
 
-async def test_one_that_is_never_taken_does_not_hold_up_the_others(receiver: Receiver) -> None:
+async def test_a_rejected_notification_does_not_delay_the_others(receiver: Receiver) -> None:
     settled = Settled()
     receiver.statuses.append(400)
     async with notifying(to(receiver.json_url)) as (notifier, _):
         feed(notifier, settled, range(3))
         await until(lambda: settled.ids.total() == 3)
 
-    assert [told["run_id"] for told in receiver.notices()] == ["r1", "r2", "r0"]
+    assert [notice["run_id"] for notice in receiver.notices()] == ["r1", "r2", "r0"]
 
 
-async def test_a_full_queue_loses_the_oldest_and_says_so(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_loses_the_oldest_and_reports_it(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivery_queue, "WAITING_MAX", 5)
     receiver.open.clear()
     settled = Settled()
@@ -212,26 +214,26 @@ async def test_a_full_queue_loses_the_oldest_and_says_so(receiver: Receiver, mon
         receiver.open.set()
         await until(lambda: settled.ids.total() == 9)
 
-    assert [told["run_id"] for told in receiver.notices()] == ["r0", *[f"r{n}" for n in range(4, 9)]]
-    assert [told["lost_before"] for told in receiver.notices()] == [0, 3, 0, 0, 0, 0]
+    assert [notice["run_id"] for notice in receiver.notices()] == ["r0", *[f"r{n}" for n in range(4, 9)]]
+    assert [notice["lost_before"] for notice in receiver.notices()] == [0, 3, 0, 0, 0, 0]
 
 
-async def test_destinations_get_what_they_asked_for(receiver: Receiver) -> None:
+async def test_destinations_get_only_the_notifications_that_they_select(receiver: Receiver) -> None:
     other = Receiver().start()
     settled = Settled()
     try:
         urgent = to(other.json_url, minimum_urgency="CRITICAL")
         acme = to(receiver.json_url, triggers=["loop"], tenants=["acme"])
         async with notifying(urgent, acme) as (notifier, _):
-            told = [
+            controls = [
                 control(1, tenant="acme"),
                 control(2, tenant="acme", code="STALL001"),
                 control(3, tenant="other"),
                 control(4, type="task.escalated", terminal_status="escalated", code="TASK008"),
                 control(5, severity="warn", halt_reason=None, terminal_status=None, tenant="acme", code="LOOP001"),
             ]
-            for one in told:
-                notifier.take(one, settled.of(one.id))
+            for one in controls:
+                notifier.add(one, settled.of(one.id))
             await until(lambda: settled.ids.total() == 5)
     finally:
         other.stop()
@@ -244,35 +246,35 @@ async def test_the_same_control_event_read_again_is_sent_once_and_settled_twice(
     receiver.open.clear()
     settled = Settled()
     async with notifying(to(receiver.json_url)) as (notifier, _):
-        notifier.take(control(1), settled.of("first"))
-        notifier.take(control(1), settled.of("again"))
+        notifier.add(control(1), settled.of("first"))
+        notifier.add(control(1), settled.of("again"))
         await until(lambda: receiver.calls)
         assert not settled.ids
         receiver.open.set()
         await until(lambda: settled.ids["first"] and settled.ids["again"])
-        notifier.take(control(1), settled.of("later"))
+        notifier.add(control(1), settled.of("later"))
         assert settled.ids["later"] == 1
 
     assert len(receiver.posts) == 1
     assert (notifier.counts.notices, notifier.counts.repeated) == (1, 1)
 
 
-async def test_a_run_that_was_resumed_and_loops_again_is_told_again(receiver: Receiver) -> None:
+async def test_a_resumed_run_that_loops_again_notifies_again(receiver: Receiver) -> None:
     settled = Settled()
     resumed = control(3, type="run.resumed", severity="info", code="RESUME", halt_reason=None, terminal_status=None)
     async with notifying(to(receiver.json_url)) as (notifier, _):
         for one in (control(1), control(2), resumed, control(4)):
-            notifier.take(one, settled.of(one.id))
+            notifier.add(one, settled.of(one.id))
         await until(lambda: settled.ids.total() == 4)
 
-    assert [told["control_id"] for told in receiver.notices()] == ["c1", "c4"]
+    assert [notice["control_id"] for notice in receiver.notices()] == ["c1", "c4"]
 
 
-async def test_triggers_may_be_off_and_have_another_urgency(receiver: Receiver) -> None:
+async def test_triggers_can_be_off_or_have_another_urgency(receiver: Receiver) -> None:
     settled = Settled()
     async with notifying(to(receiver.json_url), triggers={"loop": False, "stalled": "critical"}) as (notifier, _):
-        notifier.take(control(1), settled.of("c1"))
-        notifier.take(control(2, code="STALL001"), settled.of("c2"))
+        notifier.add(control(1), settled.of("c1"))
+        notifier.add(control(2, code="STALL001"), settled.of("c2"))
         await until(lambda: settled.ids.total() == 2)
 
-    assert [told["notification"]["urgency"] for told in receiver.notices()] == ["CRITICAL"]
+    assert [notice["notification"]["urgency"] for notice in receiver.notices()] == ["CRITICAL"]

@@ -1,4 +1,4 @@
-"""The notify file and the destinations: every mistake is told, and no secret is."""
+"""The notify file and the destinations: every mistake is reported, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def written(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_url_is_all_it_needs() -> None:
-    plan = load_notification_config("", ["ntfy://localhost/agents"])
+def test_a_url_is_enough() -> None:
+    config = load_notification_config("", ["ntfy://localhost/agents"])
 
-    assert plan.minimum is Urgency.MEDIUM
-    assert [plan.urgency_of(trigger) for trigger in TRIGGERS] == [trigger.urgency for trigger in TRIGGERS]
+    assert config.minimum is Urgency.MEDIUM
+    assert [config.urgency_of(trigger) for trigger in TRIGGERS] == [trigger.urgency for trigger in TRIGGERS]
 
 
-def test_a_file_says_who_hears_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_sets_urgencies_rates_and_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK", f"slack://{SECRET}/b/c")
     file = written(
         tmp_path,
@@ -40,48 +40,48 @@ def test_a_file_says_who_hears_what(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "  - {url: 'json://localhost/x', format: text}\n",
     )
 
-    plan = load_notification_config(file, ["xml://localhost/y"])
+    config = load_notification_config(file, ["xml://localhost/y"])
 
-    assert plan.minimum is Urgency.LOW
-    assert plan.urgency_of(BY_NAME["loop"]) is Urgency.CRITICAL
-    assert plan.urgency_of(BY_NAME["budget"]) is None
-    assert [one.as_json for one in plan.destinations] == [False, False, True]
-    assert plan.destinations[0].url.get_secret_value() == f"slack://{SECRET}/b/c"
-    assert SECRET not in repr(plan)
+    assert config.minimum is Urgency.LOW
+    assert config.urgency_of(BY_NAME["loop"]) is Urgency.CRITICAL
+    assert config.urgency_of(BY_NAME["budget"]) is None
+    assert [one.as_json for one in config.destinations] == [False, False, True]
+    assert config.destinations[0].url.get_secret_value() == f"slack://{SECRET}/b/c"
+    assert SECRET not in repr(config)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("destinations: [{url: 'json://x', when: never}]", "destinations.0.when"),
         ("minimum_urgency: URGENT", "minimum_urgency"),
-        ("triggers: {lop: HIGH}", "no trigger 'lop' (there are: stop, "),
+        ("triggers: {lop: HIGH}", "no trigger 'lop' (available: stop, "),
         ("destinations: [{url: 'json://x', triggers: [lop]}]", "destinations.0.triggers"),
         ("rate: {burst: 0}", "rate.burst"),
-        ("destinations: [{url: '${NOBODY_SET_THIS}'}]", "NOBODY_SET_THIS"),
+        ("destinations: [{url: '${NOT_SET_ANYWHERE}'}]", "NOT_SET_ANYWHERE"),
         ("[", "cannot be read"),
         ("- a", "notify.yaml"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refusal:
         load_notification_config(written(tmp_path, text), ["json://localhost"])
 
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_missing_file_is_named() -> None:
     with pytest.raises(InvalidSettings, match=r"nope\.yaml: cannot be read"):
         load_notification_config("nope.yaml", [])
 
 
-def test_nobody_to_notify_is_told_with_what_to_do() -> None:
+def test_without_a_destination_the_error_has_a_remedy() -> None:
     with pytest.raises(InvalidSettings, match="STREAMPROC_NOTIFY"):
         load_notification_config("", [])
 
 
 @pytest.mark.parametrize("url", [f"nope://{SECRET}", SECRET, f"slack://{SECRET}"])
-def test_what_apprise_does_not_know_is_told_without_the_secret_in_it(url: str) -> None:
+def test_an_invalid_url_gets_an_error_without_the_secret(url: str) -> None:
     [destination] = load_notification_config("", [url]).destinations
     with pytest.raises(InvalidSettings) as refusal:
         Service(destination, 1)

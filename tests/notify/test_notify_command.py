@@ -1,4 +1,4 @@
-"""`streamproc notify` without Kafka: what it refuses, and its test message."""
+"""`streamproc notify` without Kafka: errors, and the test message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["run"]  # a fixture
 pytestmark = pytest.mark.usefixtures("nobodys_settings")
 
 
-def test_without_a_destination_it_says_how_to_name_one(run) -> None:
+def test_without_a_destination_the_error_says_how_to_name_one(run) -> None:
     result = run("notify")
 
     assert result.exit_code == 2
@@ -24,17 +24,17 @@ def test_every_destination_gets_a_test_message(run, receiver: Receiver) -> None:
     result = run("notify", "--test", "--to", receiver.json_url, "--to", receiver.ntfy_url)
 
     assert result.exit_code == 0
-    assert result.stdout == "json #1 took it\nntfy #2 took it\n"
+    assert result.stdout == "json #1 accepted the test message\nntfy #2 accepted the test message\n"
     assert len(receiver.posts) == 2
 
 
-def test_a_destination_that_does_not_take_it_is_named(run, receiver: Receiver) -> None:
+def test_a_destination_that_rejects_the_test_message_is_named(run, receiver: Receiver) -> None:
     receiver.statuses.append(403)
 
     result = run("notify", "--test", "--to", receiver.json_url)
 
     assert result.exit_code == 1
-    assert "json #1 did not take it: status 403" in result.stderr
+    assert "json #1 did not accept the test message: status 403" in result.stderr
 
 
 def test_destinations_come_from_the_environment_and_stay_secret(
@@ -51,7 +51,7 @@ def test_destinations_come_from_the_environment_and_stay_secret(
     assert json.loads(run("config", "--json").stdout)["STREAMPROC_NOTIFY"]["source"] == "environment"
 
 
-def test_a_broker_that_is_away_is_waited_for(receiver: Receiver, tmp_path) -> None:
+def test_the_notifier_waits_for_an_unreachable_broker(receiver: Receiver, tmp_path) -> None:
     process = command("notify", "--to", f"{receiver.json_url}/hunter2", "--brokers", "127.0.0.1:1")
     assert process.stderr is not None
     with process:
@@ -59,7 +59,7 @@ def test_a_broker_that_is_away_is_waited_for(receiver: Receiver, tmp_path) -> No
         process.terminate()
         rest = process.stderr.read()
 
-    assert "no control events come" in line
+    assert "cannot read control events" in line
     assert "127.0.0.1:1" in line
     assert process.returncode == 0
     assert "hunter2" not in line + rest

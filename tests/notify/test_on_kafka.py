@@ -28,7 +28,7 @@ Start = Callable[..., "Process"]
 
 
 class Process:
-    """A command of ours, with its log in a file."""
+    """A streamproc command with its log in a file."""
 
     def __init__(self, log: Path, *arguments: object, **environment: str) -> None:
         self.log = log
@@ -42,22 +42,22 @@ class Process:
                 stderr=file,
             )
 
-    def said(self, text: str, times: int = 1) -> bool:
-        """Whether it has logged this."""
-        logged = self.log.read_text()
-        assert self._process.poll() is None or text in logged, logged
-        return logged.count(text) >= times
+    def logged(self, text: str, times: int = 1) -> bool:
+        """Return whether it has logged a text."""
+        log = self.log.read_text()
+        assert self._process.poll() is None or text in log, log
+        return log.count(text) >= times
 
     def wait(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait until it ends by itself, and return its exit code."""
         return self._process.wait(60)
 
     def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
-        """Make it end; its exit code."""
+        """Stop it, and return its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signum)
         code = self._process.wait(60)
-        sys.stderr.write(self.log.read_text())  # shown where something fails
+        sys.stderr.write(self.log.read_text())  # shown if a test fails
         return code
 
 
@@ -71,7 +71,7 @@ def settings(brokers: str, topic_prefix: str) -> Settings:
 
 @pytest.fixture
 def start(settings: Settings, tmp_path: Path) -> Iterator[Start]:
-    """Starts commands; none outlives the test."""
+    """Start commands that end with the test."""
     started: list[Process] = []
 
     def begin(*arguments: object, **environment: str) -> Process:
@@ -85,8 +85,8 @@ def start(settings: Settings, tmp_path: Path) -> Iterator[Start]:
         process.end(signal.SIGKILL)
 
 
-async def tell(settings: Settings, *controls: ControlEvent) -> None:
-    """Put decisions onto the control topic, as a worker does."""
+async def publish(settings: Settings, *controls: ControlEvent) -> None:
+    """Publish decisions to the control topic, as a worker does."""
     async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         for one in controls:
             value = one.model_dump_json(exclude_none=True).encode()
@@ -94,7 +94,7 @@ async def tell(settings: Settings, *controls: ControlEvent) -> None:
 
 
 async def committed(settings: Settings) -> int:
-    """Control events that the notifiers have confirmed."""
+    """Return the number of control events that the notifiers have committed."""
     group = settings.model_copy(update={"group": f"{settings.topic_prefix}-notify"})
     found = await committed_offsets(group, settings.topic("control"), list(range(settings.partitions)))
     return sum(found.values())
@@ -103,7 +103,7 @@ async def committed(settings: Settings) -> int:
 async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, receiver: Receiver) -> None:
     worker = start("worker")
     notifier = start("notify", STREAMPROC_NOTIFY=f"{receiver.json_url} {receiver.ntfy_url}")
-    await until(lambda: notifier.said("partitions="), 60)
+    await until(lambda: notifier.logged("partitions="), 60)
 
     async with TurnPublisher(settings=settings) as turns:
         await turns.run_started(run_id="stuck", workflow="bugfix", tenant="acme")
@@ -116,8 +116,7 @@ async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, 
     await until(lambda: len(receiver.posts) >= 4, 60, "two notifications at two destinations")
     assert notifier.end() == 0
     assert worker.end() == 0
-    told = {post["topic"]: None for _, post in receiver.posts if "topic" in post}
-    assert told == {"agents": None}
+    assert {post["topic"] for _, post in receiver.posts if "topic" in post} == {"agents"}
     webhook = Receiver()
     webhook.posts = [(path, post) for path, post in receiver.posts if path == "/hook"]
     by_run = {notice["run_id"]: notice for notice in webhook.notices()}
@@ -132,11 +131,11 @@ async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, 
     assert "by: ann" in by_run["honest"]["notification"]["evidence"]
 
 
-async def test_an_order_to_the_fleet_reaches_people_once(settings: Settings, start: Start, receiver: Receiver) -> None:
+async def test_a_fleet_command_notifies_people_once(settings: Settings, start: Start, receiver: Receiver) -> None:
     workers = [start("worker"), start("worker")]
     notifier = start("notify", "--to", receiver.json_url)
-    await until(lambda: notifier.said("partitions="), 60)
-    await until(lambda: all(worker.said("ready partitions=") for worker in workers), 90)
+    await until(lambda: notifier.logged("partitions="), 60)
+    await until(lambda: all(worker.logged("ready partitions=") for worker in workers), 90)
 
     assert start("stop-all", "--by", "ann", "--why", "runaway").wait() == 0
     await until(lambda: len(receiver.notices()) == 1, 60, "the stop")
@@ -145,20 +144,20 @@ async def test_an_order_to_the_fleet_reaches_people_once(settings: Settings, sta
     await until(lambda: len(receiver.notices()) >= 2, 60, "the pause")
 
     assert notifier.end() == 0
-    stop, pause = (told["notification"] for told in receiver.notices())
+    stop, pause = (notice["notification"] for notice in receiver.notices())
     assert (stop["type"], stop["urgency"]) == ("STOP", "CRITICAL")
     assert "by: ann" in stop["evidence"]
     assert "runaway" in stop["evidence"]
     assert (pause["type"], pause["urgency"]) == ("PAUSE", "MEDIUM")
 
 
-async def test_what_a_killed_notifier_had_not_delivered_is_delivered_by_the_next(
+async def test_the_next_notifier_delivers_what_a_killed_one_did_not(
     settings: Settings, start: Start, receiver: Receiver
 ) -> None:
     receiver.open.clear()
     first = start("notify", "--to", receiver.json_url)
-    await until(lambda: first.said("partitions="), 60)
-    await tell(settings, *[control(n, run_id=f"r{n}") for n in range(8)])
+    await until(lambda: first.logged("partitions="), 60)
+    await publish(settings, *[control(n, run_id=f"r{n}") for n in range(8)])
     await until(lambda: receiver.calls, 60, "the first notification to be on its way")
     first.end(signal.SIGKILL)
     receiver.posts.clear()
@@ -167,7 +166,7 @@ async def test_what_a_killed_notifier_had_not_delivered_is_delivered_by_the_next
 
     second = start("notify", "--to", receiver.json_url)
 
-    await until(lambda: {told["run_id"] for told in receiver.notices()} == {f"r{n}" for n in range(8)}, 90)
+    await until(lambda: {notice["run_id"] for notice in receiver.notices()} == {f"r{n}" for n in range(8)}, 90)
 
     async def all_committed() -> bool:
         return await committed(settings) == 8
@@ -176,27 +175,27 @@ async def test_what_a_killed_notifier_had_not_delivered_is_delivered_by_the_next
     assert second.end() == 0
 
 
-async def test_a_new_group_begins_now_or_where_it_is_told(settings: Settings, start: Start, receiver: Receiver) -> None:
-    await tell(settings, control(1, run_id="before"), control(2, run_id="also-before"))
+async def test_a_new_group_starts_now_or_at_the_beginning(settings: Settings, start: Start, receiver: Receiver) -> None:
+    await publish(settings, control(1, run_id="before"), control(2, run_id="also-before"))
     notifier = start("notify", "--to", receiver.json_url)
-    await until(lambda: notifier.said("partitions="), 60)
-    await tell(settings, control(3, run_id="after"))
+    await until(lambda: notifier.logged("partitions="), 60)
+    await publish(settings, control(3, run_id="after"))
     await until(lambda: receiver.notices(), 60)
     assert notifier.end() == 0
-    assert [told["run_id"] for told in receiver.notices()] == ["after"]
+    assert [notice["run_id"] for notice in receiver.notices()] == ["after"]
 
     history = start("notify", "--to", receiver.json_url, "--group", "history", "--from-beginning")
 
-    await until(lambda: {told["run_id"] for told in receiver.notices()} >= {"before", "also-before"}, 60)
+    await until(lambda: {notice["run_id"] for notice in receiver.notices()} >= {"before", "also-before"}, 60)
     assert history.end() == 0
 
 
-async def test_an_unreadable_control_event_is_passed_by(settings: Settings, start: Start, receiver: Receiver) -> None:
+async def test_an_unreadable_control_event_is_skipped(settings: Settings, start: Start, receiver: Receiver) -> None:
     notifier = start("notify", "--to", receiver.json_url)
-    await until(lambda: notifier.said("partitions="), 60)
+    await until(lambda: notifier.logged("partitions="), 60)
     async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         await producer.send_and_wait(settings.topic("control"), b"nonsense", key=b"r1")
-    await tell(settings, control(1))
+    await publish(settings, control(1))
 
     await until(lambda: receiver.notices(), 60)
 
@@ -204,11 +203,11 @@ async def test_an_unreadable_control_event_is_passed_by(settings: Settings, star
         return await committed(settings) == 2
 
     await until(all_committed, 60, "both to be committed", every_s=0.2)
-    assert notifier.said("skipped an unreadable control event")
+    assert notifier.logged("skipped an unreadable control event")
     assert notifier.end() == 0
 
 
-async def test_an_outage_of_kafka_loses_and_repeats_no_notification(
+async def test_a_kafka_outage_loses_and_repeats_no_notification(
     own_broker: Broker, receiver: Receiver, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -216,21 +215,21 @@ async def test_an_outage_of_kafka_loses_and_repeats_no_notification(
     where = ("--brokers", settings.brokers, "--topic-prefix", "outage")
     notifier = Process(tmp_path / "notify.log", "notify", "--to", receiver.json_url, *where)
     try:
-        await until(lambda: notifier.said("no control events come"), 60)
+        await until(lambda: notifier.logged("cannot read control events"), 60)
         await asyncio.to_thread(own_broker.start, port)
         await kafka_topics.apply(settings)
-        await until(lambda: notifier.said("partitions="), 60)
+        await until(lambda: notifier.logged("partitions="), 60)
         receiver.open.clear()
-        await tell(settings, *[control(n, run_id=f"r{n}") for n in range(4)])
+        await publish(settings, *[control(n, run_id=f"r{n}") for n in range(4)])
         await until(lambda: receiver.calls, 60, "the first notification to be on its way")
 
         own_broker.kill()
-        await until(lambda: notifier.said("no control events come", 2), 60, "the loss to be noticed")
+        await until(lambda: notifier.logged("cannot read control events", 2), 60, "the loss to be noticed")
         receiver.open.set()
         await until(lambda: receiver.notices(), 60, "what was read before the outage")
 
         await asyncio.to_thread(own_broker.start, port)
-        await tell(settings, *[control(n, run_id=f"r{n}") for n in range(4, 6)])
+        await publish(settings, *[control(n, run_id=f"r{n}") for n in range(4, 6)])
         await until(lambda: len(receiver.notices()) >= 6, 90, "the rest, and what came after it")
 
         async def all_committed() -> bool:
@@ -240,4 +239,4 @@ async def test_an_outage_of_kafka_loses_and_repeats_no_notification(
     finally:
         code = notifier.end()
     assert code == 0
-    assert sorted(told["run_id"] for told in receiver.notices()) == [f"r{n}" for n in range(6)]
+    assert sorted(notice["run_id"] for notice in receiver.notices()) == [f"r{n}" for n in range(6)]

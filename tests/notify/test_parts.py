@@ -1,4 +1,4 @@
-"""The small parts: what was told already, how fast, how far the topic is done, how a message reads."""
+"""The parts of the notifier: deduplication, rate, committable offsets, messages."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from streamproc.model.controls import ControlEvent
 from streamproc.model.notification import Notice, Urgency, message_of, summary_of
 from streamproc.notify import dedup
 from streamproc.notify.dedup import Dedup
-from streamproc.notify.offset_tracker import Commits
-from streamproc.notify.token_bucket import Bucket
+from streamproc.notify.offset_tracker import OffsetTracker
+from streamproc.notify.token_bucket import TokenBucket
 from streamproc.notify.triggers import notice_of, trigger_of
 from tests.notify.controls import control
 
 
 def notice(number: int = 0, urgency: Urgency = Urgency.HIGH, **fields: object) -> Notice:
-    told = control(number, **fields)
-    trigger = trigger_of(told)
+    event = control(number, **fields)
+    trigger = trigger_of(event)
     assert trigger is not None
-    return notice_of(told, trigger, urgency)
+    return notice_of(event, trigger, urgency)
 
 
-# What was told already.
+# Deduplication.
 
 
-def test_a_control_event_that_comes_again_is_told_once() -> None:
+def test_a_repeated_control_event_notifies_once() -> None:
     memory = Dedup(600)
 
     assert memory.admit(control(1), Urgency.HIGH, 0) == 0
@@ -33,7 +33,7 @@ def test_a_control_event_that_comes_again_is_told_once() -> None:
     assert memory.same == 1
 
 
-def test_of_a_series_the_first_is_told_and_the_next_window_says_how_many_there_were() -> None:
+def test_a_series_notifies_once_per_window_with_the_number_held_back() -> None:
     memory = Dedup(600)
 
     assert memory.admit(control(1), Urgency.HIGH, 0) == 0
@@ -45,27 +45,27 @@ def test_of_a_series_the_first_is_told_and_the_next_window_says_how_many_there_w
 def test_another_code_run_or_task_is_another_series() -> None:
     memory = Dedup(600)
 
-    told = [control(1), control(2, code="STALL001"), control(3, run_id="r2"), control(4, task_id="T-8")]
+    events = [control(1), control(2, code="STALL001"), control(3, run_id="r2"), control(4, task_id="T-8")]
 
-    assert [memory.admit(one, Urgency.HIGH, 0) for one in told] == [0, 0, 0, 0]
+    assert [memory.admit(one, Urgency.HIGH, 0) for one in events] == [0, 0, 0, 0]
 
 
-def test_what_gets_more_urgent_is_told_at_once() -> None:
+def test_a_more_urgent_event_notifies_at_once() -> None:
     memory = Dedup(600)
     levels = (Urgency.MEDIUM, Urgency.HIGH, Urgency.MEDIUM, Urgency.CRITICAL)
 
     assert [memory.admit(control(n), level, n) for n, level in enumerate(levels)] == [0, 0, None, 1]
 
 
-def test_a_run_that_somebody_looked_after_begins_again() -> None:
+def test_a_resumed_run_starts_a_new_series() -> None:
     memory = Dedup(600)
     assert memory.admit(control(1), Urgency.HIGH, 0) == 0
     assert memory.admit(control(2), Urgency.HIGH, 1) is None
-    memory.begin_again("r1")
+    memory.reset("r1")
     assert memory.admit(control(3), Urgency.HIGH, 2) == 0
 
 
-def test_one_order_to_many_runs_is_one_notification() -> None:
+def test_one_fleet_command_to_many_runs_is_one_notification() -> None:
     memory = Dedup(600)
     stops = [
         control(n, run_id=f"r{n}", type="fleet.state", code="FLEET001", trigger={"event_id": "order-1"})
@@ -77,7 +77,7 @@ def test_one_order_to_many_runs_is_one_notification() -> None:
 
 def test_the_memory_is_bounded(monkeypatch) -> None:
     monkeypatch.setattr(dedup, "IDS_MAX", 50)
-    monkeypatch.setattr(dedup, "RUNS_MAX", 50)
+    monkeypatch.setattr(dedup, "SUBJECTS_MAX", 50)
     memory = Dedup(600)
 
     for number in range(1_000):
@@ -86,7 +86,7 @@ def test_the_memory_is_bounded(monkeypatch) -> None:
     assert len(memory._ids) == len(memory._series) == 50
 
 
-def test_a_budget_that_many_runs_share_is_told_once_and_again_when_it_gets_worse() -> None:
+def test_a_shared_budget_notifies_once_and_again_when_it_gets_more_urgent() -> None:
     memory = Dedup(600)
 
     def level(number: int, account: str) -> ControlEvent:
@@ -98,11 +98,11 @@ def test_a_budget_that_many_runs_share_is_told_once_and_again_when_it_gets_worse
     assert memory.admit(level(6, "session:s1"), Urgency.HIGH, 0) == 3
 
 
-# How fast.
+# Rate.
 
 
 def test_a_bucket_starts_full_and_fills_with_time() -> None:
-    bucket = Bucket(burst=2, per_s=0.5)
+    bucket = TokenBucket(burst=2, per_s=0.5)
 
     for _ in range(2):
         assert bucket.wait_s(0) == 0
@@ -115,77 +115,77 @@ def test_a_bucket_starts_full_and_fills_with_time() -> None:
     assert bucket.wait_s(1_000) == 0
     bucket.take(1_000)
     bucket.take(1_000)
-    assert bucket.wait_s(1_000) == 2  # no more than the burst was saved up
+    assert bucket.wait_s(1_000) == 2  # tokens do not accumulate beyond the burst
 
 
-# How far the topic is done.
+# Committable offsets.
 
 
-def test_only_what_is_settled_without_a_gap_is_committed() -> None:
-    commits: Commits[str] = Commits()
-    first, second, third = (commits.begin("p", offset, 1) for offset in (5, 6, 7))
+def test_offsets_are_committed_only_without_a_gap() -> None:
+    offsets: OffsetTracker[str] = OffsetTracker()
+    first, second, third = (offsets.begin("p", offset, 1) for offset in (5, 6, 7))
 
     second()
-    assert commits.ready() == {}
+    assert offsets.ready() == {}
     first()
-    assert commits.ready() == {"p": 7}
-    assert commits.ready() == {}
+    assert offsets.ready() == {"p": 7}
+    assert offsets.ready() == {}
     third()
-    assert commits.ready() == {"p": 8}
+    assert offsets.ready() == {"p": 8}
 
 
-def test_a_record_is_done_when_all_its_parts_are() -> None:
-    commits: Commits[str] = Commits()
-    settled = commits.begin("p", 0, 2)
+def test_a_record_is_done_when_all_its_parts_are_settled() -> None:
+    offsets: OffsetTracker[str] = OffsetTracker()
+    settled = offsets.begin("p", 0, 2)
     settled()
-    assert commits.ready() == {}
+    assert offsets.ready() == {}
     settled()
-    assert commits.ready() == {"p": 1}
-    commits.begin("p", 1, 0)
-    assert commits.ready() == {"p": 2}
+    assert offsets.ready() == {"p": 1}
+    offsets.begin("p", 1, 0)
+    assert offsets.ready() == {"p": 2}
 
 
-def test_a_partition_that_went_away_commits_nothing_any_more() -> None:
-    commits: Commits[str] = Commits()
-    settled = commits.begin("p", 0, 1)
-    commits.keep(set())
+def test_a_revoked_partition_commits_nothing() -> None:
+    offsets: OffsetTracker[str] = OffsetTracker()
+    settled = offsets.begin("p", 0, 1)
+    offsets.keep(set())
     settled()
-    assert commits.ready() == {}
+    assert offsets.ready() == {}
 
 
-def test_behind_one_that_is_open_the_memory_does_not_grow() -> None:
-    commits: Commits[str] = Commits()
-    first = commits.begin("p", 0, 1)
+def test_memory_does_not_grow_behind_an_open_record() -> None:
+    offsets: OffsetTracker[str] = OffsetTracker()
+    first = offsets.begin("p", 0, 1)
     for offset in range(1, 10_000):
-        commits.begin("p", offset, 1)()
-    assert commits.unsettled <= 2
+        offsets.begin("p", offset, 1)()
+    assert offsets.unsettled <= 2
     first()
-    assert commits.ready() == {"p": 10_000}
+    assert offsets.ready() == {"p": 10_000}
 
 
-def test_commits_agree_with_a_naive_count() -> None:
+def test_offsets_agree_with_a_naive_count() -> None:
     dice = random.Random(5)
-    commits: Commits[str] = Commits()
+    offsets: OffsetTracker[str] = OffsetTracker()
     waiting, done, reached = {}, set(), 0
     for offset in range(2_000):
-        waiting[offset] = commits.begin("p", offset, 1)
+        waiting[offset] = offsets.begin("p", offset, 1)
         for chosen in dice.sample(sorted(waiting), dice.randint(0, min(2, len(waiting)))):
             waiting.pop(chosen)()
             done.add(chosen)
-        reached = commits.ready().get("p", reached)
+        reached = offsets.ready().get("p", reached)
         first_open = min(waiting, default=offset + 1)
         assert reached <= first_open
         if first_open == offset + 1:
             assert reached == first_open
     for settled in waiting.values():
         settled()
-    assert commits.ready().get("p", reached) == 2_000
+    assert offsets.ready().get("p", reached) == 2_000
 
 
-# How it reads.
+# Messages.
 
 
-def test_a_message_has_the_fields_one_a_line() -> None:
+def test_a_message_has_one_field_per_line() -> None:
     message = message_of(notice(tenant="acme"), lost=3)
 
     assert message.title == "HIGH LOOP_DETECTED: coder"
@@ -206,7 +206,7 @@ def test_a_webhook_gets_the_same_as_json() -> None:
     assert (body["run_id"], body["code"], body["control_id"], body["lost_before"]) == ("r1", "LOOP003", "c0", 3)
 
 
-def test_a_summary_has_the_most_urgent_first_and_counts_all() -> None:
+def test_a_summary_starts_with_the_most_urgent_and_counts_all() -> None:
     notices = [notice(n, Urgency.LOW, run_id=f"r{n}") for n in range(30)]
     notices.append(notice(99, Urgency.CRITICAL, code="STALL001", run_id="worst", message="x" * 900))
 

@@ -1,4 +1,4 @@
-"""Which control events people are told of, as what, and how urgently."""
+"""Triggers: which control events notify people, with which type and urgency."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
 
 
 @pytest.mark.parametrize(
-    ("told", "type_", "urgency"),
+    ("event", "type_", "urgency"),
     [
         (control(), "LOOP_DETECTED", "HIGH"),
         (control(code="LOOP002", halt_reason="oscillating"), "LOOP_DETECTED", "HIGH"),
@@ -64,28 +64,28 @@ def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
     ],
     ids=lambda value: value.code if isinstance(value, ControlEvent) else value,
 )
-def test_the_catalogues_triggers_are_told(told: ControlEvent, type_: str, urgency: str) -> None:
-    trigger = trigger_of(told)
+def test_every_trigger_has_its_type_and_urgency(event: ControlEvent, type_: str, urgency: str) -> None:
+    trigger = trigger_of(event)
 
     assert trigger is not None
     assert (trigger.type, trigger.urgency.name) == (type_, urgency)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "event",
     [
         control(code="BUDGET005", **WARN | {"type": "notification", "severity": "info"}),
         control(code="LOOP007", **WARN | {"type": "information.none", "severity": "info"}),
         control(code="OPERATOR002", **WARN | {"type": "run.resumed", "severity": "info"}),
     ],
-    ids=lambda told: told.type,
+    ids=lambda event: event.type,
 )
-def test_good_news_and_information_is_nobodys_alarm(told: ControlEvent) -> None:
-    assert trigger_of(told) is None
+def test_information_does_not_notify(event: ControlEvent) -> None:
+    assert trigger_of(event) is None
 
 
 @pytest.mark.parametrize(("code", "used"), [("BUDGET008", 80), ("BUDGET009", 70), ("BUDGET008", 71)])
-def test_below_the_share_it_is_a_warning_among_others(code: str, used: int) -> None:
+def test_below_the_percentage_it_is_an_ordinary_warning(code: str, used: int) -> None:
     trigger = trigger_of(budget(code, used))
 
     assert trigger is not None
@@ -93,35 +93,35 @@ def test_below_the_share_it_is_a_warning_among_others(code: str, used: int) -> N
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
-def test_every_halt_of_every_detector_is_told_with_all_fields(module) -> None:
+def test_every_halt_of_every_detector_notifies_with_all_fields(module) -> None:
     for example in module.STUCK:
         monitor = Monitor()
         for turn in example.turns:
-            for told in monitor.feed(turn, run_id="r"):
-                trigger = trigger_of(told)
-                if told.halts:
+            for event in monitor.feed(turn, run_id="r"):
+                trigger = trigger_of(event)
+                if event.halts:
                     assert trigger is not None
-                    assert trigger.name != "halt", "a row of its own"
-                    said = notice_of(told, trigger, trigger.urgency).notification
-                    assert told.code in said.evidence
-                    assert said.recommendation
-                    assert said.urgency in ("MEDIUM", "HIGH", "CRITICAL")
+                    assert trigger.name != "halt", "its own row"
+                    sent = notice_of(event, trigger, trigger.urgency).notification
+                    assert event.code in sent.evidence
+                    assert sent.recommendation
+                    assert sent.urgency in ("MEDIUM", "HIGH", "CRITICAL")
 
 
 @pytest.mark.parametrize(
     ("status", "part", "type_"), [("STOP", "fleet", "STOP"), ("STOP", "user", "STOP"), ("PAUSE", "fleet", "PAUSE")]
 )
-def test_orders_are_told_as_the_fleet_tells_them(status: str, part: str, type_: str) -> None:
+def test_fleet_commands_notify_with_issuer_and_reason(status: str, part: str, type_: str) -> None:
     scope = part if part == "fleet" else f"{part}:mallory"
     given = {"w": 1, "id": "o1", "scope": scope, "status": status, "by": "ann", "why": "runaway", "at": 1}
-    told = public(command_events.state_event(read_command(orjson.dumps(given))))
-    trigger = trigger_of(told)
+    event = public(command_events.state_event(read_command(orjson.dumps(given))))
+    trigger = trigger_of(event)
 
     assert trigger is not None
-    said = notice_of(told, trigger, trigger.urgency).notification
-    assert said.type == type_
-    assert "by: ann" in said.evidence
-    assert "runaway" in said.evidence
+    sent = notice_of(event, trigger, trigger.urgency).notification
+    assert sent.type == type_
+    assert "by: ann" in sent.evidence
+    assert "runaway" in sent.evidence
 
 
 def test_the_fields_are_those_of_the_requirement() -> None:
@@ -129,27 +129,27 @@ def test_the_fields_are_those_of_the_requirement() -> None:
     trigger = trigger_of(control())
     assert trigger is not None
 
-    said = notice_of(control(), trigger, Urgency.HIGH).notification
+    sent = notice_of(control(), trigger, Urgency.HIGH).notification
 
-    assert (said.type, said.agent, said.task_id, said.urgency) == ("LOOP_DETECTED", "coder", "T-7", "HIGH")
-    assert said.evidence == (
+    assert (sent.type, sent.agent, sent.task_id, sent.urgency) == ("LOOP_DETECTED", "coder", "T-7", "HIGH")
+    assert sent.evidence == (
         "LOOP003 at turn 7: pytest was called 3 times and answered the same. "
         "| tool: pytest (args 00ff) | turns: 3, 5, 7"
     )
-    assert said.recommendation == "switch it to interactive mode and take over; or ask a person"
+    assert sent.recommendation == "switch it to interactive mode and take over; or ask a person"
 
 
 def test_evidence_is_one_paragraph_of_a_bounded_length() -> None:
-    told = control(message="no\nend " * 5_000)
-    trigger = trigger_of(told)
+    event = control(message="no\nend " * 5_000)
+    trigger = trigger_of(event)
     assert trigger is not None
 
-    evidence = notice_of(told, trigger, Urgency.HIGH).notification.evidence
+    evidence = notice_of(event, trigger, Urgency.HIGH).notification.evidence
 
     assert len(evidence) <= 1_000
     assert "\n" not in evidence
 
 
-def test_rows_have_names_of_their_own_and_reasons() -> None:
+def test_rows_have_unique_names_and_reasons() -> None:
     assert len({trigger.name for trigger in TRIGGERS}) == len(TRIGGERS)
     assert all(len(trigger.reason) > 10 for trigger in TRIGGERS)
