@@ -185,6 +185,6 @@ async def _redis(settings: Settings) -> CheckResult:
         return CheckResult("warn", f"Redis at {shown}: invalid address", str(problem))
     except (RedisError, OSError) as error:
         todo = remedy(error)
-        todo = "start it, or set STREAMPROC_REDIS to its address" if todo == "see STREAMPROC_REDIS" else todo
+        todo = "start it, or set STREAMPROC_REDIS to its address" if todo == "check STREAMPROC_REDIS" else todo
         return CheckResult("warn", f"Redis at {shown} does not answer", f"{todo} (only admission needs Redis)")
     return CheckResult("ok", f"Redis at {shown} answers")

@@ -58,7 +58,7 @@ def check(
         raise fail(f"{file}: {error}") from None
     for cycle in cycles:
         say(f"cycle {_names(cycle.nodes)}; an iteration ends {_anchor(cycle)}", hang=4)
-    say(f"{file}: {plural(len(cycles), 'cycle')}, every one with an exit" if cycles else f"{file}: no cycles")
+    say(f"{file}: {plural(len(cycles), 'cycle')}, none without an exit" if cycles else f"{file}: no cycles")
 
 
 def _imported(place: str, module: str, name: str) -> Any:

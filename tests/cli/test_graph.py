@@ -20,7 +20,7 @@ def test_cycles_are_listed_with_the_end_of_an_iteration(run, tmp_path: Path) -> 
 
     assert result.exit_code == 0
     assert "cycle coder, verifier; an iteration ends over verifier → coder" in result.stdout
-    assert "1 cycle, every one with an exit" in result.stdout
+    assert "1 cycle, none without an exit" in result.stdout
 
 
 def test_every_unsafe_cycle_is_listed(run, tmp_path: Path) -> None:

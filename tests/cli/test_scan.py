@@ -39,11 +39,11 @@ def test_a_run_halted_before_its_first_turn_has_no_turns_after_the_halt(run) -> 
     assert "1 run, 0 turns: 1 halted, 0 warned, 0 without findings. 0 turns came after a halt." in result.stdout
 
 
-def test_honest_runs_are_exit_code_0(run) -> None:
+def test_honest_runs_give_exit_code_0(run) -> None:
     result = run("scan", "-", input=jsonl(honest()))
 
     assert result.exit_code == 0
-    assert result.stdout == "1 runs, 4 turns: 0 halted, 0 only warned of, 1 quiet.\n"
+    assert result.stdout == "1 run, 4 turns: 0 halted, 0 warned, 1 without findings.\n"
 
 
 def test_a_run_with_only_warnings_is_exit_code_0(run) -> None:
