@@ -61,7 +61,7 @@ def test_the_report_of_a_scan_fits_and_nothing_of_the_bar_remains(run, columns: 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_json_lines_in_a_terminal_are_whole_and_without_a_bar(tmp_path: Path, columns: int) -> None:
-    """Decisions are printed while the scan goes on, so the bar is erased and drawn again in between."""
+    """Decisions are printed during the scan, so the bar is erased and drawn again in between."""
     path = tmp_path / "turns.jsonl"
     path.write_text(jsonl(event for number in range(200) for event in stuck(f"run-{number}", turns=3)))
 
