@@ -206,7 +206,7 @@ def test_strict_and_lenient_skip_events_with_unknown_fields(run, tmp_path: Path)
     result = run("scan", path, "--strict", "--lenient")
 
     assert result.exit_code == 0
-    assert "1 runs, 2 turns" in result.stdout
+    assert "1 run, 2 turns" in result.stdout
     assert result.stderr == f"{path}: skipped 3 of 5 lines that cannot be used\n"
 
 
