@@ -11,6 +11,8 @@ UV := .local/uv/bin/uv
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
 LOCK := $(COMPILE) pyproject.toml
+# Most of the suite's time is waiting for brokers: two processes share it. More would starve the tests with time limits.
+TWO_PROCESSES := -n 2 --dist loadfile --no-loadscope-reorder
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +27,8 @@ demo: setup  ## see it work: real trajectories, some stuck, halted live (Python 
 	@$(BIN)/streamproc demo
 
 test: setup  ## run every test, on a real Apache Kafka (Java 17 and Maven, or STREAMPROC_BROKERS) and a real Redis
-	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest -m "not kafka and not redis"' -- $(BIN)/python -m pytest $(ARGS)
+	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
+		-- $(BIN)/python -m pytest $(or $(ARGS),$(TWO_PROCESSES))
 
 compile: setup  ## compile the core for this Python: the same decisions in a third of the time (needs a C compiler)
 	@$(BIN)/python deploy/compiled/build.py --work .local/compiled

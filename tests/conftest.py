@@ -28,11 +28,19 @@ hypothesis.settings.load_profile("streamproc")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for a broker talks to Kafka, whether or not the author thought of the marker; so with Redis."""
+    """Mark every test that asks for a broker or a Redis, and run the files with such tests first.
+
+    They wait a lot and have time limits, the others need the processor and have none: `make test` runs two processes,
+    and the quick files at the end keep both busy.
+    """
+    waiting = set()
     for item in items:
         for marker, fixtures in NEEDS.items():
             if fixtures.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(marker)
+        if any(item.get_closest_marker(marker) for marker in NEEDS):
+            waiting.add(item.path)
+    items.sort(key=lambda item: item.path not in waiting)
 
 
 @pytest.fixture(scope="session")
