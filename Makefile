@@ -1,4 +1,4 @@
-# streamproc: what people and CI run. `make` alone lists it.
+# Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
@@ -14,76 +14,76 @@ LOCK := $(COMPILE) pyproject.toml
 # Most of the suite's time is waiting for brokers: two processes share it. More would starve the tests with time limits.
 TWO_PROCESSES := -n 2 --dist loadfile --no-loadscope-reorder
 
-help:  ## list what there is
+help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## make .venv from the lock (done by itself where it is needed)
+setup: $(READY)  ## create .venv from the lock (the other targets do this when necessary)
 
 $(READY): pyproject.toml requirements.lock
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python deploy/local/setup_venv.py
 	@touch $@
 
-demo: setup  ## see it work: real trajectories, some stuck, halted live (Python is all it needs)
+demo: setup  ## watch streamproc halt stuck agent runs, on recorded trajectories (needs only Python)
 	@$(BIN)/streamproc demo
 
-test: setup  ## run every test, on a real Apache Kafka (Java 17 and Maven, or STREAMPROC_BROKERS) and a real Redis
+test: setup  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
 	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
 		-- $(BIN)/python -m pytest $(or $(ARGS),$(TWO_PROCESSES))
 
-compile: setup  ## compile the core for this Python: the same decisions in a third of the time (needs a C compiler)
+compile: setup  ## compile the core: same decisions, a third of the time (needs a C compiler)
 	@$(BIN)/python deploy/compiled/build.py --work .local/compiled
 
-test-compiled: compile  ## the pure tests on the compiled core, and that it decides as pure Python does, byte for byte
+test-compiled: compile  ## test the compiled core, and compare its decisions with those of pure Python
 	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/core tests/detectors tests/laws \
 		tests/test_golden.py tests/test_monitor.py tests/replay $(ARGS)
 
-check: lint test  ## what must hold before a commit: lint, types, tests
+check: lint test  ## lint, type-check and run all tests: must pass before a commit; CI runs this
 
-lint: setup  ## ruff and mypy --strict
+lint: setup  ## run ruff and mypy --strict
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict streamproc
+	$(BIN)/mypy --strict streamproc tests/typing
 
-audit: setup  ## look at the locked packages: hashes, licences, and what is known of them (ARGS=--offline: no network)
+audit: setup  ## audit the locked packages: hashes, licences, known vulnerabilities (without network: ARGS=--offline)
 	@$(BIN)/python deploy/local/audit.py $(ARGS)
 
-bench: setup $(PEERS)  ## measure core, worker and latency on a real Apache Kafka
+bench: setup $(PEERS)  ## measure core, worker and latency, on a real Kafka
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
 
 $(PEERS): $(READY) benchmarks/peers.lock
 	@$(BIN)/python -m venv --clear .local/peers
 	@.local/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-		-r benchmarks/peers.lock || echo 'bench: Quix Streams and Bytewax do not install here; the table will say so'
+		-r benchmarks/peers.lock || echo 'bench: cannot install Quix Streams and Bytewax here; the table will show them as missing'
 	@touch $@
 
-faults: setup  ## kill, freeze, flood and starve it for half an hour: no decision may be lost or made up
+faults: setup  ## inject faults for half an hour (kill, freeze, flood, fill the disk); no decision may be lost or invented
 	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
 
-quality: setup  ## score the engine on labelled traces: what it finds, how soon, and what it halts that was honest
+quality: setup  ## score the detectors on labelled traces: hits, delay, false halts
 	@$(BIN)/python -m benchmarks.quality $(ARGS)
 
-simulate: setup  ## run the worker through thousands of seeded schedules of faults, without a broker, until one fails
+simulate: setup  ## run the worker through seeded schedules of faults, without a broker, until one fails or 10 minutes pass
 	@$(BIN)/python -m tests.simulation $(or $(ARGS),--minutes 10)
 
-fuzz: setup  ## give every reader 100 000 inputs that somebody might send
+fuzz: setup  ## give every parser 100 000 malformed inputs
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-kafka-start: setup  ## start an Apache Kafka that stays, for test and bench to use
+kafka-start: setup  ## start a Kafka that keeps running; test, bench and faults then use it
 	@$(BIN)/python deploy/local/kafka.py start
 
-kafka-stop: setup  ## stop it
+kafka-stop: setup  ## stop that Kafka
 	@$(BIN)/python deploy/local/kafka.py stop
 
-redis-start: setup  ## start a Redis that stays, for test and bench to use
+redis-start: setup  ## start a Redis that keeps running; test, bench and faults then use it
 	@$(BIN)/python deploy/local/redis.py start
 
-redis-stop: setup  ## stop it
+redis-stop: setup  ## stop that Redis
 	@$(BIN)/python deploy/local/redis.py stop
 
-schemas: setup  ## write schemas/ from the models
+schemas: setup  ## regenerate schemas/ from the models
 	@$(BIN)/streamproc schema export
 
-lock: $(UV)  ## pin the newest packages that pyproject.toml allows
+lock: $(UV)  ## pin the newest packages that pyproject.toml allows, with hashes
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
@@ -100,7 +100,7 @@ $(UV):
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python -m venv .local/uv
 	@.local/uv/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
 
-clean:  ## remove what these targets made: .venv, the compiled core, .local (stops its Kafka and Redis), caches
-	@if [ -d .local/kafka ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/kafka.py stop; fi
-	@if [ -d .local/redis ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/redis.py stop; fi
-	rm -rf streamproc/_compiled .venv .local dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean:  ## stop the Kafka and Redis of this checkout; remove .venv, .local, the compiled core, build output and caches
+	@for service in kafka redis; do \
+		if [ -d .local/$$service ]; then $$(deploy/local/find_python.sh $(PYTHON)) deploy/local/$$service.py stop; fi; done
+	rm -rf streamproc/_compiled .venv .local build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

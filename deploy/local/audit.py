@@ -1,13 +1,12 @@
-"""Looks at what the lock files pin: whether it is whole and hashed, under which licences it comes, what is known of it.
+"""Audits the lock files: versions and hashes, licences, known vulnerabilities.
 
     .venv/bin/python deploy/local/audit.py [--offline]
 
-The first two need no network. The third asks the vulnerability service of the Python package index, through pip-audit,
-which lives in a place of its own (``.local/audit``, from ``requirements-audit.lock``). A package that the service does
-not know counts as not audited, and fails: a mirror that answers "not found" to every question must not look like a
-clean bill.
+The first two checks need no network. The third asks the Python package index through pip-audit, which is installed
+from ``requirements-audit.lock`` into ``.local/audit``. A package that the index does not know fails the audit: a mirror
+that answers "not found" to every request must not pass.
 
-Exit 0: audited, and nothing is known; 1: something is known, or not everything could be audited.
+Exit 0: no findings; 1: findings, or a package that could not be audited.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".local" / "audit"
-LOCKS = ("requirements.lock", "requirements-audit.lock")  # the one of the image is a part of the first
+LOCKS = ("requirements.lock", "requirements-audit.lock")  # requirements-runtime.lock is a subset of the first
 PIP_AUDIT_LOCK = ROOT / "requirements-audit.lock"
 
 
@@ -32,41 +31,42 @@ def say(line: str) -> None:
 
 
 def entries(lock: str) -> dict[str, str]:
-    """Each entry of a lock file, by its package's name."""
+    """Return the entries of a lock file by package name."""
     text = (ROOT / lock).read_text().strip()
     return {re.split(r"[=<>!~ ;\[]", entry)[0]: entry for entry in re.split(r"\n(?=\S)", text)}
 
 
 def unpinned(lock: str) -> list[str]:
-    """The packages that are not pinned to one version and its hashes."""
+    """Return the packages without an exact version and hashes."""
     pinned = re.compile(r"[\w.\-\[\]]+==\S+.*--hash=sha256:[0-9a-f]{64}", re.DOTALL)
     return [name for name, entry in entries(lock).items() if not pinned.match(entry)]
 
 
 def licences(names: list[str]) -> dict[str, list[str]]:
-    """The packages that are installed here, by licence."""
+    """Return the installed packages by licence."""
     found = defaultdict(list)
     for name in names:
         try:
             found[licence_of(distribution(name))].append(name)
-        except PackageNotFoundError:  # of another platform, or of another lock
+        except PackageNotFoundError:  # for another platform, or from another lock
             continue
     return dict(sorted(found.items()))
 
 
 def licence_of(package: Distribution) -> str:
-    """What a package says of its licence: an SPDX expression, a classifier, or a line of text."""
+    """Return the licence that a package declares: an SPDX expression, a classifier, or a line of text."""
     about = package.metadata
-    said = [one.split(" :: ")[-1] for one in about.get_all("Classifier") or () if one.startswith("License :: OSI")]
+    lines = about.get_all("Classifier") or ()
+    classifiers = [line.split(" :: ")[-1] for line in lines if line.startswith("License :: OSI")]
     free = (about.get("License") or "").strip().splitlines()
-    return about.get("License-Expression") or ", ".join(said) or (free[0][:60] if free else "not told")
+    return about.get("License-Expression") or ", ".join(classifiers) or (free[0][:60] if free else "not declared")
 
 
 def pip_audit() -> Path:
-    """The program, installed from its own lock where it is not yet."""
+    """Return the path of pip-audit; install it from its own lock if necessary."""
     program, stamp = HOME / "bin" / "pip-audit", HOME / "installed.lock"
     if not program.exists() or not stamp.exists() or stamp.read_bytes() != PIP_AUDIT_LOCK.read_bytes():
-        say("installing pip-audit into .local/audit (only this once)")
+        say("installing pip-audit into .local/audit (first run only)")
         venv.EnvBuilder(with_pip=True, clear=True).create(HOME)
         install = [str(HOME / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
         subprocess.run([*install, "--no-deps", "-r", str(PIP_AUDIT_LOCK)], check=True)
@@ -74,9 +74,9 @@ def pip_audit() -> Path:
     return program
 
 
-def known(lock: str) -> bool:
-    """Whether something is known of a package in this lock, or could not be asked."""
-    say(f"asking what is known of {lock}")
+def vulnerable(lock: str) -> bool:
+    """Return whether a package in this lock has known vulnerabilities or could not be audited."""
+    say(f"checking {lock} for known vulnerabilities")
     command = [str(pip_audit()), "--strict", "--require-hashes", "--disable-pip", "--progress-spinner", "off"]
     done = subprocess.run([*command, "-r", str(ROOT / lock)], capture_output=True, text=True, check=False)
     print(done.stdout, end="")
@@ -85,29 +85,29 @@ def known(lock: str) -> bool:
     if re.search(r"Found \d+ known vulnerabilit", done.stderr):
         print(done.stderr, end="", file=sys.stderr)
         return True
-    last = (done.stderr.strip() or "pip-audit said nothing").splitlines()[-1]
+    last = (done.stderr.strip() or "pip-audit printed nothing").splitlines()[-1]
     say(f"NOT AUDITED: {last[:300]}")
-    say("pip-audit asks the Python package index, which a mirror or a firewall may not pass on:")
-    say("run it where that is reached, or say --offline and do without")
+    say("pip-audit asks the Python package index, which a mirror or a firewall may block.")
+    say("Run the audit where the index can be reached, or skip this check with --offline.")
     return True
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--offline", action="store_true", help="look only at what needs no network")
+    parser.add_argument("--offline", action="store_true", help="skip the check that needs the network")
     arguments = parser.parse_args()
-    bad = {lock: found for lock in LOCKS if (found := unpinned(lock))}
-    for lock, names in bad.items():
-        say(f"{lock}: without a version and its hashes: {', '.join(names)}")
+    bad = {lock: packages for lock in LOCKS if (packages := unpinned(lock))}
+    for lock, packages in bad.items():
+        say(f"{lock}: without an exact version and hashes: {', '.join(packages)}")
     names = sorted(entries("requirements.lock"))
     if not bad:
         say(f"{len(names)} packages in requirements.lock, each with a version and hashes")
     for licence, packages in licences(names).items():
         say(f"{licence}: {', '.join(packages)}")
     if arguments.offline:
-        say("not asked what is known of them (--offline)")
+        say("known vulnerabilities: not checked (--offline)")
         return 1 if bad else 0
-    found = [known(lock) for lock in LOCKS]
+    found = [vulnerable(lock) for lock in LOCKS]
     return 1 if bad or any(found) else 0
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the first Python that can make our virtual environment: 3.11 or newer, with venv and pip in it.
-# Arguments are tried first:  find_python.sh [PYTHON]
+# Prints the first Python that can create the virtual environment: 3.11 or newer, with venv and pip.
+# With an argument, only that one is tried:  find_python.sh [PYTHON]
 set -u
 if [ $# -gt 0 ]; then candidates="$1"; else candidates="python3 python3.13 python3.12 python3.11"; fi
 for python in $candidates; do
@@ -10,10 +10,10 @@ for python in $candidates; do
     fi
 done
 cat >&2 <<MESSAGE
-setup: no Python 3.11 or newer with venv and pip among: $candidates
+setup: found no Python 3.11 or newer with venv and pip; tried: $candidates
     Debian, Ubuntu   apt-get install python3 python3-venv
     Fedora           dnf install python3
     macOS            brew install python@3.13
-Or name one:  make PYTHON=/path/to/python3.12 setup
+Or choose one:  make PYTHON=/path/to/python3.12 setup
 MESSAGE
 exit 1

@@ -1,6 +1,6 @@
-"""Makes ``.venv``: every package as the lock pins it, by hash, and this checkout on top.
+"""Creates ``.venv``: every package from the lock, by hash, and this checkout, editable.
 
-Runs on any Python 3.11 or newer, with its standard library alone. ``make setup`` calls it.
+Needs Python 3.11 or newer and only its standard library. ``make setup`` calls it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def say(step: int, line: str) -> None:
 
 
 def make_venv() -> None:
-    """A new one, unless there is one of this Python: programs may be running in it."""
+    """Create .venv, but keep one of the same Python: programs may be running in it."""
     config = VENV / "pyvenv.cfg"
     version = ".".join(str(part) for part in sys.version_info[:3])
     if config.exists() and f"version = {version}\n" in config.read_text():
         say(1, f"keeping .venv (Python {version})")
         return
-    say(1, f"making .venv with Python {version}")
+    say(1, f"creating .venv with Python {version}")
     venv.EnvBuilder(with_pip=True, clear=True).create(VENV)
 
 
@@ -46,18 +46,18 @@ def install_lock() -> None:
             if line.startswith("Collecting "):
                 found += 1
                 if found % 20 == 0:
-                    say(2, f"{found} of {total} packages at hand")
+                    say(2, f"{found} of {total} packages resolved")
             elif line.startswith("Installing "):
                 say(2, f"unpacking {found} packages")
     if process.returncode:
-        sys.exit("".join(output[-25:]) + "setup: the lock could not be installed; see pip's lines above.")
+        sys.exit("".join(output[-25:]) + "setup: could not install the lock; see the output of pip above.")
 
 
 def install_checkout() -> None:
     say(3, "installing streamproc itself, editable")
     command = [*PIP, "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     if subprocess.run(command, check=False).returncode:
-        sys.exit("setup: streamproc could not be installed; see pip's lines above.")
+        sys.exit("setup: could not install streamproc; see the output of pip above.")
 
 
 def main() -> None:

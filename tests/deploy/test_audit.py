@@ -1,4 +1,4 @@
-"""deploy/local/audit.py: what it finds in the lock files, and that no answer is no clean bill."""
+"""deploy/local/audit.py: its findings in the lock files; a package without an answer does not pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, audit.__file__, *options], capture_output=True, text=True, check=False)
 
 
-def test_offline_it_tells_hashes_and_licences() -> None:
+def test_offline_it_checks_hashes_and_lists_licences() -> None:
     done = run("--offline")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -23,10 +23,12 @@ def test_offline_it_tells_hashes_and_licences() -> None:
         f"{len(audit.entries('requirements.lock'))} packages in requirements.lock, each with a version" in done.stdout
     )
     assert "audit: BSD-3-Clause: " in done.stdout or "audit: BSD License: " in done.stdout
-    assert "not asked what is known" in done.stdout
+    assert "known vulnerabilities: not checked (--offline)" in done.stdout
 
 
-def test_a_package_without_hashes_or_a_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_hashes_or_an_exact_version_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(audit, "ROOT", tmp_path)
     hashed = f"good==1.0 ; python_version < '3.13' \\\n    --hash=sha256:{'0' * 64}\n"
     (tmp_path / "some.lock").write_text(hashed + "bare==2.0\nloose>=3 \\\n    --hash=sha256:" + "0" * 64 + "\n")
@@ -35,25 +37,25 @@ def test_a_package_without_hashes_or_a_version_is_named(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("says", "code", "bad", "told"),
+    ("output", "code", "bad", "reported"),
     [
         ("No known vulnerabilities found", 0, False, ""),
         ("Found 2 known vulnerabilities in 1 package", 1, True, ""),
         ("ERROR:pip_audit._cli:six: Dependency not found on PyPI and could not be audited: six (1.17.0)", 1, True,
          "NOT AUDITED: ERROR:pip_audit._cli:six: Dependency not found"),
         ("requests.exceptions.ConnectionError: no route", 1, True, "NOT AUDITED: requests.exceptions.ConnectionError"),
-        ("", 1, True, "NOT AUDITED: pip-audit said nothing"),
+        ("", 1, True, "NOT AUDITED: pip-audit printed nothing"),
     ],
 )  # fmt: skip
-def test_only_what_was_audited_passes(
-    says: str, code: int, bad: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_only_an_audited_lock_passes(
+    output: str, code: int, bad: bool, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """In place of pip-audit stands a program that answers as it does."""
+    """A stub prints what pip-audit would."""
     program = tmp_path / "pip-audit"
-    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
+    program.write_text(f"#!/bin/sh\necho '{output}' >&2\nexit {code}\n")
     program.chmod(0o755)
     monkeypatch.setattr(audit, "pip_audit", lambda: program)
 
-    assert audit.known("requirements.lock") is bad
-    assert told in capsys.readouterr().out
+    assert audit.vulnerable("requirements.lock") is bad
+    assert reported in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""docker-compose.yml and the image, read by parsers: no Docker is at hand where tests run."""
+"""docker-compose.yml and the Dockerfile, parsed: tests run without Docker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 
 
 def instructions(dockerfile: str) -> list[tuple[str, str]]:
-    """(instruction, arguments) in order, with comments gone and continued lines joined."""
+    """(instruction, arguments) in order, without comments and with continued lines joined."""
     lines = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     split = (line.split(maxsplit=1) for line in joined.splitlines())
@@ -27,7 +27,7 @@ def instructions(dockerfile: str) -> list[tuple[str, str]]:
 
 
 def final_stage() -> dict[str, str]:
-    """The last value of each instruction of the stage that becomes the image."""
+    """The last value of each instruction in the final stage."""
     stages: list[dict[str, str]] = []
     for word, arguments in instructions(DOCKERFILE):
         if word == "FROM":
@@ -42,13 +42,13 @@ def depended_on(condition: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_is_checked_or_runs_once(name: str) -> None:
+def test_a_service_has_a_health_check_or_runs_once(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
     assert check.get("test") or (check["disable"] and name in depended_on("service_completed_successfully"))
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_publishes_no_port_restarts_and_has_an_exact_image(name: str) -> None:
+def test_a_service_publishes_no_port_restarts_and_pins_its_image(name: str) -> None:
     service = SERVICES[name]
     assert "ports" not in service
     assert service.get("network_mode") is None
@@ -56,18 +56,18 @@ def test_a_service_publishes_no_port_restarts_and_has_an_exact_image(name: str) 
     assert re.search(r":\d+\.\d+", service["image"])
 
 
-def test_whoever_is_waited_for_is_there_and_whoever_must_be_healthy_is_checked() -> None:
+def test_dependencies_exist_and_those_that_must_be_healthy_have_a_check() -> None:
     assert depended_on("service_healthy") | depended_on("service_completed_successfully") <= SERVICES.keys()
     assert all(SERVICES[name]["healthcheck"].get("test") for name in depended_on("service_healthy"))
 
 
-def test_volumes_are_named_declared_and_used_by_one_service_each() -> None:
+def test_each_volume_is_declared_and_used_by_one_service() -> None:
     mounts = [mount.split(":") for service in SERVICES.values() for mount in service.get("volumes", [])]
     assert sorted(volume for volume, _ in mounts) == sorted(COMPOSE["volumes"])
     assert all(path.startswith("/") for _, path in mounts)
 
 
-def test_kafka_is_the_version_that_the_tests_run_on_and_makes_no_topics_by_itself() -> None:
+def test_kafka_is_the_version_of_the_tests_and_creates_no_topics_by_itself() -> None:
     kafka = SERVICES["kafka"]
     assert kafka["image"] == f"apache/kafka:{kafka_version()}"
     assert kafka["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
@@ -75,7 +75,7 @@ def test_kafka_is_the_version_that_the_tests_run_on_and_makes_no_topics_by_itsel
     assert kafka["environment"]["KAFKA_LOG_DIRS"] in {mount.split(":")[1] for mount in kafka["volumes"]}
 
 
-def test_two_workers_share_one_group_and_differ_in_name_and_data() -> None:
+def test_two_workers_share_a_group_and_differ_in_name_and_data() -> None:
     assert len(WORKERS) == 2
     environments = [worker["environment"] for worker in WORKERS]
     assert len({environment["STREAMPROC_GROUP"] for environment in environments}) == 1
@@ -84,30 +84,30 @@ def test_two_workers_share_one_group_and_differ_in_name_and_data() -> None:
     assert all(worker["command"] == ["worker"] for worker in WORKERS)
 
 
-def test_ours_find_kafka_and_redis_by_their_names_in_the_network() -> None:
+def test_streamproc_services_use_the_network_names_of_kafka_and_redis() -> None:
     for service in [*WORKERS, SERVICES["topics"]]:
         assert service["environment"]["STREAMPROC_BROKERS"] == "kafka:9092"
         assert service["environment"]["STREAMPROC_REDIS"] == "redis://redis:6379/0"
         assert (ROOT / service["build"]["dockerfile"]).is_file()
 
 
-def test_every_stage_starts_from_a_base_pinned_to_a_minor_version() -> None:
+def test_every_stage_has_a_base_pinned_to_a_minor_version() -> None:
     bases = [arguments.split()[0] for word, arguments in instructions(DOCKERFILE) if word == "FROM"]
     assert len(bases) == 2
     assert all(re.fullmatch(r"python:3\.\d+-slim-\w+", base) for base in bases)
 
 
-def test_the_image_runs_as_nobody_in_particular_and_stops_on_sigterm() -> None:
+def test_the_image_runs_as_an_unprivileged_user_and_stops_on_sigterm() -> None:
     stage = final_stage()
     user = stage["USER"].split(":")[0]
-    assert user.isdigit()  # a number, so that an orchestrator can see that it is not root
+    assert user.isdigit()  # a number: an orchestrator can check that it is not root
     assert int(user) > 0
     assert stage["STOPSIGNAL"] == "SIGTERM"
-    assert stage["ENTRYPOINT"] == '["streamproc"]'  # no shell between the signal and the worker
+    assert stage["ENTRYPOINT"] == '["streamproc"]'  # no shell to swallow the signal
     assert '"doctor"' in stage["HEALTHCHECK"]
 
 
-def test_the_image_installs_by_hash_and_resolves_nothing() -> None:
+def test_the_image_installs_by_hash_without_resolving() -> None:
     installs = [
         arguments for word, arguments in instructions(DOCKERFILE) if word == "RUN" and "pip install" in arguments
     ]
@@ -115,9 +115,9 @@ def test_the_image_installs_by_hash_and_resolves_nothing() -> None:
     assert all("--no-deps" in install for install in installs)
 
 
-def test_what_the_image_copies_is_there_and_is_sent_to_the_builder() -> None:
-    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+def test_copied_files_exist_and_are_sent_to_the_builder() -> None:
+    included = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copies = [arguments.split() for word, arguments in instructions(DOCKERFILE) if word == "COPY"]
     sources = {source for copy in copies if not copy[0].startswith("--from") for source in copy[:-1]}
-    assert sources == let_through
+    assert sources == included
     assert all((ROOT / source).exists() for source in sources)

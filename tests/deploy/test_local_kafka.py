@@ -1,4 +1,4 @@
-"""deploy/local: the Kafka that tests, benchmarks and laptops run on."""
+"""deploy/local: Kafka for tests, benchmarks and laptops, and running a command beside the services."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from deploy.local import kafka
+from deploy.local import kafka, service
 from tests.waiting import until
 
 SCRIPTS = Path(kafka.__file__).parent
-GIVEN = {"STREAMPROC_BROKERS": "elsewhere:9092", "STREAMPROC_REDIS": "redis://elsewhere:6379/0"}
+CONFIGURED = {"STREAMPROC_BROKERS": "elsewhere:9092", "STREAMPROC_REDIS": "redis://elsewhere:6379/0"}
 GONE = 2**22 + 1  # above the highest process number that Linux gives out
 
 
@@ -32,43 +32,45 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def with_services(tmp_path: Path) -> list[str]:
-    """with_services.py in a checkout of its own, where no service stands."""
+    """with_services.py in a checkout of its own, where no service is running."""
     scripts = tmp_path / "checkout" / "deploy" / "local"
     shutil.copytree(SCRIPTS, scripts)
     return [sys.executable, str(scripts / "with_services.py")]
 
 
-def test_a_free_port_can_be_listened_on() -> None:
+def test_a_free_port_can_be_bound_and_is_not_one_of_an_outgoing_connection() -> None:
+    port = service.free_port()
     with socket.socket() as listener:
-        listener.bind((kafka.HOST, kafka.free_port()))
+        listener.bind((service.HOST, port))
+    assert port < 32_768
 
 
 @pytest.mark.parametrize("leftover", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": GONE, "port": 1})])
-def test_an_unusable_or_leftover_state_is_no_running_broker(tmp_path: Path, leftover: str) -> None:
+def test_an_unreadable_or_stale_state_file_is_no_running_broker(tmp_path: Path, leftover: str) -> None:
     (tmp_path / "state.json").write_text(leftover)
     assert kafka.Broker(tmp_path).running() is None
 
 
-def test_a_recycled_process_number_is_neither_taken_for_a_broker_nor_ended(tmp_path: Path) -> None:
+def test_a_recycled_process_number_is_neither_mistaken_for_a_broker_nor_killed(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "port": 9}))
     broker = kafka.Broker(tmp_path)
     assert broker.running() is None
-    assert broker.kill() is False  # and this test is still there to say so
+    assert broker.kill() is False  # else this process would be gone
     assert not (tmp_path / "state.json").exists()
 
 
-def test_a_port_where_nobody_listens_does_not_answer() -> None:
-    assert not kafka.answers(kafka.free_port())
+def test_a_port_without_a_listener_does_not_answer() -> None:
+    assert not kafka.answers(service.free_port())
 
 
 @pytest.mark.usefixtures("no_java")
-def test_where_there_is_no_java_the_message_says_how_to_get_it() -> None:
-    with pytest.raises(kafka.KafkaUnavailableError, match=r"no Java.*\n.*apt-get install openjdk-17"):
+def test_without_java_the_message_says_how_to_install_it() -> None:
+    with pytest.raises(kafka.KafkaUnavailableError, match=r"Java is missing.*\n.*apt-get install openjdk-17"):
         kafka.find_java()
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
+def test_the_message_names_a_java_that_is_too_old(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
@@ -77,13 +79,13 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_where_there_is_no_maven_nothing_half_fetched_stays(tmp_path: Path) -> None:
-    with pytest.raises(kafka.KafkaUnavailableError, match="no Maven"):
+def test_without_maven_no_half_fetched_jars_remain(tmp_path: Path) -> None:
+    with pytest.raises(kafka.KafkaUnavailableError, match="is missing; it fetches Kafka"):
         kafka.fetch_jars(tmp_path / "home")
     assert not list((tmp_path / "home").glob("jars-*"))
 
 
-def test_the_pom_pins_exact_versions_and_names_no_host() -> None:
+def test_the_pom_pins_exact_versions_and_names_no_repository() -> None:
     pom = kafka.POM.read_text()
     versions = re.findall(r"<dependency>.*?<version>(.*?)</version>", pom, re.DOTALL)
     assert versions
@@ -91,11 +93,11 @@ def test_the_pom_pins_exact_versions_and_names_no_host() -> None:
     assert "repositor" not in pom.lower()
 
 
-def test_with_services_uses_what_it_is_given_and_exits_as_its_command(with_services: list[str]) -> None:
+def test_with_services_uses_configured_servers_and_exits_with_the_code_of_its_command(with_services: list[str]) -> None:
     command = "import os, sys; print(*map(os.environ.get, ['STREAMPROC_BROKERS', 'STREAMPROC_REDIS'])); sys.exit(7)"
     done = subprocess.run(
         [*with_services, "--", sys.executable, "-c", command],
-        env=os.environ | GIVEN,
+        env=os.environ | CONFIGURED,
         capture_output=True,
         text=True,
         check=False,
@@ -103,11 +105,11 @@ def test_with_services_uses_what_it_is_given_and_exits_as_its_command(with_servi
     assert (done.stdout, done.returncode) == ("elsewhere:9092 redis://elsewhere:6379/0\n", 7)
 
 
-def test_with_services_passes_a_termination_on_to_its_command(with_services: list[str]) -> None:
+def test_with_services_passes_sigterm_to_its_command(with_services: list[str]) -> None:
     command = "import signal, sys; signal.signal(15, lambda *_: sys.exit(5)); print(1, flush=True); signal.pause()"
     with subprocess.Popen(
         [*with_services, "--", sys.executable, "-c", command],
-        env=os.environ | GIVEN,
+        env=os.environ | CONFIGURED,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
@@ -118,7 +120,7 @@ def test_with_services_passes_a_termination_on_to_its_command(with_services: lis
 
 
 @pytest.mark.usefixtures("no_java")
-def test_without_kafka_the_rest_runs_and_the_whole_fails_loudly(with_services: list[str]) -> None:
+def test_without_kafka_the_other_command_runs_and_the_whole_fails_with_a_warning(with_services: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "STREAMPROC_BROKERS"}
     done = subprocess.run(
         [*with_services, "--without", f"{sys.executable} -c 'print(1)'", "--", "never-run"],
@@ -133,9 +135,9 @@ def test_without_kafka_the_rest_runs_and_the_whole_fails_loudly(with_services: l
     assert "apt-get install" in done.stderr
 
 
-async def test_a_killed_broker_comes_back_on_its_port_with_what_it_had(own_broker: kafka.Broker) -> None:
+async def test_a_killed_broker_restarts_on_its_port_with_its_records(own_broker: kafka.Broker) -> None:
     port = own_broker.start().port
-    address = f"{kafka.HOST}:{port}"
+    address = f"{service.HOST}:{port}"
     async with AIOKafkaProducer(bootstrap_servers=address, max_request_size=11 << 20) as producer:
         admin = AIOKafkaAdminClient(bootstrap_servers=address)
         await admin.start()
@@ -143,7 +145,7 @@ async def test_a_killed_broker_comes_back_on_its_port_with_what_it_had(own_broke
         await admin.close()
         await producer.send_and_wait("kept", bytes(10 << 20))
 
-    assert own_broker.start().port == port  # the one that runs, not a second
+    assert own_broker.start().port == port  # the running one, not a second
     assert own_broker.kill()
     assert own_broker.running() is None
     assert not kafka.answers(port)

@@ -1,4 +1,4 @@
-"""deploy/local/redis.py: the Redis that tests, benchmarks and laptops run on."""
+"""deploy/local/redis.py: Redis for tests, benchmarks and laptops."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import redis as client
 
-from deploy.local import redis
+from deploy.local import redis, service
 
 SCRIPT = Path(redis.__file__)
 GONE = 2**22 + 1  # above the highest process number that Linux gives out
 
 
 def fake_server(directory: Path, version: str) -> Path:
-    """A `redis-server` that can only tell its version."""
+    """A `redis-server` that can only print its version."""
     program = directory / "redis-server"
     program.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0'\n")
     program.chmod(0o755)
@@ -32,58 +32,58 @@ def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("leftover", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": GONE, "port": 1})])
-def test_an_unusable_or_leftover_state_is_no_running_server(tmp_path: Path, leftover: str) -> None:
+def test_an_unreadable_or_stale_state_file_is_no_running_server(tmp_path: Path, leftover: str) -> None:
     (tmp_path / "state.json").write_text(leftover)
     assert redis.Server(tmp_path).running() is None
 
 
-def test_a_recycled_process_number_is_neither_taken_for_a_server_nor_ended(tmp_path: Path) -> None:
+def test_a_recycled_process_number_is_neither_mistaken_for_a_server_nor_killed(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "port": 9}))
     server = redis.Server(tmp_path)
     assert server.running() is None
-    assert server.kill() is False  # and this test is still there to say so
+    assert server.kill() is False  # else this process would be gone
     assert not (tmp_path / "state.json").exists()
 
 
-def test_a_port_where_nobody_listens_does_not_answer() -> None:
-    assert not redis.answers(redis.free_port())
+def test_a_port_without_a_listener_does_not_answer() -> None:
+    assert not redis.answers(service.free_port())
 
 
-def test_the_systems_server_comes_before_the_one_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_of_the_system_is_preferred_to_that_of_the_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = fake_server(tmp_path, "7.0.15")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert redis.find_server() == str(program)
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_where_there_is_no_server_the_message_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_server_the_message_says_how_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(redis.RedisUnavailableError, match=r"no Redis 6\.2.*\n.*apt-get install redis-server"):
+    with pytest.raises(redis.RedisUnavailableError, match=r"Redis 6\.2 .*missing.*\n.*apt-get install redis-server"):
         redis.find_server()
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_a_server_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_names_a_server_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = fake_server(tmp_path, "6.0.16")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(redis.RedisUnavailableError, match=rf"{program} is 6\.0\)"):
         redis.find_server()
 
 
-def test_a_server_that_ends_at_once_shows_the_end_of_its_log(own_redis: redis.Server) -> None:
+def test_the_error_of_a_server_that_exits_at_once_shows_the_end_of_its_log(own_redis: redis.Server) -> None:
     with pytest.raises(redis.RedisUnavailableError, match=r"did not start(.*\n)+.*no-such-option"):
         own_redis.start(0, "--no-such-option", "1")
     assert own_redis.running() is None
 
 
-def test_a_killed_server_comes_back_on_its_port_with_what_it_had(own_redis: redis.Server) -> None:
+def test_a_killed_server_restarts_on_its_port_with_its_data(own_redis: redis.Server) -> None:
     port = own_redis.start().port
     with client.Redis(port=port) as connection:
         connection.set("kept", "yes")
 
-    assert own_redis.start().port == port  # the one that runs, not a second
+    assert own_redis.start().port == port  # the running one, not a second
     assert own_redis.kill()
     assert own_redis.running() is None
     assert not redis.answers(port)
@@ -96,7 +96,7 @@ def test_a_killed_server_comes_back_on_its_port_with_what_it_had(own_redis: redi
 
 
 @pytest.mark.redis
-def test_the_command_starts_tells_where_and_stops(tmp_path: Path) -> None:
+def test_the_command_starts_a_server_prints_its_address_and_stops_it(tmp_path: Path) -> None:
     def command(*words: str) -> subprocess.CompletedProcess[str]:
         script = [sys.executable, str(SCRIPT), *words, "--dir", str(tmp_path)]
         return subprocess.run(script, capture_output=True, text=True, check=False)

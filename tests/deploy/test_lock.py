@@ -1,4 +1,4 @@
-"""The lock files: complete, hashed, and free of any host."""
+"""The lock files: complete, hashed, and without package hosts."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_the_lock_satisfies_pyproject(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_package_has_hashes_and_none_has_an_address(lock: str) -> None:
+def test_every_package_has_hashes_and_none_has_a_url(lock: str) -> None:
     text = (ROOT / lock).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
     assert all("--hash=sha256:" in entry for entry in entries)
     assert not re.search(r"://|--(extra-)?index-url|--find-links", text)
 
 
-def test_the_image_gets_the_versions_that_were_tested() -> None:
+def test_the_image_installs_the_tested_versions() -> None:
     assert pins("requirements-runtime.lock").items() <= pins("requirements.lock").items()
