@@ -1,4 +1,4 @@
-"""What every test may ask for: a broker, a Redis, names of its own."""
+"""Fixtures for all tests: a broker, a Redis, unique names, a clean environment."""
 
 from __future__ import annotations
 
@@ -17,66 +17,66 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# A build of the core may be there, and be older than the sources: only `make test-compiled` wants one.
+# A compiled core may exist and be older than the sources. Only `make test-compiled` uses it.
 os.environ.setdefault("STREAMPROC_CORE", "python")
 
 NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
 
-# No deadlines: a loaded machine is not a bug. A failure prints what reproduces it.
+# No deadlines: a busy machine is not a bug. A failure prints how to reproduce it.
 hypothesis.settings.register_profile("streamproc", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("streamproc")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that asks for a broker or a Redis, and run the files with such tests first.
+    """Mark the tests that use a broker or a Redis, and run the files with such tests first.
 
-    They wait a lot and have time limits, the others need the processor and have none: `make test` runs two processes,
-    and the quick files at the end keep both busy.
+    They take long because they wait. `make test` runs files in two processes: with the short ones last, both processes
+    finish at about the same time.
     """
-    waiting = set()
+    slow = set()
     for item in items:
         for marker, fixtures in NEEDS.items():
             if fixtures.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(marker)
         if any(item.get_closest_marker(marker) for marker in NEEDS):
-            waiting.add(item.path)
-    items.sort(key=lambda item: item.path not in waiting)
+            slow.add(item.path)
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
 def brokers() -> str:
-    """Addresses of the real Kafka that the whole run shares. Tests keep apart by `topic_prefix`."""
+    """Addresses of the real Kafka that all tests share. `topic_prefix` keeps them apart."""
     addresses = os.environ.get("STREAMPROC_BROKERS")
     if not addresses:
         pytest.fail(
-            "This test talks to a real Kafka and STREAMPROC_BROKERS names none. `make test` starts one "
-            "(for a part: make test ARGS=tests/worker). Without such tests: pytest -m 'not kafka and not redis'."
+            "This test needs a real Kafka, and STREAMPROC_BROKERS is not set. Run `make test`, which starts one "
+            "(a part: `make test ARGS=tests/worker`), or deselect such tests: pytest -m 'not kafka and not redis'"
         )
     return addresses
 
 
 @pytest.fixture(scope="session")
 def redis_url() -> str:
-    """The real Redis that the whole run shares. Tests keep apart by names of their own (`topic_prefix`)."""
+    """URL of the real Redis that all tests share. `topic_prefix` keeps them apart."""
     url = os.environ.get("STREAMPROC_REDIS")
     if not url:
         pytest.fail(
-            "This test talks to a real Redis and STREAMPROC_REDIS names none. `make test` starts one "
-            "(for a part: make test ARGS=tests/client). Without such tests: pytest -m 'not kafka and not redis'."
+            "This test needs a real Redis, and STREAMPROC_REDIS is not set. Run `make test`, which starts one "
+            "(a part: `make test ARGS=tests/client`), or deselect such tests: pytest -m 'not kafka and not redis'"
         )
     return url
 
 
 @pytest.fixture
 def topic_prefix(request: pytest.FixtureRequest) -> str:
-    """A prefix for topics and groups that no other test, and no other run, uses."""
+    """A prefix for topics and groups, unique to this test and this run."""
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     return f"{name[:60]}-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of this machine reaches the test, neither from the environment nor from a `.env` file."""
+    """Hide this machine's settings from the test: the environment and any `.env` file."""
     for name in list(os.environ):
         if name.startswith("STREAMPROC_"):
             monkeypatch.delenv(name)
@@ -85,7 +85,7 @@ def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Broker]:
-    """A real Kafka for one test, to `kill()` and to `start(port)` again. Not started yet."""
+    """A real Kafka for one test, not started yet. The test may `kill()` it and `start(port)` it again."""
     broker = Broker(tmp_path / "kafka")
     yield broker
     broker.kill()
@@ -93,7 +93,7 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[Server]:
-    """A real Redis for one test, to `kill()` and to `start(port)` again. Not started yet."""
+    """A real Redis for one test, not started yet. The test may `kill()` it and `start(port)` it again."""
     server = Server(tmp_path / "redis")
     yield server
     server.kill()

@@ -1,4 +1,4 @@
-"""Raw events in, decisions out: how the tests of the pure part ask the engine."""
+"""Raw events in, decisions out: helpers for tests of the engine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Raw = dict[str, Any]
 STANDARD: Final = load_policy()
 
 
-class Told(NamedTuple):
-    """One decision, as far as most tests look: which code, how bad, at which turn index."""
+class Reported(NamedTuple):
+    """The part of a decision that most tests compare: code, severity, turn index."""
 
     code: str
     severity: str
@@ -39,7 +39,7 @@ def _fingerprinted(written: bytes) -> Event:
 
 
 def event_of(raw: Mapping[str, Any]) -> Event:
-    """The event of a raw one. What differs in id and time alone is fingerprinted once: traces repeat themselves."""
+    """Return the event of a raw one. Raw events that differ only in id and time are fingerprinted once."""
     place = {name: raw[name] for name, kind in (("event_id", str), ("at", int)) if isinstance(raw.get(name), kind)}
     rest = {name: value for name, value in raw.items() if name not in place}
     return msgspec.structs.replace(_fingerprinted(orjson.dumps(rest)), **place)
@@ -64,21 +64,25 @@ class Feed:
 
 
 def decisions(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Decision]:
-    """What is told of one run."""
+    """Return the decisions on one run."""
     return Feed(policy).all(raws)
 
 
-def told(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Told]:
-    """What is told of one run, in short."""
+def reported(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Reported]:
+    """Return the decisions on one run, in short."""
     return [short(decision) for decision in decisions(raws, policy)]
 
 
-def halts(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Told]:
-    """The halts of one run."""
-    return [one for one in told(raws, policy) if one.severity == "halt"]
+def halts(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Reported]:
+    """Return the halts of one run, in short."""
+    return [one for one in reported(raws, policy) if one.severity == "halt"]
 
 
-def short(decision: Decision) -> Told:
+def short(decision: Decision) -> Reported:
+    """Return the part of a decision that most tests compare."""
     assert decision.trigger is not None
     assert decision.trigger.turn is not None
-    return Told(decision.code, decision.severity, decision.trigger.turn)
+    return Reported(decision.code, decision.severity, decision.trigger.turn)
+
+
+Told, told = Reported, reported  # the former names

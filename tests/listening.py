@@ -1,4 +1,4 @@
-"""At which addresses a process listens."""
+"""The addresses that a process listens on."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import re
 import subprocess
 from pathlib import Path
 
-LISTENS = "0A"  # the state of a socket in /proc/net/tcp
+LISTEN = "0A"  # the state of a socket in /proc/net/tcp
 
 
 def listening(pid: int) -> set[str]:
-    """The addresses (without ports) at which this process takes TCP connections."""
+    """Return the addresses (without ports) on which this process accepts TCP connections."""
     if not Path("/proc/self/net/tcp").exists():  # macOS
         lsof = ["lsof", "-nP", "-iTCP", "-sTCP:LISTEN", "-a", "-p", str(pid), "-Fn"]
-        told = subprocess.run(lsof, capture_output=True, text=True, check=False).stdout
-        hosts = re.findall(r"^n(.+):\d+$", told, re.MULTILINE)
+        output = subprocess.run(lsof, capture_output=True, text=True, check=False).stdout
+        hosts = re.findall(r"^n(.+):\d+$", output, re.MULTILINE)
         return {"0.0.0.0" if host == "*" else host.strip("[]") for host in hosts}
     inodes = {_inode(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
     tables = (Path(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6"))
     lines = [line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
     rows = [line.split() for line in lines]
-    return {address_of(row[1].partition(":")[0]) for row in rows if row[3] == LISTENS and row[9] in inodes}
+    return {address_of(row[1].partition(":")[0]) for row in rows if row[3] == LISTEN and row[9] in inodes}
 
 
 def public(pid: int) -> set[str]:
-    """Those of them that other machines reach."""
+    """Return those of them that other machines can reach."""
     return {address for address in listening(pid) if not _loopback(address)}
 
 
@@ -37,12 +37,12 @@ def _loopback(address: str) -> bool:
 
 def _inode(descriptor: Path) -> str:
     try:
-        return os.readlink(descriptor).removeprefix("socket:[").rstrip("]")  # noqa: PTH115  # it is no path
-    except OSError:  # closed since
+        return os.readlink(descriptor).removeprefix("socket:[").rstrip("]")  # noqa: PTH115  # not a path
+    except OSError:  # closed meanwhile
         return ""
 
 
 def address_of(text: str) -> str:
-    """`0100007F` is 127.0.0.1: words of four bytes, each as the machine keeps it."""
+    """Parse an address of /proc/net: `0100007F` is 127.0.0.1, four-byte words in host byte order."""
     words = [bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8)]
     return str(ipaddress.ip_address(b"".join(words)))

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Wait for a condition instead of sleeping."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 async def until(
     condition: Callable[[], T | Awaitable[T]], timeout_s: float = 30, what: str = "", every_s: float = 0.02
 ) -> T:
-    """The first true value of ``condition``, a function or coroutine function.
+    """Return the first true value of ``condition``, a function or coroutine function.
 
-    Fails the test after ``timeout_s``, a bound for a hung machine and no measure of speed, with ``what``
-    it waited for and the last value it saw.
+    Fails the test after ``timeout_s`` and names ``what`` it waited for and the last value. The timeout catches a test
+    that hangs; it does not measure speed.
     """
     deadline = time.monotonic() + timeout_s
     while True:
