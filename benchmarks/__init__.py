@@ -1,1 +1,1 @@
-"""What the product costs, as figures and as ratios to what else one could run: ``python -m benchmarks``."""
+"""What streamproc costs, in figures and in ratios to the alternatives: ``python -m benchmarks``."""

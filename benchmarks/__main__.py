@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: prints one table of everything that was measured, in one run."""
+"""Run the benchmarks and print one table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from benchmarks import (
     throughput,
     wire_speed,
 )
-from benchmarks.machine import ROOT, header, others
+from benchmarks.machine import ROOT, busy_note, header
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
 from docs import generate
@@ -44,29 +44,29 @@ ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = 
     "failover": failover.rows,
 }  # fmt: skip
 
-EXIT_OK: Final = 0  # also where an aim was missed: that is a figure, not a fault
+EXIT_OK: Final = 0  # even if an aim is missed: that is a result, not a failure
 EXIT_DEFECT: Final = 1
 EXIT_UNUSABLE: Final = 2
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 def main() -> int:
-    """Measure, print, write; the exit code."""
+    """Measure, print, write; return the exit code."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # so that workers and topics are cleared away
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # exiting stops workers and deletes topics
     chosen = options.only or [*IN_PROCESS, *ON_KAFKA]
     brokers = os.environ.get("STREAMPROC_BROKERS")
     if not brokers and any(name in ON_KAFKA for name in chosen):
         without = " ".join(IN_PROCESS)
-        print(f"No Kafka: set STREAMPROC_BROKERS, or run `make bench`; without: --only {without}", file=sys.stderr)
+        print(f"No Kafka: set STREAMPROC_BROKERS, or run `make bench`; without it: --only {without}", file=sys.stderr)
         return EXIT_UNUSABLE
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells of what it then does again
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs errors that it then retries
     sizes = QUICK if options.quick else FULL
-    began, busy = time.monotonic(), others()
+    began, busy = time.monotonic(), busy_note()
     try:
         rows = [row for name in chosen for row in _measure(name, sizes, brokers)]
     except BenchmarkDefect as defect:
-        print(f"\nDEFECT: what was measured is not what was claimed.\n{defect}", file=sys.stderr)
+        print(f"\nDEFECT: the benchmark did not do the work that it claims to measure.\n{defect}", file=sys.stderr)
         return EXIT_DEFECT
     how = (
         f"Measured in {time.monotonic() - began:.0f} s by `make bench{' ARGS=--quick' if options.quick else ''}`.{busy}"
@@ -83,13 +83,13 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute, and rougher")
-    parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="some parts")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, unrounded")
+    parser.add_argument("--quick", action="store_true", help="measure less: under a minute, less precise")
+    parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="measure only these parts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the unrounded figures")
     parser.add_argument("--readme", action="store_true", help="write docs/performance.md and the README's figures")
     options = parser.parse_args()
     if options.readme and options.only:
-        parser.error("--readme needs the whole table: leave --only out")
+        parser.error("--readme needs the whole table: remove --only")
     return options
 
 
@@ -106,7 +106,7 @@ def _on_kafka(name: str, sizes: Sizes, brokers: str | None) -> list[Row]:
     settings = load_settings(
         brokers=brokers,
         topic_prefix=f"bench-{os.getpid()}-{name}",
-        # The log that the worker catches up with keeps the times that the engine was given.
+        # The prepared log of `worker` carries its own times, which the expected decisions depend on.
         timestamp_type="CreateTime" if name == "worker" else "LogAppendTime",
     )
 

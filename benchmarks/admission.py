@@ -1,7 +1,7 @@
-"""``python -m benchmarks.admission``: what a caller waits for admission, beside a PING of the same Redis.
+"""``python -m benchmarks.admission``: the latency of admission for a caller, compared with a PING of the same Redis.
 
-All four levels are asked, with a limit on each window. PING, reserve and settle take turns, so that whatever else the
-machine does disturbs them alike. Needs STREAMPROC_REDIS.
+Each call checks all four levels, with a limit on every period. PING, reserve and settle alternate: other load on the
+machine then affects them equally. Needs STREAMPROC_REDIS.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIMITS: Final = {
 
 
 async def rows(rounds: int = ROUNDS, callers: int = CALLERS) -> list[Row]:
-    """The figures, in µs, and a rate."""
+    """Measure latencies in µs and a rate."""
     settings = load_settings(topic_prefix=f"bench-{uuid.uuid4().hex}")
     async with Admission(settings=settings, timeout_s=30) as admission:
         payer = admission.payer("run", session="session", user="user", tenant="tenant", limits=LIMITS)
@@ -43,9 +43,10 @@ async def rows(rounds: int = ROUNDS, callers: int = CALLERS) -> list[Row]:
         calls, us = (after - first for after, first in zip(await _in_redis(admission), before, strict=True))
         rate = await _together(payer, callers)
         spent = (await admission.balances(payer))[0].spent_tokens
-        if spent != rounds + WARM_UP + callers * CALLS_EACH:
-            raise BenchmarkDefect(f"{spent} tokens were booked")
-    found = [Row("admission.script", "the script in Redis, mean of reserve and settle", us / calls, "µs")]
+        expected = rounds + WARM_UP + callers * CALLS_EACH
+        if spent != expected:
+            raise BenchmarkDefect(f"{spent} tokens were recorded, expected {expected}")
+    found = [Row("admission.script", "script run time in Redis, mean of reserve and settle", us / calls, "µs")]
     for name, share in (("p50", 0.50), ("p99", 0.99)):
         beside = percentile(ping, share)
         for what, times in (("reserve", reserve), ("settle", settle)):
@@ -63,13 +64,13 @@ async def _one_at_a_time(admission: Admission, payer: Payer, rounds: int) -> tup
             await _us(reservation.__aenter__()),
             await _us(reservation.__aexit__(None, None, None)),
         )
-        for kept, us in zip(times, took, strict=True):
-            kept.append(us)
-    return tuple(kept[WARM_UP:] for kept in times)
+        for values, us in zip(times, took, strict=True):
+            values.append(us)
+    return tuple(values[WARM_UP:] for values in times)
 
 
 async def _in_redis(admission: Admission) -> tuple[int, int]:
-    """How often Redis has run a script, and how many µs that took it."""
+    """Return how many script calls Redis has run and the µs it spent on them."""
     stats = (await admission._script._client.info("commandstats")).get("cmdstat_evalsha", {})
     return stats.get("calls", 0), stats.get("usec", 0)
 
@@ -92,9 +93,9 @@ async def _together(payer: Payer, callers: int) -> float:
 
 
 def main() -> int:
-    """Measure and print; the exit code."""
+    """Measure and print; return the exit code."""
     if not os.environ.get("STREAMPROC_REDIS"):
-        print("No Redis: set STREAMPROC_REDIS, or run `make redis-start`, which prints it", file=sys.stderr)
+        print("No Redis: run `make redis-start`, and set STREAMPROC_REDIS as it prints", file=sys.stderr)
         return 2
     print(markdown(asyncio.run(rows()), []))
     return 0

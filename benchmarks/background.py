@@ -1,4 +1,4 @@
-"""Honest turns beside what is measured: so many a second, from a process of its own, until SIGTERM."""
+"""Background load: publish a steady rate of honest turns from a separate process, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS: Final = 50
 
 
 async def publish(per_s: int) -> None:
-    """For ever."""
+    """Publish until cancelled."""
     async with TurnPublisher(settings=load_settings()) as turns:
         began, number = time.monotonic(), 0
         while True:

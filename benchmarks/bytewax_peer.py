@@ -1,8 +1,8 @@
-"""The same work as people write it with Bytewax: a keyed stateful step, its state in their recovery store (snapshots
-into SQLite), a message for each decision.
+"""The same work in Bytewax: a keyed stateful step, state in its recovery store (SQLite snapshots), a message for
+each decision.
 
-One worker thread, batches of a thousand records, the interval of snapshots that Bytewax has by default, the collector
-of a worker. Runs in an environment of its own (`benchmarks/peers.in`) to the end of the topic; prints one line of JSON.
+One worker thread, batches of 1 000 records, Bytewax's default snapshot interval, the worker's garbage collector
+settings. Runs in a separate environment (`benchmarks/peers.in`) to the end of the topic; prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import cluster_main
 
 from benchmarks.peer_count import Count
-from benchmarks.timing import collector_of_a_worker
+from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.fingerprint import read_event
@@ -30,47 +30,47 @@ BATCH_RECORDS: Final = 1_000
 SNAPSHOTS_EVERY: Final = timedelta(seconds=10)
 
 
-class Kept:
-    """A run's state, kept as its bytes where it is snapshotted."""
+class Snapshot:
+    """A run's state, serialised by our codec in snapshots."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return _kept, (dump(self.state),)
+        return _restored, (dump(self.state),)
 
-    def __deepcopy__(self, _memo: Any) -> Kept:
-        return _kept(dump(self.state))
+    def __deepcopy__(self, _memo: Any) -> Snapshot:
+        return _restored(dump(self.state))
 
 
-def _kept(raw: bytes) -> Kept:
-    return Kept(load(raw))
+def _restored(raw: bytes) -> Snapshot:
+    return Snapshot(load(raw))
 
 
 def main() -> None:
-    """``python -m benchmarks.bytewax_peer RECORDS``, with the settings of the environment."""
+    """``python -m benchmarks.bytewax_peer RECORDS``; settings come from the environment."""
     total = int(sys.argv[1])
     settings, engine, count = load_settings(), load_policy().engine(), Count(total // 10, total)
 
-    def step(kept: Kept | None, message: Any) -> tuple[Kept, list[bytes]]:
-        kept = kept or Kept(RunState())
+    def step(snapshot: Snapshot | None, message: Any) -> tuple[Snapshot, list[bytes]]:
+        snapshot = snapshot or Snapshot(RunState())
         at_ms = message.timestamp[1] if isinstance(message.timestamp, tuple) else message.timestamp
-        decisions = [encode_decision(it) for it in engine.step(kept.state, read_event(message.value), at_ms)]
+        decisions = [encode_decision(it) for it in engine.step(snapshot.state, read_event(message.value), at_ms)]
         count.one()
-        return kept, decisions
+        return snapshot, decisions
 
     flow = Dataflow("peer")
     source = KafkaSource([settings.brokers], [settings.topic("turns")], tail=False, batch_size=BATCH_RECORDS)
     turns = op.key_on("run", op.input("turns", flow, source), lambda message: message.key.decode())
     decided = op.stateful_flat_map("step", turns, step)
-    told = op.map("message", decided, lambda pair: KafkaSinkMessage(pair[0].encode(), pair[1]))
-    op.output("control", told, KafkaSink([settings.brokers], f"{settings.worker_group}-control"))
-    place = Path(settings.datadir) / "bytewax"
-    place.mkdir(parents=True)
-    init_db_dir(place, 1)
-    with collector_of_a_worker():
-        cluster_main(flow, [], 0, epoch_interval=SNAPSHOTS_EVERY, recovery_config=RecoveryConfig(str(place)))
-    count.tell()
+    messages = op.map("message", decided, lambda pair: KafkaSinkMessage(pair[0].encode(), pair[1]))
+    op.output("control", messages, KafkaSink([settings.brokers], f"{settings.worker_group}-control"))
+    folder = Path(settings.datadir) / "bytewax"
+    folder.mkdir(parents=True)
+    init_db_dir(folder, 1)
+    with worker_gc_settings():
+        cluster_main(flow, [], 0, epoch_interval=SNAPSHOTS_EVERY, recovery_config=RecoveryConfig(str(folder)))
+    count.report()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The compiled core beside pure Python: the same turns, each in a process of its own, round after round in turn."""
+"""The compiled core compared with pure Python: the same turns, in separate processes, in alternating rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TURNS_MAX: Final = 10_000
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """None where no core was compiled."""
+    """Yield the rows of the compiled core; none if it was not compiled."""
     if not (FOLDER / MANIFEST).exists():
         return
     turns = min(TURNS_MAX, sizes.run_turns_max)
@@ -31,18 +31,18 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         ratios = [ours / theirs for ours, theirs in zip(figures["compiled"], figures["python"], strict=True)]
         yield Row(
             f"core.{name}.compiled", f"core, compiled, {name} run of {shown(turns)} turns", min(figures["compiled"]),
-            "µs a turn", "pure Python", min(figures["python"]), median(ratios), aim=core_speed.COMPILED_MAX,
+            "µs/turn", "pure Python", min(figures["python"]), median(ratios), aim=core_speed.COMPILED_MAX,
         )  # fmt: skip
 
 
 def _us(core: str, name: str, turns: int) -> float:
-    ended = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "benchmarks.core_compiled", name, str(turns)],
         cwd=ROOT, env=os.environ | {"STREAMPROC_CORE": core}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if ended.returncode:
-        raise BenchmarkDefect(f"the {core} core: {ended.stderr[-2_000:]}")
-    return float(json.loads(ended.stdout))
+    if done.returncode:
+        raise BenchmarkDefect(f"the {core} core failed: {done.stderr[-2_000:]}")
+    return float(json.loads(done.stdout))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The core: microseconds a turn, in short, long and very long runs, beside detectors that look through a list.
+"""The core: microseconds per turn in short, long and very long runs, compared with detectors that rescan a list.
 
-Only `step` is timed: turns are decoded, and the run has started and declared its budgets, so no detector is off.
+Only `step` is timed: turns are decoded beforehand, and the run has declared budgets, which enables every detector.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamproc.model.wire import Turn
 from streamproc.policy import load_policy
 
 CORE_US_MAX: Final = Aim("≤", 6)
-COMPILED_MAX: Final = Aim("≤", 0.5)  # of what pure Python takes
+COMPILED_MAX: Final = Aim("≤", 0.5)  # of the time of pure Python
 FLAT_MAX: Final = Aim("≤", 1.25)
 PIECE_TURNS: Final = 500
 SHORT: Final = 10
@@ -28,19 +28,19 @@ TRACES: Final[dict[str, Callable[[str, int], Iterator[Logged]]]] = {"real": real
 
 
 class Measured(NamedTuple):
-    """Rounds of pieces, in microseconds a turn, and the collector's share of all the time."""
+    """Rounds of pieces, in microseconds per turn, and the garbage collector's share of the time."""
 
     rounds: list[list[float]]
     collector: float
 
     @property
     def us(self) -> float:
-        """Microseconds a turn: the best round's median."""
+        """Microseconds per turn: the median of the best round."""
         return best_median(self.rounds)
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """The core's part of the table."""
+    """Yield the rows of the core."""
     for name, source in TRACES.items():
         trace = run_of(sizes.run_turns_max, source("bench", 7))
         engine = load_policy().engine()
@@ -49,16 +49,16 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         measured = {SHORT: short} | {length: _long_run(engine, trace[:length], sizes) for length in lengths}
         for length, found in measured.items():
             yield Row(
-                f"core.{name}.{length}", f"core, {name} run of {shown(length)} turns", found.us, "µs a turn",
-                aim=CORE_US_MAX, note=f"collector {found.collector:.1%} of the time",
+                f"core.{name}.{length}", f"core, {name} run of {shown(length)} turns", found.us, "µs/turn",
+                aim=CORE_US_MAX, note=f"garbage collector {found.collector:.1%} of the time",
             )  # fmt: skip
         longest = measured[lengths[-1]]
         yield _flatness(name, longest)
-        yield from _beside_rescans(name, trace, longest.us, sizes)
+        yield from _compared_with_rescans(name, trace, longest.us, sizes)
 
 
 def start(engine: Engine) -> RunState:
-    """A run that has started and declared budgets that are checked each turn."""
+    """Return a run that has started and declared budgets, which are checked each turn."""
     state = RunState()
     event, at_ms = started("bench", 1_749_999_999_000)
     engine.step(state, event, at_ms)
@@ -66,12 +66,12 @@ def start(engine: Engine) -> RunState:
 
 
 def one_run_us(name: str, turns: int, sizes: Sizes) -> float:
-    """Microseconds a turn of one run, with the core of this process."""
+    """Return the microseconds per turn of one run, with the core of this process."""
     return _long_run(load_policy().engine(), run_of(turns, TRACES[name]("bench", 7)), sizes).us
 
 
 def _short_runs(engine: Engine, trace: Sequence[Logged], sizes: Sizes) -> Measured:
-    """Many runs of ten turns, each from its start."""
+    """Measure many runs of ten turns."""
     pieces = in_pieces(in_pieces(trace[:10_000], SHORT), PIECE_TURNS // SHORT)
     rounds = []
     with collector_time() as collector:
@@ -82,7 +82,7 @@ def _short_runs(engine: Engine, trace: Sequence[Logged], sizes: Sizes) -> Measur
 
 
 def _long_run(engine: Engine, trace: Sequence[Logged], sizes: Sizes) -> Measured:
-    """One run, in pieces."""
+    """Measure one run, in pieces."""
     pieces = in_pieces(trace, PIECE_TURNS)
     rounds = []
     with collector_time() as collector:
@@ -90,7 +90,7 @@ def _long_run(engine: Engine, trace: Sequence[Logged], sizes: Sizes) -> Measured
             state = start(engine)
             rounds.append([_piece_us(engine, [(state, piece)]) for piece in pieces])
             if state.turns != sum(map(len, pieces)):
-                raise BenchmarkDefect(f"the core took in {state.turns} turns of {len(trace)}")
+                raise BenchmarkDefect(f"the core applied {state.turns} of {len(trace)} turns")
     return Measured(rounds, collector.share)
 
 
@@ -109,23 +109,23 @@ def _piece_us(engine: Engine, runs: Runs) -> float:
 
 
 def _flatness(name: str, longest: Measured) -> Row:
-    """The last tenth of the longest run beside its first: what does not rescan does not grow."""
+    """Compare the last tenth of the longest run with its first: the time per turn must not grow."""
     tenth = max(1, len(longest.rounds[0]) // 10)
     late = best_median([pieces[-tenth:] for pieces in longest.rounds])
     early = best_median([pieces[:tenth] for pieces in longest.rounds])
     return Row(
-        f"core.{name}.flat", f"core, last tenth of the longest {name} run", late, "µs a turn",
+        f"core.{name}.flat", f"core, last tenth of the longest {name} run", late, "µs/turn",
         "its first tenth", early, aim=FLAT_MAX,
     )  # fmt: skip
 
 
-def _beside_rescans(name: str, trace: list[Logged], core_us: float, sizes: Sizes) -> Iterator[Row]:
+def _compared_with_rescans(name: str, trace: list[Logged], core_us: float, sizes: Sizes) -> Iterator[Row]:
     turns = [event for event, _ in trace if isinstance(event, Turn)]
     last_ten = best_median([_last_ten(turns) for _ in range(sizes.rounds)])
     what = f"core, {name} run of {shown(len(turns))} turns"
-    yield Row(f"core.{name}.last_ten", what, core_us, "µs a turn", "3 of the last 10 calls, one rule", last_ten)
+    yield Row(f"core.{name}.last_ten", what, core_us, "µs/turn", "one rule: 3 of the last 10 calls", last_ten)
     whole = _whole_history(turns, sizes.rescans)
-    yield Row(f"core.{name}.whole_history", what, core_us, "µs a turn", "4 rules over the whole history", whole)
+    yield Row(f"core.{name}.whole_history", what, core_us, "µs/turn", "4 rules, rescanning the whole history", whole)
 
 
 def _last_ten(turns: list[Turn]) -> list[float]:
@@ -139,7 +139,7 @@ def _last_ten(turns: list[Turn]) -> list[float]:
 
 
 def _whole_history(turns: list[Turn], samples: int) -> float:
-    """The mean over the run, from turns at places spread evenly over it: a whole run of 100 000 takes minutes."""
+    """Return the mean over evenly spaced turns of the run: all 100 000 turns would take minutes."""
     taken = []
     for number in range(samples):
         place = int(len(turns) * (number + 0.5) / samples)

@@ -1,7 +1,7 @@
-"""From the kill -9 of a worker to the first decision about what was published after it, in the slowest partition.
+"""The time from the kill -9 of a worker to the first decision on later turns, in the slowest partition.
 
-Once with a second worker standing by, and once where the worker is started again at once under its name (static
-membership): then nobody waits for its session to end.
+Measured with a second worker running, and with a worker that restarts at once under the same name (static membership),
+which does not wait for the session to time out.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from streamproc.kafka import topics
 from streamproc.settings import Settings
 
 BEYOND_SESSION_S: Final = 2.0
-PAUSE_S: Final = 0.02  # between two stuck runs: every partition gets one every 80 ms
+PAUSE_S: Final = 0.02  # between two stuck runs: each partition gets one every 80 ms
 TIMEOUT_S: Final = 90.0
 
 
 async def rows(_sizes: Sizes, settings: Settings) -> list[Row]:
-    """The rows of takeovers."""
+    """Measure both takeovers."""
     session_s = settings.session_timeout_s
     aim = Aim("≤", session_s + BEYOND_SESSION_S)
     async with own_topics(settings):
         found = [await _takeover(settings, standby=True), await _takeover(settings, standby=False)]
-    hows = ("a second worker stands by", "started again under its name")
+    cases = ("a second worker is running", "restarted under the same name")
     return [
         Row(
-            f"failover.{name}", f"kill -9 → first decision of the successor, {how}; sessions of {session_s:g} s",
+            f"failover.{name}", f"kill -9 → first decision of the successor, {case}; session timeout {session_s:g} s",
             seconds, "s", aim=aim,
         )
-        for name, how, seconds in zip(("standby", "restart"), hows, found, strict=True)
+        for name, case, seconds in zip(("standby", "restart"), cases, found, strict=True)
     ]  # fmt: skip
 
 
 class Stuck:
-    """Stuck runs, one after the other, and when each partition decided about which."""
+    """Publishes stuck runs one after the other, and notes when each partition first decides on a new one."""
 
     def __init__(self, name: str, partitions: int) -> None:
         self.published = 0
@@ -55,7 +55,7 @@ class Stuck:
         self._since = 0
 
     async def publish(self, turns: TurnPublisher) -> None:
-        """For ever."""
+        """Publish until cancelled."""
         while True:
             run_id = f"{self._name.decode()}-{self.published}"
             for _ in range(3):
@@ -63,15 +63,15 @@ class Stuck:
             self.published += 1
             await asyncio.sleep(PAUSE_S)
 
-    async def hear(self, reader: AIOKafkaConsumer) -> None:
-        """For ever."""
+    async def read(self, reader: AIOKafkaConsumer) -> None:
+        """Read decisions until cancelled."""
         async for record in reader:
             name, _, number = (record.key or b"").rpartition(b"-")
             if name == self._name and int(number) >= self._since:
                 self._first.setdefault(record.partition, time.monotonic())
 
     async def decided_everywhere(self) -> float:
-        """When the last partition decided about something that is published from now on."""
+        """Return when the last partition has decided on a run that is published from now on."""
         self._since = self.published + 1
         self._first.clear()
         async with asyncio.timeout(TIMEOUT_S):
@@ -81,7 +81,7 @@ class Stuck:
 
 
 async def _takeover(settings: Settings, *, standby: bool) -> float:
-    """Seconds from the kill to the first decision about something newer, in the last partition."""
+    """Return the seconds from the kill to the first decision on a later run, in the last partition."""
     name = "standby" if standby else "restart"
     first = settings.model_copy(update={"instance": f"{name}-0", "group": f"{settings.topic_prefix}-{name}"})
     await topics.apply(first)
@@ -101,18 +101,18 @@ async def _takeover(settings: Settings, *, standby: bool) -> float:
 
 async def _has_partitions(process: Process) -> None:
     async with asyncio.timeout(TIMEOUT_S):
-        while not re.search(r"ready partitions=\d", process.said()):
+        while not re.search(r"ready partitions=\d", process.stderr()):
             process.check()
             await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
 async def _stuck(settings: Settings, name: str) -> AsyncIterator[Stuck]:
-    """Stuck runs under way, and heard of."""
+    """Publish stuck runs and read their decisions."""
     stuck = Stuck(name, settings.partitions)
     async with consumer(settings, settings.topic("control")) as reader, TurnPublisher(settings=settings) as turns:
         await reader.seek_to_end()
-        tasks = [asyncio.ensure_future(stuck.hear(reader)), asyncio.ensure_future(stuck.publish(turns))]
+        tasks = [asyncio.ensure_future(stuck.read(reader)), asyncio.ensure_future(stuck.publish(turns))]
         try:
             yield stuck
         finally:

@@ -1,8 +1,7 @@
-"""The log of a fleet: thousands of real runs at once, in the order in which Kafka would keep them, and every decision
-that the engine makes of it.
+"""The log of a fleet: thousands of interleaved real runs in the order of a Kafka topic, and the expected decisions.
 
-Each partition has a marker after its warm-up and another at its end: a run that an operator stops. The decisions about
-markers, on the control topic, tell when a worker was there, whatever the worker says of itself.
+Each partition has a marker after its warm-up and another at its end: a run that an operator stops. The decisions on the
+markers, on the control topic, show when a worker got there, independently of its own log.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from streamproc.model import wire
 from streamproc.model.wire import WIRE_VERSION, Event, OperatorStop, Turn
 from streamproc.policy import load_policy
 
-ACTIVE_RUNS_MAX: Final = 500  # at the same time
-EVENT_MS: Final = 1  # a fleet with a thousand events a second
-HASHES_MIN: Final = 1 << 44  # of 64 bits each; no count, amount or duration comes near it
+ACTIVE_RUNS_MAX: Final = 500  # simultaneously
+EVENT_MS: Final = 1  # a fleet with 1 000 events per second
+HASHES_MIN: Final = 1 << 44  # hashes have 64 bits; counts, amounts and durations are far smaller
 BEGIN, END = "begin", "end"
 
 
@@ -38,7 +37,7 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in the log a decision belongs."""
+    """The position in the log that leads to a decision."""
 
     partition: int
     offset: int
@@ -46,42 +45,42 @@ class Place(NamedTuple):
 
 @dataclass
 class FleetLog:
-    """The records of each partition, and what must come of them."""
+    """The records of each partition, and the expected results."""
 
     partitions: list[list[Record]]
     decisions: dict[str, Place]  # by id
     markers: dict[str, str]  # decision id → BEGIN or END
-    turns_of: dict[str, int]  # run → its turns
+    turns_of: dict[str, int]  # run → number of turns
     warm_up: int = 0
 
     @property
     def records(self) -> int:
-        """In all partitions."""
+        """The number of records in all partitions."""
         return sum(map(len, self.partitions))
 
     @property
     def value_bytes(self) -> int:
-        """Of all values."""
+        """The size of all values."""
         return sum(len(record.value) for records in self.partitions for record in records)
 
     @property
     def measured_records(self) -> int:
-        """Between the markers."""
+        """The number of records between the markers."""
         return self.records - sum(min(self.warm_up, len(records)) for records in self.partitions)
 
     @property
     def turn_share(self) -> float:
-        """Turns for each record: the others are starts, ends and markers."""
+        """The share of turns among the records; the others are starts, ends and markers."""
         return sum(self.turns_of.values()) / self.records
 
 
 def partition_of(run_id: str, partitions: int) -> int:
-    """As every publisher chooses it."""
+    """Return the partition that every publisher chooses."""
     return int(murmur2(run_id.encode()) & 0x7FFFFFFF) % partitions
 
 
 def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) -> FleetLog:
-    """A log of at least so many turns. The same arguments give the same log."""
+    """Build a log of at least `turns` turns. The same arguments give the same log."""
     log = FleetLog([[] for _ in range(partitions)], {}, {}, {}, warm_up=max(1, turns // partitions // 20))
     marked = _Markers(partitions, start_ms)
     engine = load_policy().engine()
@@ -108,13 +107,13 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) ->
     for partition in range(partitions):
         add(*marked.event(partition, at_ms), END)
     if sorted(log.markers.values()) != sorted([BEGIN, END] * partitions):
-        raise BenchmarkDefect("a partition of the log has no marker at its beginning or end")
+        raise BenchmarkDefect("a partition of the log lacks a marker")
     log.turns_of = {run_id: state.turns for run_id, state in states.items()}
     return log
 
 
 def _interleaved(turns: int, start_ms: int, seed: int) -> Iterator[tuple[Event, int]]:
-    """Runs side by side, each in its order; one that ends makes room for the next."""
+    """Interleave runs, each in its order. When one ends, the next begins."""
     dice = random.Random(seed)
     copies = _copies(start_ms)
     active = [next(copies) for _ in range(min(ACTIVE_RUNS_MAX, max(8, turns // 100)))]
@@ -135,7 +134,7 @@ def _interleaved(turns: int, start_ms: int, seed: int) -> Iterator[tuple[Event, 
 
 
 def _copies(start_ms: int) -> Iterator[Iterator[Event]]:
-    """The samples again and again, as runs of their own."""
+    """Yield copies of the samples without end, as separate runs."""
     for copy in count():
         for number, run in enumerate(sample_runs()):
             yield _copy([event for event, _ in run], f"{run[0].event.run_id}~{copy}-{number}", start_ms)
@@ -151,8 +150,8 @@ def _copy(events: list[Event], run_id: str, start_ms: int) -> Iterator[Event]:
 
 
 def _salted(value: Any, salt: int) -> Any:
-    """The same with other hashes: what is equal or alike in one copy stays so, and no copy is like another, or
-    their states would compress as those of no fleet do."""
+    """Return the same value with other hashes. Equal and similar contents of a copy stay so, but no copy resembles
+    another: their states would compress better than those of a real fleet."""
     if isinstance(value, dict):
         return {name: _salted(part, salt) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -161,13 +160,13 @@ def _salted(value: Any, salt: int) -> Any:
 
 
 class _Markers:
-    """Runs whose names fall into a wanted partition."""
+    """Names runs that fall into a given partition."""
 
     def __init__(self, partitions: int, start_ms: int) -> None:
         self._partitions = partitions
         self._names = (f"marker-{start_ms}-{number}" for number in count())
 
     def event(self, partition: int, at_ms: int) -> tuple[Event, int]:
-        """An operator's order to stop a run of this partition."""
+        """Return an operator's command to stop a run of this partition."""
         name = next(name for name in self._names if partition_of(name, self._partitions) == partition)
         return OperatorStop(w=WIRE_VERSION, run_id=name, event_id=name, at=at_ms, by="benchmark"), at_ms

@@ -1,4 +1,4 @@
-"""Checking a workflow graph: how long it takes, and how that grows with the graph."""
+"""Checking a workflow graph: the time it takes, and how it grows with the graph."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BYTES_MAX: Final = 1_048_576  # of an event, by default
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """A large graph whose nodes are nearly all in one cycle, and one a tenth of it."""
-    large, small, trap = _graph(NODES, EDGES), _graph(NODES // 10, EDGES // 10), _graph(NODES, EDGES, way_out=False)
+    """Measure a large graph with nearly all nodes in one cycle, and one of a tenth of the size."""
+    large, small, trap = _graph(NODES, EDGES), _graph(NODES // 10, EDGES // 10), _graph(NODES, EDGES, exit_edge=False)
     _check(large, trap)
     record = encode(
         parse_raw({"type": "run.started", "run_id": "r", "graph": large}), include_content=False, bytes_max=BYTES_MAX
@@ -44,16 +44,16 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     growth = median(whole / tenth for whole, tenth in zip(figures["large"], figures["small"], strict=True))
     what = f"checking a graph of {NODES} nodes and {EDGES} edges, nearly all in one cycle"
     yield Row("graph.check", what, ms["large"], "ms", "a tenth of it", ms["small"], ratio=growth, aim=Aim("≤", 25))
-    yield Row("graph.unsafe", "the same where nothing leaves it: refused, and named", ms["trap"], "ms")
-    note = f"a record of {len(record.value) // 1024} KiB"
-    yield Row("graph.start", "`run.started` with it through the worker's engine", ms["start"], "ms", note=note)
+    yield Row("graph.unsafe", "the same without an exit: refused with the cycle's nodes", ms["trap"], "ms")
+    note = f"record of {len(record.value) // 1024} KiB"
+    yield Row("graph.start", "stepping a `run.started` that declares it", ms["start"], "ms", note=note)
 
 
-def _graph(nodes: int, edges: int, *, way_out: bool = True) -> dict[str, Any]:
-    """Edges at random, the same each time."""
+def _graph(nodes: int, edges: int, *, exit_edge: bool = True) -> dict[str, Any]:
+    """Return a graph with random edges, the same each time."""
     dice = random.Random(nodes)
     pairs = [[f"node-{dice.randrange(nodes)}", f"node-{dice.randrange(nodes)}"] for _ in range(edges)]
-    return {"edges": [*pairs, ["node-0" if way_out else "start", "end"]]}
+    return {"edges": [*pairs, ["node-0" if exit_edge else "start", "end"]]}
 
 
 def _timed(work: Callable[[Any], Any], piece: Any) -> Callable[[], float]:
@@ -75,6 +75,6 @@ def _check(large: dict[str, Any], trap: dict[str, Any]) -> None:
         check_graph(trap)
     except UnsafeCycle as refused:
         if refused.cycles != (cycle.nodes,):
-            raise BenchmarkDefect("another cycle is refused than is there") from None
+            raise BenchmarkDefect("the refused cycle is not that of the graph") from None
     else:
-        raise BenchmarkDefect("a cycle without a way out is not refused")
+        raise BenchmarkDefect("a cycle without an exit is not refused")

@@ -1,4 +1,4 @@
-"""The benchmark's own topics on a real Kafka: made, filled, read to their end, and removed again."""
+"""The benchmark's topics on a real Kafka: create, fill, read to the end, delete."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings
 
 BATCH_BYTES = 262_144
-BATCH_HEADER = struct.Struct(">8xi45xi")  # of version 2: the length after the first 12 bytes, the number of records
+BATCH_HEADER = struct.Struct(">8xi45xi")  # format 2: length after the first 12 bytes, number of records
 
 
 @asynccontextmanager
 async def own_topics(settings: Settings) -> AsyncIterator[None]:
-    """The product's topics under the benchmark's prefix, and whatever else is made under it, until the end."""
+    """Create the product's topics under the benchmark's prefix; in the end, delete all topics with this prefix."""
     await topics.apply(settings)
     try:
         yield
@@ -33,22 +33,22 @@ async def own_topics(settings: Settings) -> AsyncIterator[None]:
         await remove(settings, settings.topic_prefix)
 
 
-async def make(settings: Settings, *names: str) -> None:
-    """Plain topics, with as many partitions as the product's."""
+async def create(settings: Settings, *names: str) -> None:
+    """Create plain topics, with as many partitions as the product's."""
     async with _admin(settings) as admin:
         wanted = [NewTopic(name, settings.partitions, settings.replication_factor) for name in names]
         answer: Any = await admin.create_topics(wanted)
         for _, code, *message in answer.topic_errors:
             if code:
-                raise BenchmarkDefect(f"Kafka does not make a topic: {message}")
+                raise BenchmarkDefect(f"Kafka did not create a topic: {message}")
 
 
 async def remove(settings: Settings, prefix: str) -> None:
-    """Delete every topic whose name begins so."""
+    """Delete every topic whose name begins with `prefix`."""
     async with _admin(settings) as admin:
-        mine = [name for name in await admin.list_topics() if name.startswith(prefix)]
-        if mine:
-            await admin.delete_topics(mine)
+        names = [name for name in await admin.list_topics() if name.startswith(prefix)]
+        if names:
+            await admin.delete_topics(names)
 
 
 @asynccontextmanager
@@ -62,12 +62,12 @@ async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def fill(settings: Settings, log: FleetLog) -> None:
-    """Put the log on the turns topic."""
+    """Write the log to the turns topic."""
     await fill_topic(settings, settings.topic("turns"), log.partitions)
 
 
 async def fill_topic(settings: Settings, topic: str, partitions: list[list[Record]]) -> None:
-    """Put records into each partition of a topic, as large batches without compression."""
+    """Write records to each partition of a topic, in large uncompressed batches."""
     producer = AIOKafkaProducer(**connection_options(settings), max_batch_size=BATCH_BYTES, enable_idempotence=True)
     await producer.start()
     try:
@@ -77,7 +77,7 @@ async def fill_topic(settings: Settings, topic: str, partitions: list[list[Recor
         await producer.stop()
     ends = await end_offsets(settings, topic)
     if ends != {number: len(records) for number, records in enumerate(partitions)}:
-        raise BenchmarkDefect(f"{topic} was not filled: it ends at {ends}")
+        raise BenchmarkDefect(f"{topic} was not filled completely: it ends at {ends}")
 
 
 async def _put(producer: AIOKafkaProducer, topic: str, partition: int, records: list[Record]) -> None:
@@ -94,7 +94,7 @@ async def _put(producer: AIOKafkaProducer, topic: str, partition: int, records: 
 
 @asynccontextmanager
 async def consumer(settings: Settings, *names: str, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer that is assigned every partition of some topics; it commits nothing."""
+    """Start a consumer that is assigned every partition of some topics and commits nothing."""
     made = AIOKafkaConsumer(
         **connection_options(settings), group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
         max_partition_fetch_bytes=4 << 20,
@@ -108,19 +108,19 @@ async def consumer(settings: Settings, *names: str, group: str | None = None) ->
 
 
 async def end_offsets(settings: Settings, topic: str) -> dict[int, int]:
-    """Where each partition ends."""
+    """Return the end offset of each partition."""
     async with consumer(settings, topic) as reader:
         return {place.partition: end for place, end in (await reader.end_offsets(list(reader.assignment()))).items()}
 
 
 async def committed(settings: Settings, topic: str) -> dict[int, int]:
-    """How far the settings' worker group has committed each partition."""
+    """Return the committed offset of the worker group for each partition."""
     async with consumer(settings, topic, group=settings.worker_group) as reader:
         return {place.partition: await reader.committed(place) or 0 for place in reader.assignment()}
 
 
 async def read_all(settings: Settings, topic: str) -> AsyncIterator[list[ConsumerRecord[bytes | None, bytes | None]]]:
-    """A topic as far as it reaches now."""
+    """Yield the records of a topic up to its current end."""
     async with consumer(settings, topic) as reader:
         ends = await reader.end_offsets(list(reader.assignment()))
         while any([await reader.position(place) < end for place, end in ends.items()]):
@@ -130,7 +130,7 @@ async def read_all(settings: Settings, topic: str) -> AsyncIterator[list[Consume
 
 @dataclass
 class Stored:
-    """What the broker keeps of some records: all bytes of their batches, compressed as they are."""
+    """What the broker stores for some records: the bytes of their compressed batches."""
 
     batch_bytes: int = 0
     records: int = 0
@@ -138,16 +138,16 @@ class Stored:
 
 @contextmanager
 def counting() -> Iterator[Stored]:
-    """Counts what all consumers are sent by the broker, for a while."""
+    """Count what the broker sends to all consumers during a `with` block."""
     stored, unpack = Stored(), fetcher.MemoryRecords
 
     def counted(raw: bytes) -> Any:
         start = 0
         while start + BATCH_HEADER.size <= len(raw):
             length, records = BATCH_HEADER.unpack_from(raw, start)
-            end = start + 12 + length  # of what follows the length
+            end = start + 12 + length  # the length counts what follows it
             if end > len(raw):
-                break  # cut off; it will be sent again
+                break  # incomplete; the broker sends it again
             stored.batch_bytes += end - start
             stored.records += records
             start = end

@@ -1,8 +1,9 @@
-"""From a turn to a cancelled task: publish → guard fires, beside a bare round trip over two topics.
+"""The latency from a turn to a cancelled task (publish → guard fires), compared with a bare round trip over two topics.
 
-A stuck run has said the same twice; its third time is published, the real worker halts it, and a guard in this process
-cancels the body. Taken in turns with the bare round trip: a message to one topic, a relay in another process, a
-message on another topic, back here. Both run on the same clients, loop and machine, with the same load beside them.
+A stuck run has repeated its output once. The benchmark publishes the third copy, the real worker halts the run, and a
+guard in this process cancels the body. It alternates with the bare round trip: a message to one topic, a relay in
+another process, a message on another topic, back here. Both use the same clients, event loop, machine and background
+load.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from benchmarks.kafka_log import committed, consumer, end_offsets, make, own_topics, read_all
+from benchmarks.kafka_log import committed, consumer, create, end_offsets, own_topics, read_all
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import percentile
@@ -30,27 +31,27 @@ from streamproc.settings import Settings
 P50_RATIO_MAX: Final = Aim("≤", 1.5)
 P99_RATIO_MAX: Final = Aim("≤", 2)
 BACKGROUND_PER_S: Final = 1_000
-PAUSE_S: Final = (0.002, 0.012)  # between two probes: at random, so that no rhythm of a client is met
+PAUSE_S: Final = (0.002, 0.012)  # between two probes: random, to avoid the rhythm of a client
 ANSWER_TIMEOUT_S: Final = 30.0
-START_TIMEOUT_S: Final = 120.0  # of a worker, on a busy machine, until it has committed what was there before
-SAID: Final = "I will try the same thing again."
+START_TIMEOUT_S: Final = 120.0  # until a worker on a busy machine has committed the prepared turns
+OUTPUT: Final = "I will try the same thing again."
 
 
 async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
-    """The latency's part of the table."""
+    """Measure the latency."""
     hops = (f"{settings.topic_prefix}.hop-1", f"{settings.topic_prefix}.hop-2")
     async with own_topics(settings):
-        await make(settings, *hops)
-        with worker(settings) as working, Process(settings, "benchmarks.relay", *hops) as relaying:
+        await create(settings, *hops)
+        with worker(settings) as worker_process, Process(settings, "benchmarks.relay", *hops) as relay:
             async with (
                 TurnPublisher(settings=settings) as turns,
                 HaltListener(settings=settings) as halts,
                 _round_trips(settings, *hops) as trips,
             ):
                 probe = Probe(turns, halts)
-                ours, bare, beside = await _measure(sizes.probes, probe, trips, [working, relaying])
+                ours, bare, background = await _measure(sizes.probes, probe, trips, [worker_process, relay])
         legs = await _legs(settings, probe.taken)
-    what = f"publish → guard fires, {beside:.0f} turns/s beside it"
+    what = f"publish → guard fires, at {background:.0f} background turns/s"
     whole = [
         Row(
             f"latency.{name}", f"{what}, {name}", percentile(ours, share) * 1e3, "ms",
@@ -65,18 +66,18 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
 
 
 class Probe:
-    """A stuck run, halted through the whole product."""
+    """Halts stuck runs through publisher, worker and listener."""
 
     def __init__(self, turns: TurnPublisher, halts: HaltListener) -> None:
         self.turns = turns
-        self.taken: dict[bytes, tuple[float, float]] = {}  # by run: from when to when, by the clock on the wall
+        self.taken: dict[bytes, tuple[float, float]] = {}  # by run: start and end, wall clock
         self._halts = halts
 
     async def prepare(self, count: int) -> None:
-        """Runs that have said the same twice; their states are with the worker when this returns."""
+        """Publish the first two turns of each run; return when the worker has committed them."""
         for number in range(count):
             for _ in range(2):
-                await self.turns.turn(run_id=f"probe-{number}", node="coder", output=SAID)
+                await self.turns.turn(run_id=f"probe-{number}", node="coder", output=OUTPUT)
         settings = self.turns.settings
         topic = settings.topic("turns")
         await self.turns.flush(ANSWER_TIMEOUT_S)
@@ -88,11 +89,11 @@ class Probe:
                 await asyncio.sleep(0.1)
 
     async def take(self, number: int) -> float:
-        """Seconds from the call that publishes the third to the end of the guarded body."""
+        """Return the seconds from the call that publishes the third turn to the end of the guarded body."""
         body = asyncio.ensure_future(self._guarded(f"probe-{number}"))
         await asyncio.sleep(0)
         began, began_at = perf_counter(), time()
-        await self.turns.turn(run_id=f"probe-{number}", node="coder", output=SAID)
+        await self.turns.turn(run_id=f"probe-{number}", node="coder", output=OUTPUT)
         seconds = await body - began
         self.taken[f"probe-{number}".encode()] = began_at, began_at + seconds
         return seconds
@@ -109,7 +110,7 @@ class Probe:
 
 
 class RoundTrips:
-    """Messages out and back through the relay."""
+    """Sends messages through the relay and receives them."""
 
     def __init__(self, producer: AIOKafkaProducer, reader: AIOKafkaConsumer, topic: str) -> None:
         self._producer = producer
@@ -118,17 +119,17 @@ class RoundTrips:
         self._waiting: dict[bytes, asyncio.Future[float]] = {}
 
     async def take(self, number: int) -> float:
-        """Seconds from sending a message to having it back."""
+        """Return the seconds from sending a message to receiving it back."""
         key = f"trip-{number}".encode()
         back = self._waiting[key] = asyncio.get_running_loop().create_future()
         began = perf_counter()
         await self._producer.send(self._topic, b"x" * 250, key)
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            came: float = await back
-        return came - began
+            received: float = await back
+        return received - began
 
     async def listen(self) -> None:
-        """For ever: hear what comes back."""
+        """Receive messages until cancelled."""
         async for record in self._reader:
             waiting = self._waiting.pop(record.key or b"", None)
             if waiting is not None:
@@ -141,21 +142,21 @@ async def _round_trips(settings: Settings, out: str, back: str) -> AsyncIterator
     await producer.start()
     async with consumer(settings, back) as reader:
         trips = RoundTrips(producer, reader, out)
-        hearing = asyncio.ensure_future(trips.listen())
+        listening = asyncio.ensure_future(trips.listen())
         try:
             yield trips
         finally:
-            hearing.cancel()
+            listening.cancel()
             with suppress(asyncio.CancelledError):
-                await hearing
+                await listening
             await producer.stop()
 
 
 async def _measure(
     count: int, probe: Probe, trips: RoundTrips, processes: list[Process]
 ) -> tuple[list[float], list[float], float]:
-    """Seconds of each probe and of each bare round trip, taken in turns, with the same turns beside them: how many of
-    these a second."""
+    """Alternate probes and bare round trips under background load. Return the seconds of each, and the background
+    turns per second."""
     warm_up = max(2, count // 20)
     await probe.prepare(count + warm_up)
     settings, topic = probe.turns.settings, probe.turns.settings.topic("turns")
@@ -172,12 +173,12 @@ async def _measure(
             for process in (*processes, load):
                 process.check()
         seconds = perf_counter() - began
-        beside = sum((await end_offsets(settings, topic)).values()) - before - len(ours)
-    return ours[warm_up:], bare[warm_up:], beside / seconds
+        background = sum((await end_offsets(settings, topic)).values()) - before - len(ours)
+    return ours[warm_up:], bare[warm_up:], background / seconds
 
 
 async def _grown(settings: Settings, topic: str) -> int:
-    """How long a topic is, as soon as it grows."""
+    """Wait until a topic grows; return its number of records."""
     before = sum((await end_offsets(settings, topic)).values())
     async with asyncio.timeout(ANSWER_TIMEOUT_S):
         while (now := sum((await end_offsets(settings, topic)).values())) == before:
@@ -186,12 +187,12 @@ async def _grown(settings: Settings, topic: str) -> int:
 
 
 async def _legs(settings: Settings, taken: dict[bytes, tuple[float, float]]) -> dict[str, list[float]]:
-    """Seconds of each part of the way, by the times at which the broker appended the turn and the decision (ms)."""
+    """Return the seconds of each leg, from the times at which the broker appended the turn and the decision (ms)."""
     appended: dict[str, dict[bytes, float]] = {"turns": {}, "control": {}}
     for name, times in appended.items():
         async for records in read_all(settings, settings.topic(name)):
             times.update((record.key, record.timestamp / 1000) for record in records if record.key in taken)
-    turns, controls = appended["turns"], appended["control"]  # of each run the last: its third turn, and its halt
+    turns, controls = appended["turns"], appended["control"]  # the last of each run: its third turn, and its halt
     return {
         "publish → the turn is in the log": [turns[run] - began for run, (began, _) in taken.items()],
         "→ the decision is in the log": [controls[run] - turns[run] for run in taken],

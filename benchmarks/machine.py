@@ -1,4 +1,4 @@
-"""What was measured on: without it a figure means nothing."""
+"""The machine and the software that the figures depend on."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from streamproc.core.compiled import core_kind
 ROOT: Final = Path(__file__).parents[1]
 
 
-BUSY: Final = 0.5  # processes that wanted a core, for each core, before we began
+BUSY: Final = 0.5  # load per core before the benchmark
 
 
-def others() -> str:
-    """Who else was at work on this machine just now: figures of a busy machine are rough, ratios less so."""
+def busy_note() -> str:
+    """Return a note if the machine is busy: its figures are then imprecise, its ratios less so."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     return f" **The machine was busy** (load {load:.1f} on {cores} cores)." if load > BUSY * cores else ""
 
 
 def header(brokers: str | None, how: str) -> list[str]:
-    """Lines for the head of the table. `brokers` is the address of the Kafka, None where none was used."""
+    """Return the lines above the table. `brokers` is the address of the Kafka, or None."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "faust-streaming", "msgspec"))
     return [
         f"Machine: {_cpu()}, {os.cpu_count()} cores, {_memory()}, {platform.system()} {platform.release()}.",
@@ -60,7 +60,7 @@ def _proc(name: str) -> list[str]:
 
 
 def _kafka(brokers: str) -> str:
-    """Which Kafka that is. Brokers do not tell their version; of those that deploy/local started, it is known."""
+    """Describe the Kafka. Brokers do not report a version; that of brokers started by deploy/local is known."""
     for directory in kafka.HOME.glob("*/state.json"):
         state = kafka.Broker(directory.parent).running()
         if state is not None and f"{kafka.HOST}:{state.port}" == brokers:
@@ -75,6 +75,6 @@ def _commit() -> str:
 
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "streamproc", "benchmarks")
-        return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
+        return git("rev-parse", "--short", "HEAD") + (" with local changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -1,4 +1,4 @@
-"""What a peer's process counts, and how it tells: one line of JSON, as `benchmarks.peers` reads it."""
+"""The counter in a peer's process; it prints one line of JSON for `benchmarks.peers`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 
 
 class Count:
-    """Events done, and the time and processor time of those after a warm-up."""
+    """Counts events, and measures time and processor time after a warm-up."""
 
     def __init__(self, warm_up: int, total: int) -> None:
         self.done = 0
@@ -25,12 +25,12 @@ class Count:
         if self.done == self._total:
             self._seconds, self._cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu
 
-    def tell(self) -> None:
-        """Print it."""
-        found = {
+    def report(self) -> None:
+        """Print the counts."""
+        counts = {
             "records": self.done,
             "measured": self._total - self._warm_up,
             "seconds": self._seconds,
             "cpu_s": self._cpu_s,
         }
-        os.write(1, orjson.dumps(found) + b"\n")
+        os.write(1, orjson.dumps(counts) + b"\n")

@@ -1,6 +1,6 @@
-"""The publisher's side: what an agent pays for telling of a turn, before anything is sent.
+"""The publisher: the time an agent spends on a turn before it is sent.
 
-The samples as they came, with all their text: checked, masked and hashed, encoded.
+The original samples, with all their text, are validated, masked, hashed and encoded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BYTES_MAX = 1_048_576
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """The publisher's part of the table."""
+    """Yield the rows of the publisher."""
     with trajectory_file() as path:
         raws = [line.raw for line in Source(path)]
     dicts = [raw.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for raw in raws]
@@ -42,14 +42,14 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     mb_s = sum(sizes_bytes) / sum(prints)
     yield Row(
         "publisher.throughput", "publisher, fingerprint, throughput", mb_s, "MB/s",
-        "MD5 of json.dumps, nothing masked", sum(sizes_bytes) / sum(by_hand),
+        "MD5 of json.dumps, without masking", sum(sizes_bytes) / sum(by_hand),
     )  # fmt: skip
-    yield Row("publisher.whole", "publisher, check + fingerprint + encode, median", median(whole), "µs")
+    yield Row("publisher.whole", "publisher, validate + fingerprint + encode, median", median(whole), "µs")
 
 
-def _each(work: Callable[[Any], Any], things: list[Any], rounds: int) -> list[float]:
-    """Microseconds of each thing: the best of the rounds."""
-    return [min(piece_us(work, thing, 1) for _ in range(rounds)) for thing in things]
+def _each(work: Callable[[Any], Any], items: list[Any], rounds: int) -> list[float]:
+    """Return the microseconds of each item: the best of the rounds."""
+    return [min(piece_us(work, item, 1) for _ in range(rounds)) for item in items]
 
 
 def _by_hand(turn: dict[str, Any]) -> str:
@@ -57,7 +57,7 @@ def _by_hand(turn: dict[str, Any]) -> str:
 
 
 def _check(raws: list[RawEvent]) -> None:
-    """Alike turns have alike fingerprints, and others have others: what was timed did tell them apart."""
+    """Check that different outputs have different fingerprints."""
     outputs = {raw.output: fingerprint(raw).output.exact for raw in raws if getattr(raw, "output", None)}  # type: ignore[attr-defined]
     if len(set(outputs.values())) != len(outputs) or not outputs:
-        raise BenchmarkDefect("the fingerprints do not tell the samples apart")
+        raise BenchmarkDefect("the fingerprints do not distinguish the samples")

@@ -1,8 +1,8 @@
-"""The same work as people write it with Quix Streams: a stateful function, its state in their RocksDB store with a
-changelog topic, a message for each decision.
+"""The same work in Quix Streams: a stateful function, state in its RocksDB store with a changelog topic, a message for
+each decision.
 
-Given to it what costs it nothing: decoded states stay in memory beside the store, and the collector is a worker's. Runs
-in an environment of its own (`benchmarks/peers.in`) until so many events are done; prints one line of JSON.
+In its favour: decoded states stay in memory beside the store, and it has the worker's garbage collector settings. Runs
+in a separate environment (`benchmarks/peers.in`) for a given number of events; prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from quixstreams import Application
 
 from benchmarks.peer_count import Count
-from benchmarks.timing import collector_of_a_worker
+from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
 from streamproc.core.run_state import RunState, dump
 from streamproc.fingerprint import read_event
@@ -24,7 +24,7 @@ SILENCE_MAX_S: Final = 30
 
 
 def main() -> None:
-    """``python -m benchmarks.quix_peer RECORDS``, with the settings of the environment."""
+    """``python -m benchmarks.quix_peer RECORDS``; settings come from the environment."""
     total = int(sys.argv[1])
     settings, engine, count = load_settings(), load_policy().engine(), Count(total // 10, total)
     states: dict[bytes, RunState] = {}
@@ -51,9 +51,9 @@ def main() -> None:
         return decisions
 
     app.dataframe(turns).apply(step, stateful=True, metadata=True, expand=True).to_topic(control)
-    with collector_of_a_worker():
+    with worker_gc_settings():
         app.run(timeout=SILENCE_MAX_S)
-    count.tell()
+    count.report()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The limit and the plain loop: an aiokafka consumer that reads the turns topic once, as a process of its own.
+"""The limit and the plain loop: a separate process in which an aiokafka consumer reads the turns topic once.
 
-``decode``: `getmany` and `orjson.loads` of each value, nothing else: no Python worker can be faster. ``loop``: the
-same consumer with the same core, its states in a dict: nothing is stored, nothing is told, all is lost at the end.
-Prints one line of JSON: records, seconds, and processor seconds, from the first records on.
+``decode`` only runs `getmany` and `orjson.loads`: no Python worker can be faster. ``loop`` adds the core, with states
+in a dict: it stores no state and publishes no decision. Prints one line of JSON: records, seconds and processor
+seconds, without the first batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 import uvloop
 
 from benchmarks.kafka_log import consumer
-from benchmarks.timing import collector_of_a_worker
+from benchmarks.timing import worker_gc_settings
 from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
@@ -28,7 +28,7 @@ PATIENCE_S: Final = 30
 
 
 def decoding() -> Work:
-    """Decode each value; how many decisions were made of it: none."""
+    """Return a function that decodes each value and makes no decision."""
 
     def work(records: Sequence[Any]) -> int:
         for record in records:
@@ -39,7 +39,7 @@ def decoding() -> Work:
 
 
 def looping() -> Work:
-    """Step each event; how many decisions were made."""
+    """Return a function that steps each event and counts the decisions."""
     engine = load_policy().engine()
     states: dict[bytes, RunState] = {}
 
@@ -62,14 +62,14 @@ async def read(work: Work, total: int) -> dict[str, float]:
     async with consumer(settings, settings.topic("turns")) as reader:
         began = cpu = 0.0
         first = 0
-        heard = time.monotonic()
-        while done < total and time.monotonic() - heard < PATIENCE_S:
+        last_read = time.monotonic()
+        while done < total and time.monotonic() - last_read < PATIENCE_S:
             for records in (await reader.getmany(timeout_ms=1_000)).values():
-                if not began:  # what has been fetched before the clock starts does not count
+                if not began:  # the first batch was fetched before the clock started: leave it out
                     began, cpu, first = time.perf_counter(), time.process_time(), len(records)
                 decisions += work(records)
                 done += len(records)
-                heard = time.monotonic()
+                last_read = time.monotonic()
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
     return {"records": done, "measured": done - first, "seconds": seconds, "cpu_s": cpu_s, "decisions": decisions}
 
@@ -78,7 +78,7 @@ def main() -> None:
     """``python -m benchmarks.raw_consumer decode|loop RECORDS``."""
     kind, total = sys.argv[1:]
     work = decoding() if kind == "decode" else looping()
-    with collector_of_a_worker():
+    with worker_gc_settings():
         found = uvloop.run(read(work, int(total)))
     os.write(1, orjson.dumps(found) + b"\n")
 

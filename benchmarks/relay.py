@@ -1,4 +1,4 @@
-"""The middle of the bare round trip: whatever comes on one topic goes to another, at once. A process of its own."""
+"""The middle of the bare round trip: a separate process that forwards each message from one topic to another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamproc.settings import load_settings
 
 
 async def relay(source: str, target: str) -> None:
-    """Until SIGTERM."""
+    """Forward messages until cancelled."""
     settings = load_settings()
     producer = AIOKafkaProducer(**connection_options(settings), enable_idempotence=True)
     await producer.start()

@@ -1,7 +1,7 @@
-"""What one would write in an afternoon: detectors that keep a list and look through it again each turn.
+"""Simple detectors that keep a list and rescan it each turn, for comparison.
 
-Honest peers: they read the same fingerprints, so the hashing is done for them, and both find a plain repeat. They
-say nothing of news, polls, narration, cycles or budgets.
+They read the same fingerprints, without the cost of hashing, and both find a plain repeat. They do not cover
+novelty, polling, narration, cycles or budgets.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Pair = tuple[int, int]
 
 
 class LastTen:
-    """The commonest rule there is: the same call with the same answer 3 times within the last 10."""
+    """The most common rule: the same call with the same result 3 times within the last 10 calls."""
 
     def __init__(self) -> None:
         self._pairs: list[Pair] = []
 
     def step(self, turn: Turn) -> bool:
-        """Take a turn in; True where it is stuck."""
+        """Add a turn; return whether the run is stuck."""
         stuck = False
         for call in turn.calls:
             pair = (call.key, call.norm)
@@ -34,32 +34,32 @@ class LastTen:
 
 
 class WholeHistory:
-    """Keeps the turns, and asks the whole history each time: repeated calls, outputs and results, and alternation."""
+    """Scans the whole history each time for repeated calls, outputs and test results, and for alternation."""
 
     def __init__(self) -> None:
         self._turns: list[Turn] = []
 
     def remember(self, turns: list[Turn]) -> None:
-        """Take turns in without looking."""
+        """Add turns without checking."""
         self._turns += turns
 
     def step(self, turn: Turn) -> bool:
-        """Take a turn in; True where it is stuck."""
+        """Add a turn; return whether the run is stuck."""
         self._turns.append(turn)
-        return bool(self._same_call(turn) or self._same_said(turn) or self._same_failures(turn) or self._alternates())
+        return bool(self._same_call(turn) or self._same_output(turn) or self._same_failures(turn) or self._alternates())
 
     def _same_call(self, turn: Turn) -> bool:
         if not turn.calls:
             return False
-        made = [call for turn in self._turns for call in turn.calls][-WINDOW:]
+        calls = [call for turn in self._turns for call in turn.calls][-WINDOW:]
         last = turn.calls[-1]
-        return sum(call.key == last.key and call.norm == last.norm for call in made) >= REPEATS
+        return sum(call.key == last.key and call.norm == last.norm for call in calls) >= REPEATS
 
-    def _same_said(self, turn: Turn) -> bool:
+    def _same_output(self, turn: Turn) -> bool:
         if turn.output is None:
             return False
-        said = [t.output.norm for t in self._turns if t.node == turn.node and t.output is not None][-REPEATS:]
-        return len(said) == REPEATS and len(set(said)) == 1
+        outputs = [t.output.norm for t in self._turns if t.node == turn.node and t.output is not None][-REPEATS:]
+        return len(outputs) == REPEATS and len(set(outputs)) == 1
 
     def _same_failures(self, turn: Turn) -> bool:
         if turn.tests is None:

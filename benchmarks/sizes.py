@@ -1,4 +1,4 @@
-"""How much is measured: the whole, in about four minutes on two cores, a quick look, and next to nothing for tests."""
+"""How much to measure: everything (four minutes on two cores), a quick run, and a minimum for tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 class Sizes:
     """Counts and repetitions of every part."""
 
-    rounds: int  # of what is measured in one process
+    rounds: int  # for parts that need no Kafka
     run_turns_max: int  # the longest run
     rescans: int  # turns at which the whole-history peer is measured
-    resident_runs: int  # runs held in memory at once
+    resident_runs: int  # runs in memory at once
     log_turns: int  # turns of the fleet's log on Kafka
-    stock_turns: int  # of these, how many the stock agent gets
-    kafka_rounds: int  # worker, limit and peers, in turns
-    probes: int  # of each kind, for latency
+    stock_turns: int  # of these, the turns for the stock agent
+    kafka_rounds: int  # of worker, limit and peers
+    probes: int  # of each kind, for the latency
     recovered_runs: int  # in the changelog that a worker starts with
 
 

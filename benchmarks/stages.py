@@ -1,8 +1,8 @@
-"""Where a turn's time goes in the worker: each stage by itself, on the same log, as a share of the whole.
+"""Where the worker spends the time of a turn: each stage measured separately, on the same log.
 
-The stages are the worker's own code on records of the log, in this process, in the slices in which the worker takes
-them. What is left of the worker's processor time is Kafka's client (fetching, parsing batches, acknowledgements),
-Faust's part of the loop, and the collector.
+The stages run the worker's code in this process, on records of the log, in slices of the same size as the worker's. The
+rest of the worker's processor time goes to the Kafka client (fetching, parsing batches, acknowledgements), Faust's
+part of the event loop, and the garbage collector.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from benchmarks.fleet_log import FleetLog
 from benchmarks.table import BenchmarkDefect, Row
-from benchmarks.timing import collector_of_a_worker, collector_time, piece_us
+from benchmarks.timing import collector_time, piece_us, worker_gc_settings
 from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
@@ -25,7 +25,7 @@ ROUNDS: Final = 3
 
 
 class Fetched(NamedTuple):
-    """What aiokafka hands over, as far as the worker looks at it."""
+    """The fields of aiokafka's record that the worker reads."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class Fetched(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """Microseconds a record of each stage."""
+    """Microseconds per record of each stage."""
 
     decode: float
     step: float
@@ -46,13 +46,13 @@ class Stages(NamedTuple):
 
 
 def rows(log: FleetLog, worker_cpu_us: float, states_written: int) -> Iterator[Row]:
-    """The shares of a turn. `worker_cpu_us` is the worker's processor time an event."""
+    """Yield the share of each stage. `worker_cpu_us` is the worker's processor time per event."""
     slices = _slices(log)
     turns_per_state = log.records / states_written
     rounds = [_measure(slices, turns_per_state) for _ in range(ROUNDS)]
     stages = Stages(*(min(values) for values in zip(*rounds, strict=True)))
     names = {
-        "decode": "decoding the record", "step": "the core's step", "carry": "bookkeeping, decisions to letters",
+        "decode": "decoding the record", "step": "the core's step", "carry": "bookkeeping, outgoing records",
         "encode": "encoding states", "batch": "building Kafka batches",
     }  # fmt: skip
     for name, what in names.items():
@@ -71,7 +71,7 @@ def rows(log: FleetLog, worker_cpu_us: float, states_written: int) -> Iterator[R
 
 
 def _slices(log: FleetLog) -> list[list[Fetched]]:
-    """The first records of each partition, in the worker's slices, partitions in turn."""
+    """Return the first records of each partition in slices of the worker's size, partitions alternating."""
     from streamproc.worker.limits import SLICE_RECORDS_MAX
 
     share = RECORDS_MAX // len(log.partitions)
@@ -82,22 +82,22 @@ def _slices(log: FleetLog) -> list[list[Fetched]]:
             for offset, record in enumerate(records[:share])
         ]
         by_partition.append(
-            [fetched[place : place + SLICE_RECORDS_MAX] for place in range(0, len(fetched), SLICE_RECORDS_MAX)]
+            [fetched[start : start + SLICE_RECORDS_MAX] for start in range(0, len(fetched), SLICE_RECORDS_MAX)]
         )
     return [one for turn in zip_longest(*by_partition) for one in turn if one]
 
 
 def _measure(slices: list[list[Fetched]], turns_per_state: float) -> Stages:
     count = sum(map(len, slices))
-    with collector_time(), collector_of_a_worker():
+    with collector_time(), worker_gc_settings():
         decode = piece_us(_decode, slices, count)
         decode_and_step = piece_us(_Stepping(), slices, count)
-        whole = _Worker()
+        whole = _WorkerStages()
         accept = piece_us(whole.accept, slices, count)
         encoded = piece_us(whole.encode, slices, len(whole.changed()))
         batched = piece_us(whole.batch, whole.changes, len(whole.changes))
     if whole.events != count:
-        raise BenchmarkDefect(f"the worker's processor took in {whole.events} events of {count}")
+        raise BenchmarkDefect(f"the worker's processor applied {whole.events} of {count} events")
     return Stages(
         decode, decode_and_step - decode, accept - decode_and_step, encoded / turns_per_state, batched / turns_per_state
     )
@@ -110,7 +110,7 @@ def _decode(slices: Sequence[Sequence[Fetched]]) -> None:
 
 
 class _Stepping:
-    """Decoding and the core, nothing else."""
+    """Decoding and the core."""
 
     def __init__(self) -> None:
         self._step: Callable[..., Any] = load_policy().engine().step
@@ -126,7 +126,7 @@ class _Stepping:
                 step(state, read_event(record.value), record.timestamp)
 
 
-class _Worker:
+class _WorkerStages:
     """The worker's processor with its runs, without Kafka."""
 
     def __init__(self) -> None:
@@ -137,23 +137,23 @@ class _Worker:
         self._processor = TurnProcessor(
             engine, "turns", event_bytes_max=1 << 20, dead_letter_bytes=1 << 20, version="benchmark"
         )
-        census = RunLimits()
-        self._runs = [Runs(partition, census) for partition in range(64)]
+        limits = RunLimits()
+        self._runs = [Runs(partition, limits) for partition in range(64)]
         self.changes: list[tuple[bytes, bytes | None]] = []
 
     @property
     def events(self) -> int:
-        """Events that were stepped."""
+        """The number of stepped events."""
         counts = self._processor.counts
         return counts.records - counts.refused - counts.repeated - counts.failures
 
     def accept(self, slices: Sequence[Sequence[Fetched]]) -> None:
-        """Decode, step, and make letters of what was decided."""
+        """Decode, step, and encode the decisions as outgoing records."""
         for records in slices:
             self._processor.accept(self._runs[records[0].partition], records)
 
     def changed(self) -> list[bytes]:
-        """The runs whose states are to be written."""
+        """Return the runs whose states have changed."""
         return [key for runs in self._runs for key in runs.dirty]
 
     def encode(self, _slices: object) -> None:
@@ -162,7 +162,7 @@ class _Worker:
             self.changes += runs.take()
 
     def batch(self, changes: list[tuple[bytes, bytes | None]]) -> None:
-        """Put encoded states into Kafka batches, as the producer does."""
+        """Build Kafka batches of encoded states, as the producer does."""
         builder = _builder()
         for key, raw in changes:
             if builder.append(key=key, value=raw, timestamp=None) is None:

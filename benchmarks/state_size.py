@@ -1,7 +1,7 @@
-"""What a run costs to keep: bytes encoded, bytes in memory, and microseconds to encode and decode.
+"""The cost of a run's state: encoded bytes, bytes in memory, and microseconds to encode and decode it.
 
-A fleet of real runs is stepped to its end, and each state measured at every turn's end; made-up runs, with every
-kind of evidence, and one very long run show what the caps allow.
+Real runs are measured at their ends. Made-up runs with every kind of evidence, and one very long run, are measured
+along the way and show how far the caps let a state grow.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ T = TypeVar("T")
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """The states' part of the table."""
+    """Yield the rows of the states."""
     real = real_states()
     encoded = [len(dump(state)) for state in real]
-    worst = max(_sizes_on_the_way(sizes))
+    worst = max(_sizes_along_the_way(sizes))
     yield Row("state.median", "state of a real run, encoded, median", median(encoded), "bytes", aim=STATE_BYTES_MAX)
     yield Row("state.p99", "state of a real run, encoded, p99", percentile(encoded, 0.99), "bytes", aim=STATE_BYTES_MAX)
     yield Row(
-        "state.max", "state of a made-up run with all evidence, largest ever", worst, "bytes", aim=STATE_BYTES_MAX
+        "state.max", "state of a made-up run with all evidence, encoded, maximum", worst, "bytes", aim=STATE_BYTES_MAX
     )
     yield Row("state.resident", "resident memory of a real run, decoded", _resident(sizes.resident_runs), "bytes")
     states = real * max(1, 2 * PIECE_STATES // len(real))
     raws = [dump(state) for state in states]
     if [dump(load(raw)) for raw in raws] != raws:
-        raise BenchmarkDefect("a state does not survive being encoded and decoded")
+        raise BenchmarkDefect("encoding and decoding changes a state")
     yield Row("state.encode", "encoding a real run's state", _each_us(dump, states, sizes), "µs")
-    yield Row("state.decode", "decoding it", _each_us(load, raws, sizes), "µs")
+    yield Row("state.decode", "decoding that state", _each_us(load, raws, sizes), "µs")
 
 
 def real_states() -> list[RunState]:
-    """The sample runs, each at its end."""
+    """Return the final states of the sample runs."""
     engine = load_policy().engine()
     states = []
     for run in sample_runs():
@@ -59,8 +59,8 @@ def real_states() -> list[RunState]:
     return states
 
 
-def _sizes_on_the_way(sizes: Sizes) -> Iterator[int]:
-    """Of made-up runs after every twentieth turn, and of a very long real one."""
+def _sizes_along_the_way(sizes: Sizes) -> Iterator[int]:
+    """Yield the encoded size after every 20th turn, of made-up runs and of a long real one."""
     engine = load_policy().engine()
     length = min(2_000, sizes.run_turns_max)
     traces = [run_of(length, made_up_turns("bench", seed)) for seed in range(3)]
@@ -72,18 +72,18 @@ def _sizes_on_the_way(sizes: Sizes) -> Iterator[int]:
                 yield len(dump(state))
 
 
-def _each_us(work: Callable[[T], object], things: list[T], sizes: Sizes) -> float:
+def _each_us(work: Callable[[T], object], items: list[T], sizes: Sizes) -> float:
     def all_of(piece: Sequence[T]) -> None:
-        for thing in piece:
-            work(thing)
+        for item in piece:
+            work(item)
 
-    pieces = in_pieces(things, PIECE_STATES)
+    pieces = in_pieces(items, PIECE_STATES)
     rounds = max(5, sizes.rounds)
     return best_median([[piece_us(all_of, piece, len(piece)) for piece in pieces] for _ in range(rounds)])
 
 
 def _resident(runs: int) -> float:
-    """Bytes a run, in a process that holds nothing else."""
+    """Return the bytes per run, measured in a separate process."""
     command = [sys.executable, "-m", "benchmarks.state_size", str(runs)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return float(done.stdout)
@@ -94,9 +94,9 @@ def _pages() -> int:
 
 
 def main() -> None:
-    """Hold so many runs, and print what one takes of resident memory."""
+    """Hold the given number of runs and print the resident bytes per run."""
     wanted = int(sys.argv[1])
-    real_states()  # whatever is made once is made now
+    real_states()  # allocate what is allocated only once
     gc.collect()
     before = _pages()
     held: list[RunState] = []

@@ -1,8 +1,7 @@
-"""The same work as people write it with Faust: an agent, a table write an event, a send for each decision.
+"""The same work in plain Faust: an agent, a table write per event, a send for each decision.
 
-Everything that costs the stock agent nothing is given to it: the states stay decoded in memory beside the table, the
-buffers, the producer and the collector are tuned as well as is known, and the loop is uvloop. Runs as a process of its
-own, until so many events are done; prints one line of JSON.
+In its favour: decoded states stay in memory beside the table; buffers, producer and garbage collector are tuned; the
+event loop is uvloop. Runs in a separate process for a given number of events; prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 import faust
 import orjson
 
-from benchmarks.timing import collector_of_a_worker
+from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
 from streamproc.core.run_state import RunState, dump
 from streamproc.fingerprint import read_event
@@ -27,7 +26,7 @@ FLUSH_TIMEOUT_S: Final = 60
 
 
 def app_of(settings: Settings) -> faust.App:
-    """A Faust app with what its users tune."""
+    """Return a Faust app with the settings that its users tune."""
     return faust.App(
         settings.worker_group,
         broker=f"kafka://{settings.brokers}",
@@ -50,7 +49,7 @@ def app_of(settings: Settings) -> faust.App:
 
 
 class Count:
-    """What was done, and how long it took."""
+    """Counts events, and measures time and processor time after a warm-up."""
 
     def __init__(self, warm_up: int, total: int) -> None:
         self.done = 0
@@ -60,7 +59,7 @@ class Count:
         self._seconds = self._cpu_s = 0.0
 
     def one(self, message: Any) -> bool:
-        """Count an event; True where it was the last."""
+        """Count an event; return whether it was the last."""
         self.done += 1
         self.reached[message.partition] = message.offset + 1
         if self.done == self._warm_up:
@@ -69,14 +68,14 @@ class Count:
             self._seconds, self._cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu
         return self.done == self._total
 
-    def told(self) -> bytes:
-        """As JSON."""
-        found = {"measured": self._total - self._warm_up, "seconds": self._seconds, "cpu_s": self._cpu_s}
-        return orjson.dumps(found | {"reached": {str(number): end for number, end in self.reached.items()}})
+    def report(self) -> bytes:
+        """Return the counts as JSON."""
+        counts = {"measured": self._total - self._warm_up, "seconds": self._seconds, "cpu_s": self._cpu_s}
+        return orjson.dumps(counts | {"reached": {str(number): end for number, end in self.reached.items()}})
 
 
 def build(settings: Settings, count: Count) -> faust.App:
-    """The app, with its agent."""
+    """Return the app with its agent."""
     app = app_of(settings)
     turns = app.topic(settings.topic("turns"), key_type=bytes, value_type=bytes)
     control = app.topic(f"{settings.worker_group}-control", key_type=bytes, value_type=bytes)
@@ -97,18 +96,18 @@ def build(settings: Settings, count: Count) -> faust.App:
             table[key] = dump(state)
             if count.one(message):
                 await asyncio.wait_for(app.producer.flush(), FLUSH_TIMEOUT_S)
-                os.write(1, count.told() + b"\n")
+                os.write(1, count.report() + b"\n")
                 os._exit(0)
 
     return app
 
 
 def main() -> None:
-    """``python -m benchmarks.stock_agent WARM_UP TOTAL``, with the settings of the environment."""
+    """``python -m benchmarks.stock_agent WARM_UP TOTAL``; settings come from the environment."""
     warm_up, total = map(int, sys.argv[1:])
     app = build(load_settings(), Count(warm_up, total))
     sys.argv = ["stock_agent", "--loop", "uvloop", "worker", "-l", "error", "--without-web"]
-    with collector_of_a_worker():
+    with worker_gc_settings():
         app.main()
 
 

@@ -1,7 +1,7 @@
-"""Stock Faust, recovering a table from its changelog: the agent of `stock_agent`, without anything to do.
+"""Stock Faust recovers a table from its changelog: the app of `stock_agent` with an idle agent.
 
-Runs as a process of its own until the table is there; prints one line of JSON. Its clock starts when its first batch is
-complete, which is left out of what it is said to have done.
+Runs in a separate process until the table is recovered; prints one line of JSON. Its clock starts after the first
+batch, which does not count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import faust
 import orjson
 
 from benchmarks.stock_agent import app_of
-from benchmarks.timing import collector_of_a_worker
+from benchmarks.timing import worker_gc_settings
 from streamproc.settings import Settings, load_settings
 
 
 def build(settings: Settings) -> faust.App:
-    """The app, which ends itself when its table is recovered."""
+    """Return an app that exits when its table is recovered."""
     app = app_of(settings)
     turns = app.topic(settings.topic("turns"), key_type=bytes, value_type=bytes)
     table = app.Table("runs", partitions=settings.partitions, key_type=bytes, value_type=bytes)
@@ -43,18 +43,18 @@ def build(settings: Settings) -> faust.App:
     @table.on_recover
     async def done() -> None:
         seconds = batches[-1][0] - batches[0][0]
-        told = {"runs": len(table), "timed": sum(count for _, count in batches[1:]), "seconds": seconds}
-        os.write(1, b"\n" + orjson.dumps(told) + b"\n")  # Faust's progress stands on a line of its own
+        found = {"runs": len(table), "timed": sum(count for _, count in batches[1:]), "seconds": seconds}
+        os.write(1, b"\n" + orjson.dumps(found) + b"\n")  # begin a new line: Faust prints its progress
         os._exit(0)
 
     return app
 
 
 def main() -> None:
-    """``python -m benchmarks.stock_recovery``, with the settings of the environment."""
+    """``python -m benchmarks.stock_recovery``, settings from the environment."""
     app = build(load_settings())
     sys.argv = ["stock_recovery", "--loop", "uvloop", "worker", "-l", "error", "--without-web"]
-    with collector_of_a_worker():
+    with worker_gc_settings():
         app.main()
 
 

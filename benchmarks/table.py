@@ -1,4 +1,4 @@
-"""The one table: a figure, what stands beside it, their ratio, and what was aimed at."""
+"""The table: a figure, the figure it is compared with, their ratio, and the aim."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ END: Final = "<!-- bench:end -->"
 
 
 class BenchmarkDefect(Exception):
-    """The benchmark did not do the work that it claims to have measured."""
+    """The benchmark did not do the work that it claims to measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a row should reach: `limit` for its ratio where it has one, else for its figure."""
+    """The goal of a row: `limit` for its ratio if it has one, else for its figure."""
 
     sign: str  # "≤" or "≥"
     limit: float
 
     def met(self, reached: float) -> bool:
-        """Whether this is reached."""
+        """Return whether `reached` meets the goal."""
         return reached <= self.limit if self.sign == "≤" else reached >= self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. `beside` names a peer or a limit, whose figure has the same unit; `ratio` is ours to
-    its, unless the row was told another (a median of ratios is better than a ratio of medians). A `detail` is for
-    whoever wants to know where the time goes."""
+    """One line of the table. `beside` names a peer or a limit, and `beside_figure` has the same unit as `figure`. A
+    given `ratio` replaces that of the two figures: a median of ratios is better than a ratio of medians. A `detail` row
+    is left out of the short table."""
 
     name: str
     what: str
@@ -52,13 +52,13 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is met; None where there is none."""
+        """Whether the aim is met; None without an aim."""
         if self.aim is None:
             return None
         return self.aim.met(self.figure if self.to_peer is None else self.to_peer)
 
     def cells(self) -> tuple[str, ...]:
-        """The line as text: measured, figure, beside, its figure, ratio, aim."""
+        """Return the cells as text: measured, figure, compared with, its figure, ratio, aim."""
         ratio = self.to_peer
         aim = ""
         if self.aim is not None:
@@ -74,11 +74,11 @@ class Row:
         )
 
 
-HEADINGS: Final = ("measured", "figure", "beside", "its figure", "ratio", "aim")
+HEADINGS: Final = ("measured", "figure", "compared with", "its figure", "ratio", "aim")
 
 
 def shown(value: float) -> str:
-    """Three significant digits, with thin groups of thousands for people: 0.0123, 4.56, 78.9, 123, 45 600."""
+    """Format with three significant digits and grouped thousands: 0.0123, 4.56, 78.9, 123, 45 600."""
     if value == 0:
         return "0"
     if abs(value) >= 100:
@@ -88,7 +88,7 @@ def shown(value: float) -> str:
 
 
 def markdown(rows: list[Row], header: list[str]) -> str:
-    """The table with what was measured on, as Markdown that is also readable as it is."""
+    """Return the header and the table as aligned Markdown."""
     lines = [HEADINGS, *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     rule = "|".join("-" * (width + 2) for width in widths)
@@ -101,10 +101,10 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def write_between_marks(path: Path, text: str) -> None:
-    """Put `text` between the marks of a document. Raises `ValueError` where they are missing."""
+    """Replace the text between the marks of a document. Raises `ValueError` if they are missing."""
     document = path.read_text("utf-8")
     head, begin, rest = document.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{path} has no lines {BEGIN} and {END} to put the table between")
+        raise ValueError(f"{path} lacks the lines {BEGIN} and {END} that enclose the table")
     path.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", "utf-8")

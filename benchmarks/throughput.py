@@ -1,7 +1,7 @@
-"""The worker's turns a second, beside what is possible and beside what one would write instead.
+"""The worker's turns per second, compared with the limit and with alternatives.
 
-All read the same topic, which was filled before, one after the other, round after round; the ratios are medians of
-the rounds' ratios.
+All of them read the same prepared topic, one after the other, in several rounds. The ratios are medians over the
+rounds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from streamproc.settings import Settings
 
 STOCK_RATIO_MIN: Final = Aim("≥", 15)
 LIMIT_RATIO_MIN: Final = Aim("≥", 0.25)
-LOG_AGE_MS: Final = 600_000  # the log lies in the past, but well within the topic's retention
+LOG_AGE_MS: Final = 600_000  # the log lies in the past, but within the topic's retention
 
 BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
-    ("limit", "limit: aiokafka getmany + orjson, nothing done", LIMIT_RATIO_MIN),
-    ("loop", "aiokafka loop, same core, nothing kept or told", None),
-    ("stock", "stock Faust agent, same core, table write an event", STOCK_RATIO_MIN),
+    ("limit", "limit: aiokafka getmany + orjson, no work", LIMIT_RATIO_MIN),
+    ("loop", "aiokafka loop, same core, no state, no output", None),
+    ("stock", "stock Faust agent, same core, table write per event", STOCK_RATIO_MIN),
     ("quix", "Quix Streams, same core, its RocksDB state and changelog", None),
     ("bytewax", "Bytewax, same core, its snapshots every 10 s", None),
     ("python", "the same worker with the core in pure Python", None),
@@ -40,7 +40,7 @@ CPU_BESIDE: Final = ("limit", "stock", "quix", "bytewax")
 
 
 async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
-    """The worker's part of the table."""
+    """Measure the worker and its peers."""
     start_ms = int(time.time() * 1000) - LOG_AGE_MS
     log = fleet_log(sizes.log_turns, start_ms, settings.partitions)
     speeds: defaultdict[str, list[Speed]] = defaultdict(list)
@@ -61,7 +61,7 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
 
 
 async def _on_short_log(sizes: Sizes, settings: Settings, start_ms: int, speeds: defaultdict[str, list[Speed]]) -> None:
-    """The worker without its seam, and other stream processors, once: they would take minutes for the whole log."""
+    """Measure the stock path and other stream processors once, on a short log: the whole log would take minutes."""
     short = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-short", "group": ""})
     log = fleet_log(sizes.stock_turns, start_ms, settings.partitions)
     async with own_topics(short):
@@ -76,14 +76,14 @@ def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
     for name, beside, aim in BESIDE:
         theirs = speeds[name]
         if name == "python" and not theirs:
-            continue  # that is what was measured
+            continue  # the worker itself ran in pure Python
         if not theirs:
             yield Row(
                 f"worker.{name}", "worker, all detectors, states and decisions on Kafka",
-                median(speed.per_s for speed in ours) * log.turn_share, "turns/s", f"{beside}: does not install here",
+                median(speed.per_s for speed in ours) * log.turn_share, "turns/s", f"{beside}: not installed",
             )  # fmt: skip
             continue
-        ratio = median(mine.per_s / its.per_s for mine, its in zip(ours, theirs, strict=False))
+        ratio = median(our.per_s / their.per_s for our, their in zip(ours, theirs, strict=False))
         yield Row(
             f"worker.{name}", "worker, all detectors, states and decisions on Kafka",
             median(speed.per_s for speed in ours) * log.turn_share, "turns/s",
@@ -93,7 +93,7 @@ def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
         if name not in CPU_BESIDE or not speeds[name]:
             continue
         yield Row(
-            f"worker.cpu.{name}", "worker, processor time a turn, everything included",
+            f"worker.cpu.{name}", "worker, processor time per turn, everything included",
             median(speed.cpu_us for speed in ours) / log.turn_share, "µs",
             beside, median(speed.cpu_us for speed in speeds[name]) / log.turn_share,
         )  # fmt: skip
@@ -101,11 +101,11 @@ def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:
 
 def _stored(measured: Measured, log: FleetLog) -> Iterator[Row]:
     turns, sizes = sum(log.turns_of.values()), measured.sizes
-    yield Row("worker.turns_per_state", "worker, turns for each state written", turns / len(sizes), "turns")
-    yield Row("worker.changelog", "worker, changelog a turn, as the broker keeps it", measured.batch_bytes / turns,
-        "bytes", "its states before compression", sum(sizes) / turns,
+    yield Row("worker.turns_per_state", "worker, turns per written state", turns / len(sizes), "turns")
+    yield Row("worker.changelog", "worker, changelog per turn, as stored by the broker", measured.batch_bytes / turns,
+        "bytes", "the same before compression", sum(sizes) / turns,
     )  # fmt: skip
     yield Row(
-        "worker.record", "worker, record of a run in the changelog, with what halted it, p99",
+        "worker.record", "worker, changelog record of a run, including its halt, p99",
         percentile(sizes, 0.99), "bytes",
     )  # fmt: skip

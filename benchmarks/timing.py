@@ -1,8 +1,8 @@
-"""Timing on a machine that has other things to do: many short pieces, their median, the best of several rounds.
+"""Timing on a machine that also does other work: many short pieces, their median, the best of several rounds.
 
-A median of pieces forgets what interrupted a few of them; the best round is the one that was disturbed least. What
-computes in one thread is timed by that thread's own clock, which stands still while others have the core. The
-collector stays on, as it is in a worker; what it took is measured and told, because medians hide it.
+The median ignores interruptions of a few pieces; the best round is the least disturbed one. Single-threaded work is
+timed by the thread's processor clock, which stops while other threads run. The garbage collector stays on, as in a
+worker; its share is measured separately, because medians hide it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 class CollectorTime:
-    """How much of some time the garbage collector took."""
+    """Measures the share of time that the garbage collector takes."""
 
     def __init__(self) -> None:
         self._ns = self._since = 0
         self._began = thread_time_ns()
         self._ended = 0
 
-    def _heard(self, phase: str, _info: dict[str, int]) -> None:
+    def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
         if phase == "start":
             self._since = thread_time_ns()
         else:
@@ -35,28 +35,28 @@ class CollectorTime:
 
     @property
     def share(self) -> float:
-        """Of the whole time, between 0 and 1."""
+        """Between 0 and 1."""
         return self._ns / max(1, (self._ended or thread_time_ns()) - self._began)
 
 
 @contextmanager
 def collector_time() -> Iterator[CollectorTime]:
-    """Measure the collector. What exists already is frozen: a worker does not hold the whole log in memory."""
+    """Measure the collector, without the objects that exist already: a worker does not hold the whole log in memory."""
     gc.collect()
     gc.freeze()
     watch = CollectorTime()
-    gc.callbacks.append(watch._heard)
+    gc.callbacks.append(watch._on_collection)
     try:
         yield watch
     finally:
         watch._ended = thread_time_ns()
-        gc.callbacks.remove(watch._heard)
+        gc.callbacks.remove(watch._on_collection)
         gc.unfreeze()
 
 
 @contextmanager
-def collector_of_a_worker() -> Iterator[None]:
-    """Let the collector look as rarely as it does in a worker."""
+def worker_gc_settings() -> Iterator[None]:
+    """Use the worker's garbage collector thresholds."""
     before = gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLD)
     try:
@@ -66,31 +66,31 @@ def collector_of_a_worker() -> Iterator[None]:
 
 
 def piece_us(work: Callable[[T], Any], piece: T, count: int) -> float:
-    """Microseconds of this thread for each of the `count` things in `piece`, on which `work` is done."""
+    """Run `work` on `piece`; return this thread's microseconds for each of its `count` items."""
     began = thread_time()
     work(piece)
     return (thread_time() - began) / count * 1e6
 
 
-def in_pieces(things: Sequence[T], size: int) -> list[Sequence[T]]:
-    """The things, `size` at a time; what is left over at the end is left out, so that pieces are alike."""
-    whole = max(size, len(things) - len(things) % size)
-    return [things[place : place + size] for place in range(0, min(whole, len(things)), size)]
+def in_pieces(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Split the items into pieces of `size`. A shorter rest is dropped, to keep pieces comparable."""
+    whole = max(size, len(items) - len(items) % size)
+    return [items[start : start + size] for start in range(0, min(whole, len(items)), size)]
 
 
 def best_median(rounds: Sequence[Sequence[float]]) -> float:
-    """The smallest of the rounds' medians."""
+    """Return the smallest of the rounds' medians."""
     return min(median(pieces) for pieces in rounds)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` (0 to 1) of all do not exceed."""
+    """Return the value that a `share` (0 to 1) of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def interleaved(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Each contender's figures, measured in turns, so that a busy minute is everybody's."""
+    """Measure the contenders alternately, so that a busy minute affects all of them; return their figures."""
     figures: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, measure in contenders.items():

@@ -1,8 +1,8 @@
-"""What is measured with: fingerprinted turns of real runs, and seeded made-up ones with every kind of evidence.
+"""Traces for the benchmarks: fingerprinted turns of real runs, and seeded made-up turns with every kind of evidence.
 
-The packaged samples are 40 real trajectories; a long run is made of them pass after pass, each pass with hashes of
-its own, so that what repeats within a pass repeats, and one pass does not repeat another. The samples carry no
-tests, artifacts, errors, progress or usage: the made-up runs do.
+The packaged samples are 40 real trajectories. A long run repeats them, each pass with its own hashes: repetitions
+within a pass remain, and no pass repeats another. The samples carry no tests, artifacts, errors, progress or usage;
+the made-up turns do.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from streamproc.model.wire import (
 from streamproc.replay.source import Source
 from streamproc.samples import trajectory_file
 
-TURN_MS: Final = 1_000  # between two turns of a run, where its source has no times
+TURN_MS: Final = 1_000  # between two turns of a run whose source has no times
 HASH: Final = 2**64 - 1
 
-# Declared on each run so that the budget detectors work, and so high that none of them bites.
+# Declared on each run: high enough to enable the budget detectors without a breach.
 BUDGETS: Final = {
     "maxTurnsPerNode": 10**9, "maxRuntimeMsPerNode": 10**12, "maxCycleIterations": 10**9, "maxCycleRuntimeMs": 10**12,
     "maxCycleCost": 10**12, "maxSteps": 10**9, "maxCostUsd": 10**12,
@@ -43,7 +43,7 @@ BUDGETS: Final = {
 
 
 class Logged(NamedTuple):
-    """An event and the log's time."""
+    """An event and its log time."""
 
     event: Event
     at_ms: int
@@ -51,7 +51,7 @@ class Logged(NamedTuple):
 
 @cache
 def sample_runs(start_ms: int = 1_750_000_000_000) -> list[list[Logged]]:
-    """The packaged trajectories, fingerprinted, each from `start_ms` on."""
+    """Return the packaged trajectories, fingerprinted, each beginning at `start_ms`."""
     runs: dict[str, list[Logged]] = {}
     first: dict[str, int] = {}
     with trajectory_file() as path:
@@ -67,17 +67,17 @@ def sample_runs(start_ms: int = 1_750_000_000_000) -> list[list[Logged]]:
 
 
 def started(run_id: str, at_ms: int) -> Logged:
-    """The start of a run that keeps every detector busy."""
+    """Return the start of a run that enables every detector."""
     return Logged(RunStarted(w=WIRE_VERSION, run_id=run_id, event_id=f"{run_id}:s", at=at_ms, budgets=BUDGETS), at_ms)
 
 
 def finished(run_id: str, at_ms: int) -> Logged:
-    """The end of a run."""
+    """Return the end of a run."""
     return Logged(RunFinished(w=WIRE_VERSION, run_id=run_id, event_id=f"{run_id}:f", at=at_ms, status="done"), at_ms)
 
 
 def real_turns(run_id: str, seed: int = 0) -> Iterator[Logged]:
-    """One run without an end: the samples' turns in an order of the seed, pass after pass."""
+    """Yield one endless run: the samples' turns, pass after pass, in an order given by the seed."""
     runs = list(sample_runs())
     dice = random.Random(seed)
     at_ms = runs[0][0].at_ms
@@ -92,7 +92,7 @@ def real_turns(run_id: str, seed: int = 0) -> Iterator[Logged]:
 
 
 def _salted(event: Event, salt: int, run_id: str, event_id: str, at_ms: int) -> Event:
-    """The same turn, about other things."""
+    """Return the same turn with other hashes."""
     assert isinstance(event, Turn)
     changed = {
         name: msgspec.structs.replace(value, exact=value.exact ^ salt, norm=value.norm ^ salt)
@@ -111,14 +111,14 @@ _TOOLS: Final = ("bash", "read_file", "edit_file", "search", "run_tests")
 
 
 def made_up_turns(run_id: str, seed: int = 0) -> Iterator[Logged]:
-    """One run without an end, of four nodes, with every kind of evidence; a sixth of it comes back."""
+    """Yield one endless run of four nodes with every kind of evidence; a sixth of its contents repeats."""
     dice = random.Random(seed)
     at_ms = 1_750_000_000_000
     pool: list[int] = []
     failing = 12
 
     def hashed() -> int:
-        """A hash: mostly new, sometimes one of the last forty."""
+        """Return a hash: mostly new, sometimes one of the last 40."""
         if pool and dice.random() < 1 / 6:
             return dice.choice(pool[-40:])
         pool.append(dice.getrandbits(64))
@@ -156,5 +156,5 @@ def _call(dice: random.Random, value: int) -> Call:
 
 
 def run_of(turns: int, source: Iterator[Logged]) -> list[Logged]:
-    """The next so many turns of a source."""
+    """Return the next `turns` turns of a source."""
     return list(islice(source, turns))

@@ -1,4 +1,4 @@
-"""Reading a record of the turns topic, and making one: the real messages, through what one could read them with."""
+"""Decoding and encoding records of the turns topic, compared with other libraries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.traces import sample_runs
 from streamproc.fingerprint import read_event
 from streamproc.model import wire
 
-PASSES: Final = 3  # over the samples, a round
+PASSES: Final = 3  # over the samples, per round
 
 
 class PydanticTurn(BaseModel):
-    """`wire.Turn` for pydantic, as strict about what it reads."""
+    """`wire.Turn` for pydantic, equally strict."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -37,23 +37,24 @@ class PydanticTurn(BaseModel):
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """Decoding of the wire's messages, side by side."""
+    """Yield the rows of the wire format."""
     values = [wire.encode(event) for run in sample_runs() for event, _ in run]
     for value in values:
         _check(value)
     readers: dict[str, Callable[[bytes], Any]] = {
         "ours": read_event,
-        "orjson, into dicts, nothing checked": orjson.loads,
+        "orjson, into dicts, without validation": orjson.loads,
         "pydantic, into models": PydanticTurn.model_validate_json,
     }
     figures = interleaved({name: _timed(read, values) for name, read in readers.items()}, max(3, sizes.rounds))
     us = {name: min(found) for name, found in figures.items()}
     size = sum(map(len, values)) / len(values)
-    what = f"decoding a turn of {size:.0f} bytes into checked types (msgspec)"
+    what = f"decoding a turn of {size:.0f} bytes into validated types (msgspec)"
     for name in list(readers)[1:]:
         yield Row(f"wire.decode.{name.split(',')[0]}", what, us["ours"], "µs", name, us[name])
     encoded = [event for run in sample_runs() for event, _ in run]
-    yield Row("wire.encode", "encoding it", best_median([[_timed(wire.encode, encoded)()] for _ in range(5)]), "µs")
+    us_to_encode = best_median([[_timed(wire.encode, encoded)()] for _ in range(5)])
+    yield Row("wire.encode", "encoding that turn", us_to_encode, "µs")
 
 
 def _timed(read: Callable[[Any], Any], values: list[Any]) -> Callable[[], float]:
@@ -65,7 +66,7 @@ def _timed(read: Callable[[Any], Any], values: list[Any]) -> Callable[[], float]
 
 
 def _check(value: bytes) -> None:
-    """All three read the same."""
+    """Check that all three readers agree."""
     event, plain = wire.decode(value), orjson.loads(value)
     modelled = PydanticTurn.model_validate_json(value)
     if not event.run_id == plain["run_id"] == modelled.run_id:

@@ -1,4 +1,4 @@
-"""A real worker, as a process of its own: ``streamproc worker``, told what to do by its environment."""
+"""Run a real worker, or another command, as a separate process configured through its environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Process:
-    """A command with our settings, ended with SIGTERM, and with its last words at hand."""
+    """A command with our settings. Stops with SIGTERM; an error shows the end of its stderr."""
 
     def __init__(self, settings: Settings, *command: str, python: str = sys.executable, **environment: str) -> None:
         self._command = [python, "-m", *command]
@@ -43,10 +43,10 @@ class Process:
         }
 
     def __enter__(self) -> Self:
-        self._said = Path(self._files.name, "stderr").open("w+b")
+        self._stderr = Path(self._files.name, "stderr").open("w+b")
         self._answer = Path(self._files.name, "stdout").open("w+b")
         self._process = subprocess.Popen(
-            self._command, cwd=ROOT, env=self._environment, stdout=self._answer, stderr=self._said
+            self._command, cwd=ROOT, env=self._environment, stdout=self._answer, stderr=self._stderr
         )
         return self
 
@@ -60,53 +60,53 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        last_words = self.said()
-        self._said.close()
+        output = self.stderr()
+        self._stderr.close()
         self._answer.close()
         self._files.cleanup()
         if code and error is None and not self._killed:
-            raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with {code}:\n{last_words}")
+            raise BenchmarkDefect(f"{' '.join(self._command[1:])} exited with {code}:\n{output}")
 
     def check(self) -> None:
-        """Raise `BenchmarkDefect` where it has ended by itself."""
+        """Raise `BenchmarkDefect` if it has exited."""
         code = self._process.poll()
         if code is not None:
-            raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with {code}:\n{self.said()}")
+            raise BenchmarkDefect(f"{' '.join(self._command[1:])} exited with {code}:\n{self.stderr()}")
 
     def kill(self) -> float:
-        """``kill -9``; when that was, by the monotonic clock."""
+        """``kill -9``; return the time on the monotonic clock."""
         self._killed = True
         self._process.kill()
         return time.monotonic()
 
     async def answer(self, timeout_s: float) -> dict[str, Any]:
-        """The line of JSON that it prints before it ends. Raises `BenchmarkDefect` where it prints none."""
+        """Wait for its exit and return the JSON that it printed last. Raises `BenchmarkDefect` if it printed none."""
         async with asyncio.timeout(timeout_s):
             while self._process.poll() is None:
                 await asyncio.sleep(0.05)
         self._answer.seek(0)
         printed = self._answer.read().strip().splitlines()
         if self._process.returncode or not printed:
-            raise BenchmarkDefect(f"{' '.join(self._command[1:])} ended with no answer:\n{self.said()}")
+            raise BenchmarkDefect(f"{' '.join(self._command[1:])} exited without an answer:\n{self.stderr()}")
         found: dict[str, Any] = orjson.loads(printed[-1])
         return found
 
-    def said(self) -> str:
-        """The end of what it wrote to standard error."""
-        self._said.seek(0)
-        return self._said.read()[-4_000:].decode("utf-8", "replace")
+    def stderr(self) -> str:
+        """Return the end of its standard error."""
+        self._stderr.seek(0)
+        return self._stderr.read()[-4_000:].decode("utf-8", "replace")
 
     def peak_bytes(self) -> int:
-        """The most memory that it has had resident."""
+        """Return its peak resident memory."""
         status = Path(f"/proc/{self._process.pid}/status").read_text("ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def cpu_s(self) -> float:
-        """Processor time so far, in seconds."""
+        """Return its processor time so far, in seconds."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
 def worker(settings: Settings, *options: str, **environment: str) -> Process:
-    """The product's worker."""
+    """Return the product's worker."""
     return Process(settings, "streamproc", "worker", *options, **environment)

@@ -1,8 +1,7 @@
-"""One worker on a real Kafka, timed by what it leaves there, and checked by it.
+"""One worker on a real Kafka, timed and checked by the records that it writes.
 
-The clock runs from the decision about the first marker (past a warm-up) to the last state in the changelog. Then all
-that the worker decided and all that it stored is compared with what the engine makes of the log; a difference is an
-error, not a figure.
+The clock runs from the decision on the first marker (after a warm-up) to the last state in the changelog. Then all
+decisions and states are compared with those of the engine on the same log; a difference is an error.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ SILENCE_MAX_S: Final = 60.0
 
 
 class Speed(NamedTuple):
-    """How fast a contender was: events a second, and microseconds of processor time an event."""
+    """Events per second, and microseconds of processor time per event."""
 
     per_s: float
     cpu_us: float
 
 
 class Measured(NamedTuple):
-    """A worker's speed, the size of each state that it wrote, and what the broker keeps of all of them, in bytes."""
+    """A worker's speed, the size of each state that it wrote, and the bytes that the broker stores for them."""
 
     speed: Speed
     sizes: list[int]
@@ -41,7 +40,7 @@ class Measured(NamedTuple):
 
 @dataclass
 class Watched:
-    """What came on the control topic: ids, and the times of the markers' decisions, in ms of the worker's clock."""
+    """The decisions on the control topic: ids, and the markers' times in ms of the worker's clock."""
 
     ids: list[str] = field(default_factory=list)
     began_ms: list[int] = field(default_factory=list)
@@ -51,35 +50,35 @@ class Watched:
 
 
 async def worker_speed(settings: Settings, log: FleetLog, group: str, *options: str, **environment: str) -> Measured:
-    """Let a worker work through the log, as a group of its own of this name. Raises `BenchmarkDefect` where it did not
-    do it all."""
-    mine = settings.model_copy(update={"group": f"{settings.topic_prefix}-round-{group}"})
-    await topics.apply(mine)
+    """Let a worker process the log in a consumer group of this name. Raises `BenchmarkDefect` if it did not process
+    all of it."""
+    own = settings.model_copy(update={"group": f"{settings.topic_prefix}-round-{group}"})
+    await topics.apply(own)
     async with consumer(settings, settings.topic("control")) as reader:
         await reader.seek_to_end()
         for place in reader.assignment():
             await reader.position(place)
-        with worker(mine, *options, **environment) as process:
+        with worker(own, *options, **environment) as process:
             watched = await _watch(reader, process, log)
-            await _all_committed(mine, process)
-            last_ms = await _last_stored_ms(mine)
+            await _all_committed(own, process)
+            last_ms = await _last_stored_ms(own)
     _same_decisions(watched, log)
     seconds = (max(last_ms, *watched.ended_ms) - min(watched.began_ms)) / 1000
     cpu_us = (watched.cpu_ended_s - watched.cpu_began_s) / log.measured_records * 1e6
-    return Measured(Speed(log.measured_records / seconds, cpu_us), *await _same_states(mine, log))
+    return Measured(Speed(log.measured_records / seconds, cpu_us), *await _same_states(own, log))
 
 
 async def _watch(reader: AIOKafkaConsumer, process: Process, log: FleetLog) -> Watched:
-    """Listen until the decisions about all end markers are there."""
+    """Read until the decisions on all end markers have arrived."""
     watched = Watched()
     wanted = sum(marker == END for marker in log.markers.values())
-    heard = time.monotonic()
+    last_read = time.monotonic()
     while len(watched.ended_ms) < wanted:
         process.check()
-        if time.monotonic() - heard > SILENCE_MAX_S:
-            raise BenchmarkDefect(f"the worker decided nothing for {SILENCE_MAX_S:g} s:\n{process.said()}")
+        if time.monotonic() - last_read > SILENCE_MAX_S:
+            raise BenchmarkDefect(f"the worker made no decision for {SILENCE_MAX_S:g} s:\n{process.stderr()}")
         for records in (await reader.getmany(timeout_ms=200)).values():
-            heard = time.monotonic()
+            last_read = time.monotonic()
             for record in records:
                 _note(watched, record, process, log)
     return watched
@@ -106,7 +105,7 @@ async def _all_committed(settings: Settings, process: Process) -> None:
 
 
 async def _last_stored_ms(settings: Settings) -> int:
-    """When the last state was written, by the worker's clock."""
+    """Return when the last state was written, by the worker's clock."""
     async with consumer(settings, topics.changelog_topic(settings)) as reader:
         ends = await reader.end_offsets(list(reader.assignment()))
         for place, end in ends.items():
@@ -115,18 +114,18 @@ async def _last_stored_ms(settings: Settings) -> int:
 
 
 def _same_decisions(watched: Watched, log: FleetLog) -> None:
-    """Every decision that the engine makes of the log, by id, and no other."""
+    """Check that the ids are those of the engine's decisions on the log."""
     missing, extra = log.decisions.keys() - set(watched.ids), set(watched.ids) - log.decisions.keys()
     if missing or extra or len(watched.ids) != len(log.decisions):
         raise BenchmarkDefect(
             f"the worker's decisions differ from those of the engine over the same log: {len(missing)} missing, "
-            f"{len(extra)} extra, {len(watched.ids)} told of {len(log.decisions)}"
+            f"{len(extra)} extra, {len(watched.ids)} published, {len(log.decisions)} expected"
         )
 
 
 async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], int]:
-    """The sizes of all states in the changelog, of which the last of each run must have taken in all its turns; and
-    what all of it takes."""
+    """Check that the last state of each run includes all its turns. Return the sizes of all states in the changelog,
+    and the bytes that the broker stores for them."""
     from streamproc.worker.codec import unpack
 
     sizes: list[int] = []
@@ -140,9 +139,9 @@ async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], in
                     sizes.append(len(record.value))
                     last[record.key.decode()] = record.value
     if stored.records != read:
-        raise BenchmarkDefect(f"bytes of {stored.records} records were counted, and {read} were read")
+        raise BenchmarkDefect(f"counted the bytes of {stored.records} records, but read {read}")
     turns = {run_id: unpack(raw)[0].turns for run_id, raw in last.items()}
     if turns != log.turns_of:
         wrong = sum(turns.get(run_id) != count for run_id, count in log.turns_of.items())
-        raise BenchmarkDefect(f"the changelog has not all that happened: {wrong} runs of {len(log.turns_of)} differ")
+        raise BenchmarkDefect(f"the changelog is incomplete: {wrong} of {len(log.turns_of)} runs differ")
     return sizes, stored.batch_bytes

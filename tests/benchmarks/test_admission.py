@@ -1,4 +1,4 @@
-"""The benchmark of admission does what it claims to measure, at next to no size, and with no look at times."""
+"""The benchmark of admission does the work that it claims to measure. Tiny sizes; times are not checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks import admission
 from benchmarks.table import markdown
 
 
-async def test_it_gives_rows_that_can_be_shown(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_rows_can_be_shown(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMPROC_REDIS", redis_url)
 
     rows = await admission.rows(rounds=5, callers=3)
@@ -18,7 +18,7 @@ async def test_it_gives_rows_that_can_be_shown(redis_url: str, monkeypatch: pyte
     assert markdown(rows, []).count("\n") == len(rows) + 2
 
 
-def test_without_redis_it_says_how_to_get_one(
+def test_without_redis_the_message_says_how_to_start_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("STREAMPROC_REDIS", raising=False)

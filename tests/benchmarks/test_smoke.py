@@ -1,4 +1,4 @@
-"""What the benchmarks measure does happen: every part that needs no Kafka, at next to no size, and no look at times."""
+"""The benchmarks do the work that they claim to measure: all parts without Kafka. Tiny sizes; times are not checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START_MS = 1_750_000_000_000
 
 
 @pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, publisher_speed, graph_speed])
-def test_a_part_without_kafka_gives_rows_that_can_be_shown(part) -> None:
+def test_the_rows_of_a_part_without_kafka_can_be_shown(part) -> None:
     rows = list(part.rows(TINY))
 
     assert len({row.name for row in rows}) == len(rows) > 2
@@ -44,7 +44,7 @@ def test_the_stages_of_a_turn_are_measured_on_the_log() -> None:
 
 
 @pytest.mark.parametrize("source", [real_turns, made_up_turns])
-def test_a_long_run_is_the_same_for_the_same_seed_and_brings_decisions(source) -> None:
+def test_a_long_run_is_the_same_for_the_same_seed_and_leads_to_decisions(source) -> None:
     trace = run_of(3_000, source("r", 1))
     engine, state = load_policy().engine(), RunState()
 
@@ -56,19 +56,19 @@ def test_a_long_run_is_the_same_for_the_same_seed_and_brings_decisions(source) -
 
 
 @pytest.mark.parametrize("source", [real_turns, made_up_turns])
-def test_every_turn_could_have_come_over_the_wire(source) -> None:
+def test_every_turn_survives_the_wire_format(source) -> None:
     for event, _ in islice(source("r", 2), 3_000):
         assert decode(wire.encode(event)) == event
 
 
-def test_made_up_turns_bring_every_kind_of_evidence() -> None:
+def test_made_up_turns_carry_every_kind_of_evidence() -> None:
     turns = [event for event, _ in islice(made_up_turns("r"), 500)]
 
     for field in ("calls", "output", "artifact", "tests", "errors", "progress", "usage"):
         assert any(getattr(turn, field) for turn in turns), field
 
 
-def test_the_log_has_every_sample_run_in_its_order_and_markers_around() -> None:
+def test_the_log_keeps_the_order_of_each_run_and_has_markers_at_both_ends() -> None:
     log = fleet_log(TINY.log_turns, START_MS)
 
     assert sorted(log.markers.values()) == sorted([BEGIN, END] * 4)
@@ -90,7 +90,7 @@ def test_the_log_is_the_same_for_the_same_arguments() -> None:
     assert fleet_log(300, START_MS) == fleet_log(300, START_MS)
 
 
-def test_the_samples_keep_their_times_and_never_go_back() -> None:
+def test_the_times_of_a_sample_never_decrease() -> None:
     for run in sample_runs():
         times = [at_ms for _, at_ms in run]
         assert times == sorted(times)
@@ -104,7 +104,7 @@ def test_the_samples_keep_their_times_and_never_go_back() -> None:
         Turn(w=WIRE_VERSION, run_id="r", node="n", tests=wire.Tests(5, 1)),
     ],
 )
-def test_the_peers_that_rescan_find_a_plain_repeat(turn: Turn) -> None:
+def test_the_rescanning_peers_find_a_plain_repeat(turn: Turn) -> None:
     peers = [WholeHistory(), LastTen()] if turn.calls else [WholeHistory()]
 
     for peer in peers:
@@ -118,7 +118,7 @@ def test_the_whole_history_peer_finds_alternation() -> None:
     assert [peer.step(turn) for turn in turns * 2] == [False, False, False, True]
 
 
-def test_an_aim_is_about_the_ratio_where_there_is_one() -> None:
+def test_an_aim_applies_to_the_ratio_if_there_is_one() -> None:
     alone = Row("a", "a", 9.0, "µs", aim=Aim("≤", 10))
     beside = Row("b", "b", 9.0, "µs", "peer", 1.0, aim=Aim("≤", 3))
 
@@ -127,13 +127,13 @@ def test_an_aim_is_about_the_ratio_where_there_is_one() -> None:
     assert beside.cells()[-2:] == ("9x", "≤ 3x ✗")
 
 
-def test_numbers_are_shown_with_three_digits() -> None:
+def test_numbers_are_shown_with_three_significant_digits() -> None:
     assert [shown(value) for value in (0, 0.01234, 4.567, 78.94, 123.4, 45_678, 420_123)] == [
         "0", "0.0123", "4.57", "78.9", "123", "45 700", "420 000",
     ]  # fmt: skip
 
 
-def test_the_table_goes_between_its_marks_and_nowhere_else(tmp_path) -> None:
+def test_the_table_replaces_only_the_text_between_its_marks(tmp_path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{MARK_BEGIN}\nold\n{MARK_END}\nafter\n")
 
@@ -145,7 +145,7 @@ def test_the_table_goes_between_its_marks_and_nowhere_else(tmp_path) -> None:
         write_between_marks(readme, "new")
 
 
-def test_pieces_are_alike_and_medians_are_the_best_rounds() -> None:
+def test_pieces_have_equal_sizes_and_the_best_median_wins() -> None:
     assert in_pieces(range(7), 3) == [range(3), range(3, 6)]
     assert best_median([[1, 9, 9], [2, 2, 50]]) == 2
     assert percentile([3, 1, 2, 4], 0.5) == 3
@@ -161,7 +161,7 @@ def test_the_command_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatc
     assert [row["unit"] for row in json.loads((tmp_path / "b.json").read_text())] == ["µs"] * 3
 
 
-def test_without_a_broker_the_command_says_what_to_do(monkeypatch, capsys) -> None:
+def test_without_a_broker_the_command_suggests_make_bench(monkeypatch, capsys) -> None:
     monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
     monkeypatch.setattr(sys, "argv", ["benchmarks"])
 
