@@ -1,5 +1,5 @@
-"""``python -m tests.faults``: plays every fault in its long form, then one after the other with new seeds, until the
-time is over. A fault that was begun is finished. Stops at the first one that fails, and says how to repeat it."""
+"""Inject every fault in its long form, then one at a time with new seeds until the time is up. The fault in progress
+then finishes. Stops at the first failure and prints how to repeat it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.scene import Figures
-from tests.faults.stage import FAULTS
+from tests.faults.runner import FAULTS
+from tests.faults.scenario import Result
 from tests.faults.summary import head, table, write_between_marks
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
-    """Play, print the table; the exit code is pytest's."""
+    """Run the faults and print the table; return the exit code of pytest."""
     options = _options()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:
-        report = Path(directory) / "figures.jsonl"
+        report = Path(directory) / "results.jsonl"
         report.touch()
-        for seed, names in _plays(options.seed, options.only or list(FAULTS)):
-            code = _play(seed, names, report, short=options.short)
+        for seed, names in _rounds(options.seed, options.only or list(FAULTS)):
+            code = _run_round(seed, names, report, short=options.short)
             minutes = (time.monotonic() - began) / 60
             if code or minutes >= options.minutes:
                 break
-        figures = [Figures(**json.loads(line)) for line in report.read_text("utf-8").splitlines()]
-    text = f"{head(minutes, options.seed, _commit())}\n\n{table(figures)}"
+        results = [Result(**json.loads(line)) for line in report.read_text("utf-8").splitlines()]
+    text = f"{head(minutes, options.seed, _commit())}\n\n{table(results)}"
     print(f"\n{text}", flush=True)
     if options.summary is not None and not code:
         write_between_marks(options.summary, text)
@@ -47,24 +47,27 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults ARGS=…", description=__doc__)
     parser.add_argument(
-        "--minutes", type=float, default=30, help="faults begin for so long (30); each is played once at least"
+        "--minutes",
+        type=float,
+        default=30,
+        help="start faults for this long (default: 30); each runs once at least",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the first time (1)")
-    parser.add_argument("--only", choices=list(FAULTS), action="append", help="this fault; may come several times")
-    parser.add_argument("--short", action="store_true", help="as small as in `make test`")
-    parser.add_argument("--summary", type=Path, metavar="FILE", help="put the table between the marks of this file")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first round (default: 1)")
+    parser.add_argument("--only", choices=list(FAULTS), action="append", help="only this fault; can be repeated")
+    parser.add_argument("--short", action="store_true", help="the short form, as in `make test`")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="write the table between the marks of this file")
     return parser.parse_args()
 
 
-def _plays(seed: int, names: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """A seed and what is played with it: first all of these faults, then for ever one at a time."""
+def _rounds(seed: int, names: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield a seed and the faults to run with it: first all of them, then one at a time without end."""
     yield seed, names
     for later in count(seed + 1):
         for name in names:
             yield later, [name]
 
 
-def _play(seed: int, names: list[str], report: Path, *, short: bool) -> int:
+def _run_round(seed: int, names: list[str], report: Path, *, short: bool) -> int:
     environment = {"FAULTS_SEED": str(seed), "FAULTS_REPORT": str(report), "FAULTS_ONLY": ",".join(names)}
     if not short:
         environment["FAULTS_LONG"] = "1"

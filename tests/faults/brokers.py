@@ -1,4 +1,4 @@
-"""What happens to the broker: it is away at the start, and it is killed in the middle of the work."""
+"""Faults of the broker: it is missing at the start, or killed while the workers are busy."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 from deploy.local.kafka import Broker, free_port
 from streamproc.kafka import topics as kafka_topics
-from tests.faults.scene import PATIENCE_S, ready
-from tests.faults.workers import TOLD_A_TURN
+from tests.faults.scenario import PATIENCE_S, ready
+from tests.faults.workers import DECISIONS_PER_TURN
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.faults.scene import Scene
+    from tests.faults.scenario import Scenario
 
 
 @asynccontextmanager
-async def own_broker(scene: Scene) -> AsyncIterator[tuple[Broker, int]]:
-    """A Kafka of this scene's own, not started yet, and its port."""
-    broker, port = Broker(scene.directory / "kafka"), free_port()
-    scene.use(f"127.0.0.1:{port}")
+async def own_broker(scenario: Scenario) -> AsyncIterator[tuple[Broker, int]]:
+    """Give the scenario its own Kafka, not started yet, and its port."""
+    broker, port = Broker(scenario.directory / "kafka"), free_port()
+    scenario.use(f"127.0.0.1:{port}")
     try:
         yield broker, port
     finally:
@@ -31,45 +31,45 @@ async def own_broker(scene: Scene) -> AsyncIterator[tuple[Broker, int]]:
 
 
 async def start(broker: Broker, port: int) -> None:
-    """Start it (again), with what it had."""
+    """Start it with its existing data."""
     await asyncio.to_thread(broker.start, port)
 
 
-async def broker_killed(scene: Scene) -> None:
-    """kill -9 of the broker in mid-batch; it comes back with what it had."""
-    times, turns = scene.size((1, 3_000), (6, 60_000))
-    async with own_broker(scene) as (broker, port):
+async def broker_killed(scenario: Scenario) -> None:
+    """Kill the broker with SIGKILL in mid-batch and restart it with its data."""
+    times, turns = scenario.size((1, 3_000), (6, 60_000))
+    async with own_broker(scenario) as (broker, port):
         await start(broker, port)
-        async with scene.open():
+        async with scenario.open():
             for _ in range(2):
-                await scene.started_worker()
+                await scenario.started_worker()
             for _ in range(times):
-                sending = asyncio.create_task(scene.send(turns // times))
-                await scene.moment(int(turns / times * TOLD_A_TURN))
+                sending = asyncio.create_task(scenario.send(turns // times))
+                await scenario.random_moment(int(turns / times * DECISIONS_PER_TURN))
                 await asyncio.to_thread(broker.kill)
-                scene.figures.times += 1
+                scenario.result.times += 1
                 await start(broker, port)
                 await sending
-            await scene.finish()
+            await scenario.finish()
 
 
-async def broker_away(scene: Scene) -> None:
-    """The workers start before their broker, half a minute long, and before their topics."""
-    away_s, turns = scene.size((3, 1_000), (30, 20_000))
-    async with own_broker(scene) as (broker, port):
-        worker, other = scene.start(), scene.start()
+async def broker_away(scenario: Scenario) -> None:
+    """Start the workers half a minute before their broker, and before their topics exist."""
+    away_s, turns = scenario.size((3, 1_000), (30, 20_000))
+    async with own_broker(scenario) as (broker, port):
+        worker, other = scenario.start(), scenario.start()
         for one in (worker, other):
             await until(lambda one=one: one.said("does not answer: start it, or set"), PATIENCE_S)  # type: ignore[misc]
-        scene.figures.times += 1
+        scenario.result.times += 1
         back_at = time.monotonic() + away_s
         await until(lambda: time.monotonic() >= back_at or not (worker.running and other.running), PATIENCE_S)
-        assert worker.running, "it has given up"
-        assert other.running, "it has given up"
+        assert worker.running, "the worker gave up"
+        assert other.running, "the worker gave up"
         await start(broker, port)
         await until(lambda: worker.said("run `streamproc topics apply`"), PATIENCE_S)
-        await kafka_topics.apply(scene.settings)
-        async with scene.open():
+        await kafka_topics.apply(scenario.settings)
+        async with scenario.open():
             for one in (worker, other):
                 await ready(one)
-            await scene.send(turns)
-            await scene.finish()
+            await scenario.send(turns)
+            await scenario.finish()

@@ -1,4 +1,4 @@
-"""The table of a run of `make faults`: what was done, how often, and what became of it."""
+"""The table of `make faults`: the faults, how often each occurred, and the results."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.faults.scene import Figures
+    from tests.faults.scenario import Result
 
 BEGIN: Final = "<!-- faults:begin -->"
 END: Final = "<!-- faults:end -->"
 SUMMED: Final = ("times", "turns", "controls", "lost", "made_up", "duplicates")
-HEADINGS: Final = ("fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "worst standstill")
+HEADINGS: Final = ("fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "longest stall")
 
 
-def table(figures: Sequence[Figures]) -> str:
-    """One line for each fault on each path of the worker."""
+def table(results: Sequence[Result]) -> str:
+    """Return one line for each fault on each path of the worker."""
     lines = [HEADINGS]
-    for fault, path in dict.fromkeys((one.fault, one.path) for one in figures):
-        mine = [one for one in figures if (one.fault, one.path) == (fault, path)]
-        sums = [sum(getattr(one, name) for one in mine) for name in SUMMED]
-        worst = f"{max(one.standstill_s for one in mine):.1f} s"
-        lines.append((fault, path, str(len(mine)), *(f"{value:,}".replace(",", " ") for value in sums), worst))
+    for fault, path in dict.fromkeys((one.fault, one.path) for one in results):
+        group = [one for one in results if (one.fault, one.path) == (fault, path)]
+        sums = [sum(getattr(one, name) for one in group) for name in SUMMED]
+        worst = f"{max(one.stall_s for one in group):.1f} s"
+        lines.append((fault, path, str(len(group)), *(f"{value:,}".replace(",", " ") for value in sums), worst))
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     shown = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
@@ -33,18 +33,18 @@ def table(figures: Sequence[Figures]) -> str:
 
 
 def head(minutes: float, seed: int, commit: str) -> str:
-    """What was run, and on what."""
+    """Return the line above the table: seeds, duration, commit, machine."""
     return (
-        f"Seeds {seed} and on, {minutes:.0f} minutes, commit {commit}, "
+        f"Seeds from {seed}, {minutes:.0f} minutes, commit {commit}, "
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         "a real Apache Kafka on the same machine."
     )
 
 
 def write_between_marks(path: Path, text: str) -> None:
-    """Put `text` between the marks of a document. Raises `ValueError` where they are missing."""
+    """Replace the text between the marks of a document. Raises `ValueError` if they are missing."""
     before, begin, rest = path.read_text("utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{path} has no lines {BEGIN} and {END} to put the table between")
+        raise ValueError(f"{path} lacks the lines {BEGIN} and {END} that enclose the table")
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")

@@ -1,7 +1,7 @@
-"""Every fault ends in the same way: what is on the control topic is what `streamproc scan` says of the same log.
+"""After every fault, the control topic holds the decisions of `streamproc scan` on the same log.
 
-No decision is missing, none is made up, copies carry the same id and the same words; each run's state in the changelog
-is the one of the scan; everything is committed. `make faults` plays the long form of each, again and again.
+No decision is missing, none is made up, and copies are identical. Each run's state in the changelog equals that of the
+scan, and everything is committed. `make faults` runs the long form of each fault repeatedly.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.stage import Form, Part, Stage
+from tests.faults.runner import Case, Mode, Runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORM = Form.of_environment()
+MODE = Mode.from_environment()
 
 
 @pytest.fixture(scope="module")
-def stage(request: pytest.FixtureRequest, brokers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Plays all the parts that were asked for."""
-    asked = [item.callspec.params["part"] for item in request.session.items if _is_mine(item)]
-    stage = Stage(FORM, brokers, tmp_path_factory.mktemp("faults"), asked)
-    yield stage
-    stage.close()
+def runner(request: pytest.FixtureRequest, brokers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """Runs all selected cases."""
+    selected = [item.callspec.params["case"] for item in request.session.items if _is_a_case(item)]
+    runner = Runner(MODE, brokers, tmp_path_factory.mktemp("faults"), selected)
+    yield runner
+    runner.close()
 
 
-def _is_mine(item: pytest.Item) -> bool:
+def _is_a_case(item: pytest.Item) -> bool:
     return getattr(item, "originalname", "") == test_no_decision_is_lost_and_none_is_made_up.__name__
 
 
-@pytest.mark.parametrize("part", FORM.parts(), ids=lambda part: f"{part.fault}, {part.path}")
-def test_no_decision_is_lost_and_none_is_made_up(stage: Stage, part: Part) -> None:
-    stage.result(part)
+@pytest.mark.parametrize("case", MODE.cases(), ids=lambda case: f"{case.fault}, {case.path}")
+def test_no_decision_is_lost_and_none_is_made_up(runner: Runner, case: Case) -> None:
+    runner.result(case)

@@ -1,4 +1,4 @@
-"""What happens to workers: they are killed, they freeze, they come and go, their disk is full, their code has bugs."""
+"""Faults of workers: they are killed, freeze, join and leave, have a full disk, or buggy detectors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 from typing import TYPE_CHECKING
 
 from streamproc.policy import load_policy
-from tests.faults.bug import PLANT, BuggyPolicy
-from tests.faults.scene import PATIENCE_S, ready
+from tests.faults.buggy_detectors import INSTALL, BuggyPolicy
+from tests.faults.scenario import PATIENCE_S, ready
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from tests.faults.scene import Scene
+    from tests.faults.scenario import Scenario
 
-TOLD_A_TURN = 0.07  # decisions that the workload leads to, about
+DECISIONS_PER_TURN = 0.07  # approximate decisions per turn of the workload
 
-# No file may grow past this, as on a disk that is full, and the log must not; the second life gives up.
+# Limit the file size, as a full disk would; the log must stay small. The worker gives up after its second attempt.
 FULL = """
 import logging, resource
 logging.disable(logging.INFO)
@@ -26,116 +26,115 @@ app.RETRY_FIRST_S, app.LIVES_MAX = 0.01, 2
 """
 
 
-async def killed(scene: Scene) -> None:
-    """kill -9, again and again, at random moments of the work; one of two workers has a name that it comes back
-    with."""
-    kills, turns = scene.size((2, 4_000), (20, 100_000))
-    names = {scene.start("worker-0"): "worker-0", scene.start(): ""}
+async def killed(scenario: Scenario) -> None:
+    """Kill workers with SIGKILL at random moments. One of the two is a static member and restarts under its name."""
+    kills, turns = scenario.size((2, 4_000), (20, 100_000))
+    names = {scenario.start("worker-0"): "worker-0", scenario.start(): ""}
     for worker in names:
         await ready(worker)
     for _ in range(kills):
-        sending = asyncio.create_task(scene.send(turns // kills))
-        await scene.moment(int(turns / kills * TOLD_A_TURN))
-        victim = scene.dice.choice(list(names))
-        await scene.kill(victim)
-        scene.figures.times += 1
+        sending = asyncio.create_task(scenario.send(turns // kills))
+        await scenario.random_moment(int(turns / kills * DECISIONS_PER_TURN))
+        victim = scenario.rng.choice(list(names))
+        await scenario.kill(victim)
+        scenario.result.times += 1
         name = names.pop(victim)
-        names[scene.start(name)] = name
+        names[scenario.start(name)] = name
         await sending
 
 
-async def frozen(scene: Scene) -> None:
-    """SIGSTOP for longer than the session: others have its partitions, and then it is back and knows nothing of it."""
-    times, turns = scene.size((1, 3_000), (6, 60_000))
-    first = await scene.started_worker()
-    await scene.started_worker()
+async def frozen(scenario: Scenario) -> None:
+    """Freeze a worker past its session time-out. Others take over its partitions; then it resumes as a zombie."""
+    times, turns = scenario.size((1, 3_000), (6, 60_000))
+    first = await scenario.started_worker()
+    await scenario.started_worker()
     await ready(first, 2)
     for _ in range(times):
-        zombie, other = scene.dice.sample(scene.workers, 2)
+        zombie, other = scenario.rng.sample(scenario.workers, 2)
         had = other.text.count("ready partitions=")
         share = turns // times // 3
-        sending = asyncio.create_task(scene.send(share))
-        await scene.moment(int(share * TOLD_A_TURN))
+        sending = asyncio.create_task(scenario.send(share))
+        await scenario.random_moment(int(share * DECISIONS_PER_TURN))
         zombie.send(signal.SIGSTOP)
-        scene.figures.times += 1
+        scenario.result.times += 1
         await sending
         await ready(other, had + 1)
-        await scene.send(share)
+        await scenario.send(share)
         back = zombie.text.count("ready partitions=")
         zombie.send(signal.SIGCONT)
-        await scene.send(share)
+        await scenario.send(share)
         await ready(zombie, back + 1)
 
 
-async def frozen_alone(scene: Scene) -> None:
-    """The same to a worker that has no successor: the group is empty until it is back."""
-    times, turns = scene.size((1, 2_000), (4, 20_000))
-    worker = await scene.started_worker()
+async def frozen_alone(scenario: Scenario) -> None:
+    """Freeze the only worker: the group is empty until it resumes."""
+    times, turns = scenario.size((1, 2_000), (4, 20_000))
+    worker = await scenario.started_worker()
     for _ in range(times):
         share = turns // times // 2
-        sending = asyncio.create_task(scene.send(share))
-        await scene.moment(int(share * TOLD_A_TURN))
+        sending = asyncio.create_task(scenario.send(share))
+        await scenario.random_moment(int(share * DECISIONS_PER_TURN))
         worker.send(signal.SIGSTOP)
-        scene.figures.times += 1
+        scenario.result.times += 1
         await sending
-        await until(scene.topics.no_members, PATIENCE_S, "the group to expel the worker", every_s=0.2)
+        await until(scenario.topics.no_members, PATIENCE_S, "the group to expel the worker", every_s=0.2)
         worker.send(signal.SIGCONT)
-        await scene.send(share)
+        await scenario.send(share)
 
 
-async def rescaled(scene: Scene) -> None:
-    """One worker, three, two, under load."""
-    times, turns = scene.size((2, 6_000), (10, 100_000))
-    await scene.started_worker()
-    sending = asyncio.create_task(scene.send(turns))
-    share = int(turns / times / 4 * TOLD_A_TURN)
+async def rescaled(scenario: Scenario) -> None:
+    """Scale from one worker to three to two, under load."""
+    times, turns = scenario.size((2, 6_000), (10, 100_000))
+    await scenario.started_worker()
+    sending = asyncio.create_task(scenario.send(turns))
+    share = int(turns / times / 4 * DECISIONS_PER_TURN)
     for _ in range(times):
-        await scene.moment(share)
-        added = [scene.start() for _ in range(3 - len(scene.workers))]
+        await scenario.random_moment(share)
+        added = [scenario.start() for _ in range(3 - len(scenario.workers))]
         for worker in added:
             await ready(worker)
-        await scene.moment(share)
-        await scene.kill(scene.dice.choice(scene.workers), signal.SIGTERM)
-        scene.figures.times += 1
-        await scene.moment(share)
+        await scenario.random_moment(share)
+        await scenario.kill(scenario.rng.choice(scenario.workers), signal.SIGTERM)
+        scenario.result.times += 1
+        await scenario.random_moment(share)
     await sending
 
 
-async def full(scene: Scene) -> None:
-    """The disk under a worker's RocksDB is full: it ends with nothing committed that is not kept, and with room again
-    it goes on from what it has."""
-    times, share = scene.size((1, 1_000), (8, 4_000))
-    place = str(scene.directory / "data")
+async def full(scenario: Scenario) -> None:
+    """Fill the disk under a worker's RocksDB. It exits without committing unstored work, and continues from its stored
+    states once there is space."""
+    times, share = scenario.size((1, 1_000), (8, 4_000))
+    datadir = str(scenario.directory / "data")
     for _ in range(times):
-        scene.before = FULL.format(bytes=scene.dice.randrange(20_000, 60_000))
-        cramped = scene.start("worker-0", datadir=place)
-        while cramped.running:
-            await scene.send(100)
-        await scene.ended_by_itself(cramped)
-        assert "Is the disk full? Nothing is lost" in cramped.text
-        scene.figures.times += 1
-        scene.before = ""
-        roomy = await scene.started_worker("worker-0", datadir=place)
-        sending = asyncio.create_task(scene.send(share))
-        await scene.moment(int(share * TOLD_A_TURN))
-        await scene.kill(roomy)
+        scenario.before = FULL.format(bytes=scenario.rng.randrange(20_000, 60_000))
+        on_full_disk = scenario.start("worker-0", datadir=datadir)
+        while on_full_disk.running:
+            await scenario.send(100)
+        await scenario.exits_with_an_error(on_full_disk)
+        assert "Is the disk full? Nothing is lost" in on_full_disk.text
+        scenario.result.times += 1
+        scenario.before = ""
+        with_space = await scenario.started_worker("worker-0", datadir=datadir)
+        sending = asyncio.create_task(scenario.send(share))
+        await scenario.random_moment(int(share * DECISIONS_PER_TURN))
+        await scenario.kill(with_space)
         await sending
-    scene.start("worker-0", datadir=place)
+    scenario.start("worker-0", datadir=datadir)
 
 
-async def buggy(scene: Scene) -> None:
-    """Detectors that raise: each is left out where it does, and all others decide as ever, here and in the scan."""
-    turns = scene.size(3_000, 50_000)
-    scene.before, policy = PLANT, BuggyPolicy(load_policy(scene.settings.policy))
-    scene.policy = policy
-    async with scene.open():
-        first = await scene.started_worker()
-        last = await scene.started_worker()
-        sending = asyncio.create_task(scene.send(turns))
-        await scene.moment(int(turns * TOLD_A_TURN))
-        await scene.kill(first)
+async def buggy(scenario: Scenario) -> None:
+    """Make detectors raise: the engine skips the one that raises, and the others decide as usual, as in the scan."""
+    turns = scenario.size(3_000, 50_000)
+    scenario.before, policy = INSTALL, BuggyPolicy(load_policy(scenario.settings.policy))
+    scenario.policy = policy
+    async with scenario.open():
+        first = await scenario.started_worker()
+        last = await scenario.started_worker()
+        sending = asyncio.create_task(scenario.send(turns))
+        await scenario.random_moment(int(turns * DECISIONS_PER_TURN))
+        await scenario.kill(first)
         await sending
-        await scene.finish()
+        await scenario.finish()
     assert "raised, for the 1. time: it tells nothing of this event" in last.text
     assert {"LOOP001", "ERROR001"} <= set(policy.raised)
-    scene.figures.times = len(policy.raised)
+    scenario.result.times = len(policy.raised)

@@ -1,4 +1,4 @@
-"""Seeded logs of raw events: many runs at once, of which most come to be told of, each in a way of its own."""
+"""Seeded raw events of many concurrent runs, most of which get stuck in various ways."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 Raw = dict[str, Any]
 
-OPEN_RUNS: Final = 60  # at work at the same time
-TURNS_MIN, TURNS_MAX = 12, 48  # of a run
-SESSION: Final = "session"  # the kind of run that owes to an account: its events also cross the spend topic
+OPEN_RUNS: Final = 60  # at the same time
+TURNS_MIN, TURNS_MAX = 12, 48  # per run
+SESSION: Final = "session"  # the kind of run with an account: its charges also cross the spend topic
 
 
 class Sent(NamedTuple):
-    """An event as a user writes it, and as the record that its publisher makes of it."""
+    """An event as a user writes it, and the record that its publisher sends."""
 
     raw: Raw
     key: bytes
@@ -30,83 +30,83 @@ class Sent(NamedTuple):
 
 
 def sent(raw: Raw) -> Sent:
-    """What a publisher sends for an event."""
+    """Return the record that a publisher sends for an event."""
     return Sent(raw, raw["run_id"].encode(), wire.encode(fingerprint(parse_raw(raw))))
 
 
 def events(seed: int) -> Iterator[Raw]:
-    """Events of runs without end, a turn of one and then of another. The same seed gives the same events."""
-    dice = random.Random(seed)
+    """Yield interleaved events of runs without end. The same seed gives the same events."""
+    rng = random.Random(seed)
     number = 0
-    at_work: list[Iterator[Raw]] = []
+    open_runs: list[Iterator[Raw]] = []
     while True:
-        while len(at_work) < OPEN_RUNS:
-            at_work.append(_run(f"run-{seed}-{number}", random.Random(f"{seed}/{number}")))
+        while len(open_runs) < OPEN_RUNS:
+            open_runs.append(_run(f"run-{seed}-{number}", random.Random(f"{seed}/{number}")))
             number += 1
-        place = dice.randrange(OPEN_RUNS)
-        event = next(at_work[place], None)
+        place = rng.randrange(OPEN_RUNS)
+        event = next(open_runs[place], None)
         if event is None:
-            del at_work[place]
+            del open_runs[place]
         else:
             yield event
 
 
-def _run(run_id: str, dice: random.Random) -> Iterator[Raw]:
-    """One run, with the ids of its events."""
-    kind = dice.choice(list(_KINDS))
-    turns = dice.randrange(TURNS_MIN, TURNS_MAX)
-    trouble = dice.randrange(2, turns)  # the turn from which on the run is stuck
+def _run(run_id: str, rng: random.Random) -> Iterator[Raw]:
+    """Yield the events of one run, with ids."""
+    kind = rng.choice(list(_KINDS))
+    turns = rng.randrange(TURNS_MIN, TURNS_MAX)
+    trouble = rng.randrange(2, turns)  # the run is stuck from this turn on
     scope = {"workflow": kind, "labels": {"kind": kind}}
-    for ordinal, event in enumerate(_life(kind, dice, turns, trouble)):
+    for ordinal, event in enumerate(_events(kind, rng, turns, trouble)):
         yield {"run_id": run_id, "event_id": f"{run_id}/{ordinal}", **(scope if not ordinal else {}), **event}
 
 
-def _life(kind: str, dice: random.Random, turns: int, trouble: int) -> Iterator[Raw]:
+def _events(kind: str, rng: random.Random, turns: int, trouble: int) -> Iterator[Raw]:
     yield {"type": "run.started", "budgets": _BUDGETS.get(kind, {})}
     for number in range(turns):
-        turn = _KINDS[kind](number, dice) if number >= trouble else _new(number, dice)
+        turn = _KINDS[kind](number, rng) if number >= trouble else _new(number, rng)
         yield {"node": "coder", "usage": {"input_tokens": 400, "output_tokens": 100, "cost_usd": "0.01"}, **turn}
-    if kind != SESSION and dice.random() < 0.5:
+    if kind != SESSION and rng.random() < 0.5:
         yield {"type": "run.finished", "status": "done"}
 
 
-def _new(number: int, dice: random.Random) -> Raw:
+def _new(number: int, rng: random.Random) -> Raw:
     return {
-        "output": f"Step {number}: {dice.getrandbits(64):x}",
-        "tool_calls": [{"name": "edit", "args": {"at": dice.getrandbits(32)}, "result": f"{dice.getrandbits(64):x}"}],
+        "output": f"Step {number}: {rng.getrandbits(64):x}",
+        "tool_calls": [{"name": "edit", "args": {"at": rng.getrandbits(32)}, "result": f"{rng.getrandbits(64):x}"}],
     }
 
 
-def _says_the_same(_number: int, _dice: random.Random) -> Raw:
+def _repeats_its_output(_number: int, _dice: random.Random) -> Raw:
     return {"output": "I will try again."}
 
 
-def _goes_in_a_circle(number: int, _dice: random.Random) -> Raw:
+def _cycles(number: int, _dice: random.Random) -> Raw:
     return {"node": ("planner", "critic")[number % 2], "output": ("Plan A.", "Not good enough.")[number % 2]}
 
 
-def _calls_the_same(_number: int, _dice: random.Random) -> Raw:
+def _repeats_a_call(_number: int, _dice: random.Random) -> Raw:
     return {"tool_calls": [{"name": "read", "args": {"path": "a.py"}, "result": "x = 1"}]}
 
 
-def _tests_stay_red(number: int, dice: random.Random) -> Raw:
+def _keeps_failing_tests(number: int, rng: random.Random) -> Raw:
     return {
         "node": "verifier",
-        "output": f"{dice.getrandbits(64):x}",
+        "output": f"{rng.getrandbits(64):x}",
         "tests": {"failed": ["test_a", "test_b"], "passed": 8, "total": 10},
     }
 
 
-def _fails_again(_number: int, dice: random.Random) -> Raw:
+def _repeats_an_error(_number: int, rng: random.Random) -> Raw:
     return {
-        "output": f"{dice.getrandbits(64):x}",
+        "output": f"{rng.getrandbits(64):x}",
         "errors": [{"message": "KeyError: 'name'", "class": "KeyError", "retryable": False}],
     }
 
 
 _KINDS: Final[dict[str, Callable[[int, random.Random], Raw]]] = {
-    "honest": _new, "same": _says_the_same, "circle": _goes_in_a_circle, "call": _calls_the_same,
-    "tests": _tests_stay_red, "error": _fails_again, "budget": _new, SESSION: _new,
+    "honest": _new, "same": _repeats_its_output, "circle": _cycles, "call": _repeats_a_call,
+    "tests": _keeps_failing_tests, "error": _repeats_an_error, "budget": _new, SESSION: _new,
 }  # fmt: skip
 
 _BUDGETS: Final[dict[str, Raw]] = {
@@ -116,14 +116,14 @@ _BUDGETS: Final[dict[str, Raw]] = {
 
 
 class Workload:
-    """So many events of a seed; what was taken so far, by id."""
+    """The events of a seed, with the raw events taken so far by id."""
 
     def __init__(self, seed: int) -> None:
         self._events = events(seed)
         self.by_id: dict[str, Raw] = {}
 
     def take(self, count: int) -> list[Sent]:
-        """The next events."""
+        """Return the next events."""
         taken = []
         for _ in range(count):
             one = sent(next(self._events))
@@ -133,5 +133,5 @@ class Workload:
 
 
 def line(raw: Raw, at_ms: int) -> bytes:
-    """An event as a line of a JSONL, at the time that the log gave it."""
+    """Return an event as a line of JSONL with the time of the log."""
     return orjson.dumps({**raw, "at": at_ms}) + b"\n"

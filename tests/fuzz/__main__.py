@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.fuzz --count 100000`, so many inputs for each reader, slow ones fewer."""
+"""Give each reader many malformed inputs (slow readers get fewer); print the inputs that it mishandles."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ def _one(name: str, seed: int, count: int) -> tuple[str, int, Outcome]:
 
 
 def main() -> int:
-    """0: every input was read or refused. 1: some were not; they are told."""
+    """Run the readers; return 0 if every input was read or refused, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("names", nargs="*", help="words of the readers' names (none: all of them)")
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(2**31), help="to repeat a run (default: random)"
+    )
+    parser.add_argument("--count", type=int, default=100_000, help="inputs for each reader (default: 100000)")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count(), help="default: all cores")
+    parser.add_argument("names", nargs="*", help="only readers whose name contains one of these words")
     options = parser.parse_args()
     print(f"seed {options.seed}")
     names = [name for name in READERS if not options.names or any(word in name for word in options.names)]
@@ -31,10 +33,10 @@ def main() -> int:
     with multiprocessing.Pool(options.processes) as pool:
         work = partial(_one, seed=options.seed, count=options.count)
         for name, inputs, outcome in pool.imap_unordered(work, names):
-            print(f"{name}: {inputs} inputs, {outcome.taken} taken, {len(outcome.faults)} faults", flush=True)
+            print(f"{name}: {inputs} inputs, {outcome.read} read, {len(outcome.faults)} faults", flush=True)
             failed += bool(outcome.faults)
-            for data, told in outcome.faults:
-                print(f"{data!r}\n{told}")
+            for data, trace in outcome.faults:
+                print(f"{data!r}\n{trace}")
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""Inputs that somebody might send: bytes by chance, good ones spoilt in bytes, in structure and in text. By a seed."""
+"""Seeded malformed inputs: random bytes, and valid inputs with changed bytes, structure or text."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ TEXTS: Final = (
 
 
 def inputs(
-    rng: random.Random, samples: Sequence[bytes], count: int, *, packed: bool = False, whole: bool = True
+    rng: random.Random, samples: Sequence[bytes], count: int, *, msgpack: bool = False, restructured: bool = True
 ) -> Iterator[bytes]:
-    """So many inputs, made from good ones; `packed`: those are MessagePack, else JSON. Not `whole`: torn ones alone."""
+    """Yield `count` inputs derived from valid ones, which are MessagePack or JSON. Not `restructured`: change bytes only."""
     for number in range(count):
         sample = rng.choice(samples)
         draw = number % 10
         if draw == 0:
             yield rng.randbytes(rng.randrange(64))
-        elif draw < 4 or not whole:
-            yield _torn(rng, sample, rng.choice(samples))
+        elif draw < 4 or not restructured:
+            yield _with_changed_bytes(rng, sample, rng.choice(samples))
         else:
-            yield _restructured(rng, sample, packed=packed)
+            yield _restructured(rng, sample, msgpack=msgpack)
 
 
-def _torn(rng: random.Random, sample: bytes, other: bytes) -> bytes:
-    """Spoilt in some of its bytes."""
+def _with_changed_bytes(rng: random.Random, sample: bytes, other: bytes) -> bytes:
+    """Return the sample with some bytes changed."""
     data = bytearray(sample)
     for _ in range(rng.choice((1, 1, 2, 4))):
         place = rng.randrange(len(data) + 1)
@@ -64,28 +64,28 @@ def _torn(rng: random.Random, sample: bytes, other: bytes) -> bytes:
     return bytes(data)
 
 
-def _restructured(rng: random.Random, sample: bytes, *, packed: bool) -> bytes:
-    """Spoilt in its structure."""
+def _restructured(rng: random.Random, sample: bytes, *, msgpack: bool) -> bytes:
+    """Return the sample with a changed structure."""
     try:
-        value = msgspec.msgpack.decode(sample, strict=False) if packed else json.loads(sample)
+        value = msgspec.msgpack.decode(sample, strict=False) if msgpack else json.loads(sample)
     except (ValueError, msgspec.DecodeError):
         return sample
     for _ in range(rng.choice((1, 1, 2, 3))):
         value = _changed(rng, value)
-    if packed:
+    if msgpack:
         try:
             return msgspec.msgpack.encode(value)
-        except (OverflowError, TypeError, ValueError, RecursionError):  # what nobody can write
+        except (OverflowError, TypeError, ValueError, RecursionError):  # not encodable
             return sample[: rng.randrange(len(sample))]
     text = json.dumps(value)
-    if isinstance(value, dict) and value and rng.random() < 0.1:  # a key twice
+    if isinstance(value, dict) and value and rng.random() < 0.1:  # a duplicate key
         twice = {rng.choice(list(value)): rng.choice(NASTY)}
         text = text[:-1] + ", " + json.dumps(twice)[1:]
     return text.encode()
 
 
 def _changed(rng: random.Random, value: Any) -> Any:
-    """The value with one place in it changed."""
+    """Return the value with one part changed."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
         key = rng.choice(list(value))
         match rng.randrange(12):

@@ -1,4 +1,4 @@
-"""Everything that reads what others wrote: good samples, how it is read, how it may refuse, and what comes after."""
+"""All readers of external data: valid samples, how to read them, the allowed errors, and how the result is used."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ POLICY: Final = {"budgets": {"maxTenantTokensPerDay": 1_000, "maxUserTokensPerHo
 
 
 class Reader(NamedTuple):
-    """One reader."""
+    """A reader under test."""
 
     samples: Callable[[], list[bytes]]
     read: Callable[[bytes], Any]
     refuses: tuple[type[Exception], ...]
     after: Callable[[Any], None] = lambda _found: None
-    packed: bool = False
-    whole: bool = True  # whether its structure is spoilt, too: what only workers write may be torn, and is not made up
-    share: float = 1.0  # of the inputs: some are slow
+    msgpack: bool = False
+    restructured: bool = True  # False for data that only workers write: its bytes may break, its structure does not
+    share: float = 1.0  # of the inputs: lower for slow readers
 
 
 @cache
@@ -77,7 +77,7 @@ def _wire_lines() -> list[bytes]:
 
 @cache
 def _stepped() -> tuple[list[RunState], list[bytes], list[bytes], list[Charge]]:
-    """States, decisions and statuses of all that there is, and what was owed for it."""
+    """Return states, decisions, statuses and charges of the sample events."""
     engine = _policy().engine()
     engine.charges = charges = []
     state, states, decisions, statuses = RunState(), list[RunState](), list[bytes](), list[bytes]()
@@ -97,16 +97,16 @@ def _statements() -> list[bytes]:
 
 def _accounts() -> list[bytes]:
     found: dict[str, Account] = {}
-    packed: list[bytes] = []
+    dumped: list[bytes] = []
     for raw in _statements():
         statement = read_statement(raw)
         account = found.setdefault(statement.account, Account())
         step_account(account, statement)
-        packed.append(dump_account(account))
-    return packed
+        dumped.append(dump_account(account))
+    return dumped
 
 
-def _orders() -> list[bytes]:
+def _commands() -> list[bytes]:
     scopes = ("fleet", "user:eve", "tenant:acme", "run:r")
     return [
         encode_command(
@@ -117,11 +117,11 @@ def _orders() -> list[bytes]:
     ]
 
 
-# What comes after.
+# How the results are used.
 
 
 def _step(event: wire.Event) -> None:
-    """Through the engine, also where the run has a past; and out again."""
+    """Step the event in a new run and in one with a history; encode everything that results."""
     assert wire.decode(wire.encode(event)) == event
     engine = _policy().engine()
     engine.charges = []
@@ -137,45 +137,45 @@ def _step(event: wire.Event) -> None:
 
 
 def _work(value: bytes) -> None:
-    """Through the worker's processor and table: whatever it is, it is stepped or put aside."""
+    """Pass the record through the worker's processor and table: it is stepped or dead-lettered."""
     processor = TurnProcessor(
         _policy().engine(), "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1"
     )
     runs = Runs(0, RunLimits())
     processor.accept(runs, records_of([(b"r", value), (b"r", _wire_lines()[0])]))
-    again = Runs(0, RunLimits())
+    restored = Runs(0, RunLimits())
     for offset, (key, raw) in enumerate(runs.take()):
-        again.restore(key, raw, offset)
-    assert again.unreadable == 0
-    assert len(again) == len(runs.hot)
+        restored.restore(key, raw, offset)
+    assert restored.unreadable == 0
+    assert len(restored) == len(runs.hot)
 
 
-def _book(value: bytes) -> None:
-    """Through the worker's book-keeping."""
+def _account(value: bytes) -> None:
+    """Pass the record through the worker's account processor."""
     accounts = AccountPartition(0, lambda: 0)
     key = b"session:s"
     processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
     good = _statements()[0]
     processor.accept(accounts, records_of([(key, value), (key, value), (key, good)]))
-    again = AccountPartition(0, lambda: 0)
+    restored = AccountPartition(0, lambda: 0)
     for offset, (name, raw) in enumerate(accounts.take()):
-        again.restore(name, raw, offset)
-        again.wake(name)
+        restored.restore(name, raw, offset)
+        restored.wake(name)
 
 
-def _take(order: FleetCommand) -> None:
+def _apply(command: FleetCommand) -> None:
     fleet = Fleet()
-    fleet.apply(order)
-    assert read_command(encode_command(order)) == order
-    assert str(order)
+    fleet.apply(command)
+    assert read_command(encode_command(command)) == command
+    assert str(command)
 
 
 def _restored(raw: bytes) -> None:
-    """Whatever is in the changelog, the worker goes on: with that run as it was, or from its beginning."""
-    runs, census = Runs(0, RunLimits()), RunLimits()
+    """Restore a changelog record: the worker continues with that run's state, or with a new run."""
+    limits = RunLimits()
     engine = _policy().engine()
-    census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
-    runs = Runs(0, census)
+    limits.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
+    runs = Runs(0, limits)
     runs.restore(b"r", raw, 0)
     processor = TurnProcessor(engine, "turns", event_bytes_max=1_000_000, dead_letter_bytes=4_096, version="1")
     processor.accept(runs, records_of([(b"r", line) for line in _wire_lines()[:3]], first=2**40))
@@ -216,8 +216,8 @@ READERS: Final = {
     ),
     "a record of the turns topic, in the worker": Reader(_wire_lines, _work, NOTHING),
     "a statement": Reader(_statements, read_statement, (msgspec.DecodeError,)),
-    "a record of the spend topic, in the worker": Reader(_statements, _book, NOTHING),
-    "an order": Reader(_orders, read_command, (InvalidEvent,), _take),
+    "a record of the spend topic, in the worker": Reader(_statements, _account, NOTHING),
+    "a command": Reader(_commands, read_command, (InvalidEvent,), _apply),
     "a control event": Reader(lambda: _stepped()[1], read_control, (pydantic.ValidationError,)),
     "a control event, in the listener": Reader(
         lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,)
@@ -226,11 +226,11 @@ READERS: Final = {
     "a status, in the listener": Reader(
         lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,)
     ),
-    "a stored run": Reader(STATES, unpack, (msgspec.DecodeError,), packed=False),
-    "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), packed=True),
-    "a stored run, in the worker": Reader(STATES, _restored, NOTHING, whole=False),
-    "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), packed=True),
-    "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, packed=True, whole=False),
+    "a stored run": Reader(STATES, unpack, (msgspec.DecodeError,), msgpack=False),
+    "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), msgpack=True),
+    "a stored run, in the worker": Reader(STATES, _restored, NOTHING, restructured=False),
+    "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), msgpack=True),
+    "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, msgpack=True, restructured=False),
     "a policy file": Reader(
         _policies, lambda raw: read_layer(raw.decode("utf-8", "replace"), "policy"), (InvalidPolicy,), _resolve,
         share=0.02,

@@ -1,4 +1,4 @@
-"""Inputs through one reader, and what is wrong with how it took them."""
+"""Run inputs through one reader and collect the errors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How many were taken, and what went wrong, with the input that it went wrong with."""
+    """The number of inputs read, and the errors with their inputs."""
 
-    taken: int
+    read: int
     faults: list[tuple[bytes, str]]
 
 
 def fuzz(name: str, seed: int, count: int) -> Outcome:
-    """So many inputs through the reader of this name."""
+    """Run `count` inputs through the reader of this name."""
     reader = READERS[name]
     samples = reader.samples()
     for sample in samples:
         reader.after(reader.read(sample))
-    taken, faults = 0, list[tuple[bytes, str]]()
+    count_read, faults = 0, list[tuple[bytes, str]]()
     seen: set[str] = set()
     logging.disable(logging.CRITICAL)
     try:
-        for data in inputs(random.Random(f"{name} {seed}"), samples, count, packed=reader.packed, whole=reader.whole):
+        for data in inputs(
+            random.Random(f"{name} {seed}"), samples, count, msgpack=reader.msgpack, restructured=reader.restructured
+        ):
             try:
                 found = reader.read(data)
             except reader.refuses as refusal:
@@ -42,30 +44,32 @@ def fuzz(name: str, seed: int, count: int) -> Outcome:
                 except AssertionError:
                     _note(data, seen, faults)
                 continue
-            except Exception:  # noqa: BLE001 (that is what is looked for)
+            except Exception:  # noqa: BLE001 (the errors to find)
                 _note(data, seen, faults)
                 continue
-            taken += 1
+            count_read += 1
             try:
                 reader.after(found)
             except Exception:  # noqa: BLE001
                 _note(data, seen, faults)
     finally:
         logging.disable(logging.NOTSET)
-    return Outcome(taken, faults)
+    return Outcome(count_read, faults)
 
 
 def check(problems: Sequence[Problem]) -> None:
-    """A refusal says what, where and how to mend it, in few words."""
+    """Check that a refusal names the field and is short."""
     for problem in problems:
         assert problem.field
         assert len(problem.what) < 1_000
 
 
 def _note(data: bytes, seen: set[str], faults: list[tuple[bytes, str]]) -> None:
-    """One input for each place that fails."""
-    told = traceback.format_exc()
-    place = "".join(told.splitlines()[-1:])[:60] + "".join(line for line in told.splitlines() if "streamproc/" in line)
+    """Keep one input for each place that fails."""
+    trace = traceback.format_exc()
+    place = "".join(trace.splitlines()[-1:])[:60] + "".join(
+        line for line in trace.splitlines() if "streamproc/" in line
+    )
     if place not in seen:
         seen.add(place)
-        faults.append((data, told))
+        faults.append((data, trace))

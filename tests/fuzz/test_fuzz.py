@@ -1,4 +1,4 @@
-"""What others wrote is taken or refused, whatever it is: a short form of `make fuzz`, and what that has found."""
+"""Readers of external data read or refuse any input: a short form of `make fuzz`, and regressions that it found."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ COUNT = 500
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_it_is_read_or_refused_and_nothing_else(name: str) -> None:
+def test_every_input_is_read_or_refused(name: str) -> None:
     outcome = fuzz(name, seed=1, count=max(20, int(COUNT * READERS[name].share)))
-    assert not outcome.faults, "\n\n".join(f"{data[:300]!r}\n{told}" for data, told in outcome.faults)
-    assert outcome.taken, "some of it is good"
+    assert not outcome.faults, "\n\n".join(f"{data[:300]!r}\n{trace}" for data, trace in outcome.faults)
+    assert outcome.read, "some inputs are valid"
 
 
 @pytest.mark.parametrize("read", [load, load_account, read_statement, unpack, wire.decode])
-def test_what_is_no_text_or_too_deep_is_refused_as_anything_else(read) -> None:
+def test_invalid_text_and_deep_nesting_raise_a_decode_error(read) -> None:
     for value in (b"[" * 5_000, b"\x91" * 5_000, b'["\xff"]', b"\x91\xa1\xff", b"[1," + b'"\xed\xa0\x80"' * 3, b""):
         with pytest.raises(msgspec.DecodeError):
             read(value)
 
 
-def test_a_status_that_is_too_deep_is_no_status() -> None:
+def test_a_status_nested_too_deeply_is_refused() -> None:
     deep = b'{"run_id":"r","status":"halted","severity":"halt","halt":' + b"[" * 5_000
     for read in (lambda: read_status_news(b"r", deep, 0), lambda: read_control_news(b'{"a":' * 5_000, 0)):
         with pytest.raises(ValueError, match="recursion"):
@@ -41,7 +41,7 @@ def test_a_status_that_is_too_deep_is_no_status() -> None:
     assert read_published(b'{"id":"\xff"}') is None
 
 
-def test_a_refusal_names_a_field_also_where_that_has_no_name() -> None:
+def test_a_refusal_names_the_event_if_the_field_has_no_name() -> None:
     nested: list = []
     for _ in range(200):
         nested = [nested]
@@ -50,9 +50,9 @@ def test_a_refusal_names_a_field_also_where_that_has_no_name() -> None:
     assert [problem.field for problem in refusal.value.problems] == ["event"]
 
 
-@pytest.mark.parametrize("spoilt", [{"source": -(2**63) - 1}, {"tokens": -1}, {"unpriced": 2**62}, {"offset": 2**64}])
-def test_a_statement_that_no_account_could_hold_is_refused(spoilt: dict[str, int]) -> None:
-    amounts = {"source": 0, "offset": 5, "tokens": 1, "unpriced": 0} | spoilt
+@pytest.mark.parametrize("changed", [{"source": -(2**63) - 1}, {"tokens": -1}, {"unpriced": 2**62}, {"offset": 2**64}])
+def test_a_statement_beyond_the_range_of_an_account_is_refused(changed: dict[str, int]) -> None:
+    amounts = {"source": 0, "offset": 5, "tokens": 1, "unpriced": 0} | changed
     entry = [0, amounts["offset"], 0, amounts["tokens"], 0, amounts["unpriced"], False, False]
     payers = [["r", 0, False, [["total", "tokens", 7]], [], [70, 80, 95]]]
     with pytest.raises(msgspec.ValidationError):

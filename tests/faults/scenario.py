@@ -1,4 +1,4 @@
-"""What every fault is done to: a deployment of its own, workers in processes, turns that keep coming, and a judge."""
+"""A deployment for one fault: separate topics, workers in processes, a steady flow of turns, and a final check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from streamproc.errors import Unavailable
 from streamproc.kafka import topics as kafka_topics
 from streamproc.policy import load_policy
-from tests.faults.verdict import Log, Scanned, judge
+from tests.faults.verdict import Log, Scanned, check_results
 from tests.faults.workload import Workload
 from tests.waiting import until
 from tests.worker.conftest import settings_for
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Record = tuple[bytes | None, bytes | None, int | None]
-"""Key, value, and the time by the publisher's clock (None: now)."""
+"""Key, value, and the time of the publisher's clock (None: now)."""
 
-SESSION_S: Final = 3.0  # the least that the settings allow: each kill may cost so much
-SILENT: Final = (KafkaError, OSError, TimeoutError)  # a broker that is busy, or that was killed
-PATIENCE_S: Final = 180.0  # for a machine that is busy with other things
-LOOK_S: Final = 0.25  # between two looks at how far the workers are
+SESSION_S: Final = 3.0  # the shortest that the settings allow: each kill may cost one session
+BROKER_ERRORS: Final = (KafkaError, OSError, TimeoutError)  # a broker that is busy or was killed
+PATIENCE_S: Final = 180.0  # generous, for a busy machine
+POLL_S: Final = 0.25  # between two polls of the workers' progress
 SEND_MAX: Final = 60
 SEND_PAUSE_S: Final = 0.02
 
 
 @dataclass
-class Figures:
-    """What one round of one fault amounted to."""
+class Result:
+    """The result of one round of one fault."""
 
     fault: str
     path: str
@@ -57,43 +57,43 @@ class Figures:
     lost: int = 0
     made_up: int = 0
     duplicates: int = 0
-    standstill_s: float = 0.0
+    stall_s: float = 0.0
     took_s: float = 0.0
 
 
-class Scene:
-    """One fault, done to one deployment. `size` tells the short form from the long one."""
+class Scenario:
+    """One fault in one deployment. `size` picks between the short mode and the long one."""
 
-    def __init__(self, figures: Figures, *, long: bool, brokers: str, directory: Path, **options: object) -> None:
-        self.figures = figures
-        self.path: Way = figures.path  # type: ignore[assignment]
-        self.dice = random.Random(f"{figures.fault}/{figures.seed}")
-        self._pulse = random.Random(figures.seed)
+    def __init__(self, result: Result, *, long: bool, brokers: str, directory: Path, **options: object) -> None:
+        self.result = result
+        self.path: Way = result.path  # type: ignore[assignment]
+        self.rng = random.Random(f"{result.fault}/{result.seed}")
+        self._pulse = random.Random(result.seed)
         self.long = long
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.load = Workload(figures.seed)
-        self.cleaned = 0  # records that compaction took out of the changelog
+        self.load = Workload(result.seed)
+        self.cleaned = 0  # records that compaction removed from the changelog
         self.workers: list[WorkerProcess] = []
         self.started = 0
-        self.before = ""  # what each worker runs first
-        self.policy: Any = None  # what the log is scanned under; None: that of the workers
-        self.prefix = re.sub(r"[^a-z0-9]+", "-", f"faults-{figures.fault}-{figures.path}-{uuid.uuid4().hex[:8]}")
+        self.before = ""  # Python code that each worker runs first
+        self.policy: Any = None  # for the scan; None: the policy of the workers
+        self.prefix = re.sub(r"[^a-z0-9]+", "-", f"faults-{result.fault}-{result.path}-{uuid.uuid4().hex[:8]}")
         self.use(brokers, **options)
 
     def use(self, brokers: str, **options: object) -> None:
-        """Be the deployment on this broker."""
+        """Use a deployment on this broker."""
         self.settings = settings_for(brokers, self.prefix, **{"session_timeout_s": SESSION_S, **options})
         self.topics = Topics(self.settings)
 
     def size(self, short: T, long: T) -> T:
-        """How much is done: in each run of all tests, and in `make faults`."""
+        """Return the amount for the current mode: `make test` is short, `make faults` is long."""
         return long if self.long else short
 
     # Workers.
 
     def start(self, name: str = "", **options: object) -> WorkerProcess:
-        """One more worker; does not wait. One with a `name` is a static member of its group."""
+        """Start another worker without waiting for it. With a `name`, it is a static member of its group."""
         settings = self.settings.model_copy(update={"instance": name, **options})
         log = self.directory / f"worker-{self.started}.log"
         worker = WorkerProcess(settings, log, self.path, self.before)
@@ -102,41 +102,41 @@ class Scene:
         return worker.start()
 
     async def started_worker(self, name: str = "", **options: object) -> WorkerProcess:
-        """The same, once it has its partitions."""
+        """Start another worker and wait until it has its partitions."""
         worker = self.start(name, **options)
         await ready(worker)
         return worker
 
     async def kill(self, worker: WorkerProcess, signum: signal.Signals = signal.SIGKILL) -> None:
-        """End a worker."""
+        """End a worker with a signal."""
         code = await asyncio.to_thread(worker.end, signum)
-        assert signum == signal.SIGKILL or code == 0, f"it should have ended well:\n{worker.text[-2000:]}"
+        assert signum == signal.SIGKILL or code == 0, f"the worker did not exit cleanly:\n{worker.text[-2000:]}"
         self.workers.remove(worker)
 
-    async def ended_by_itself(self, worker: WorkerProcess) -> None:
-        """A worker has given up: with 1."""
+    async def exits_with_an_error(self, worker: WorkerProcess) -> None:
+        """Check that a worker gives up and exits with 1."""
         assert await asyncio.to_thread(worker.end) == 1, worker.text[-2000:]
         self.workers.remove(worker)
 
     def close(self) -> None:
-        """No worker outlives its scene."""
+        """Kill the remaining workers."""
         for worker in self.workers:
             worker.end(signal.SIGKILL)
 
     # Turns.
 
-    async def send(self, count: int, way: Callable[[Sequence[Sent]], Sequence[Sent]] = lambda some: some) -> None:
-        """Publish the next events, some and then some more; `way` may repeat some, or change their order."""
+    async def send(self, count: int, change: Callable[[Sequence[Sent]], Sequence[Sent]] = lambda batch: batch) -> None:
+        """Publish the next events in small batches. `change` may repeat events or reorder them."""
         async with self.producer() as send:
             while count > 0:
-                some = self.load.take(min(count, self._pulse.randrange(1, SEND_MAX)))
-                count -= len(some)
-                await send([(one.key, one.value, one.raw.get("at")) for one in way(some)])
-                await asyncio.sleep(self._pulse.uniform(0, SEND_PAUSE_S))  # turns never come all at once
+                batch = self.load.take(min(count, self._pulse.randrange(1, SEND_MAX)))
+                count -= len(batch)
+                await send([(one.key, one.value, one.raw.get("at")) for one in change(batch)])
+                await asyncio.sleep(self._pulse.uniform(0, SEND_PAUSE_S))  # turns never arrive all at once
 
     @asynccontextmanager
     async def producer(self) -> AsyncIterator[Callable[[Sequence[Record]], Awaitable[None]]]:
-        """Sends records in order; returns when the broker has them."""
+        """Give a function that sends records in order and returns when the broker has them."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.settings.brokers, enable_idempotence=True, max_request_size=12_000_000
         )
@@ -153,34 +153,34 @@ class Scene:
         finally:
             await producer.stop()
 
-    async def moment(self, expected: int) -> None:
-        """A random moment while turns are worked on: when some more of the `expected` decisions have been told, or
-        when none are, after some seconds."""
-        wanted = await self._told() + self.dice.randrange(1, max(2, expected))
-        patience_s = self.dice.uniform(0.2, 2 * SESSION_S)
+    async def random_moment(self, expected: int) -> None:
+        """Wait for a random moment of the work: until some of the `expected` decisions are published, or for some
+        seconds."""
+        wanted = await self._published() + self.rng.randrange(1, max(2, expected))
+        patience_s = self.rng.uniform(0.2, 2 * SESSION_S)
 
-        async def come() -> bool:
-            return await self._told() >= wanted
+        async def reached() -> bool:
+            return await self._published() >= wanted
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
-                await until(come, PATIENCE_S, every_s=0.01)
+                await until(reached, PATIENCE_S, every_s=0.01)
 
-    async def _told(self) -> int:
+    async def _published(self) -> int:
         return sum((await self._watch.ends("control")).values())
 
-    # The beginning and the end.
+    # Start and finish.
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Scene]:
-        """Topics, and somebody who watches how far the workers are."""
-        await until(self._has_topics, PATIENCE_S, "a broker that is busy to make topics")
+    async def open(self) -> AsyncIterator[Scenario]:
+        """Create the topics and watch the workers' progress."""
+        await until(self._has_topics, PATIENCE_S, "a busy broker to create topics")
         self._watch = Watch(self.settings)
         await self._watch.start()
         watching = asyncio.create_task(self._watch.run())
         try:
             yield self
-            self.figures.standstill_s = self._watch.worst_s
+            self.result.stall_s = self._watch.worst_s
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -191,42 +191,42 @@ class Scene:
             return (await kafka_topics.apply(self.settings)).ok
         return False
 
-    async def play(self, do: Callable[[Scene], Awaitable[None]]) -> None:
-        """Do something to an open scene, and judge."""
+    async def run(self, inject: Callable[[Scenario], Awaitable[None]]) -> None:
+        """Open the scenario, inject the fault, and check the results."""
         async with self.open():
-            await do(self)
+            await inject(self)
             await self.finish()
 
     async def finish(self) -> None:
-        """Wait until all is committed, end the workers, and judge. Raises `AssertionError` with what is wrong."""
-        await until(self._all_committed, PATIENCE_S, "everything to be committed", every_s=LOOK_S)
+        """Wait until everything is committed, stop the workers, and check the results. Raises `AssertionError`."""
+        await until(self._all_committed, PATIENCE_S, "everything to be committed", every_s=POLL_S)
         for worker in list(self.workers):
             await self.kill(worker, signal.SIGTERM)
         log = Log(await self.topics.read("turns"), self.load.by_id)
         policy = self.policy or load_policy(self.settings.policy)
         scanned = await asyncio.to_thread(Scanned, log, self.directory / "log.jsonl", policy)
         assert scanned.decisions
-        verdict = await judge(self.topics, log, scanned)
-        self.figures.turns, self.figures.controls = verdict.turns, verdict.controls
-        self.figures.lost, self.figures.made_up = verdict.lost, verdict.made_up
-        self.figures.duplicates = verdict.duplicates
+        verdict = await check_results(self.topics, log, scanned)
+        self.result.turns, self.result.controls = verdict.turns, verdict.controls
+        self.result.lost, self.result.made_up = verdict.lost, verdict.made_up
+        self.result.duplicates = verdict.duplicates
 
     async def _all_committed(self) -> bool:
         dead = [worker for worker in self.workers if not worker.running]
-        assert not dead, f"a worker ended by itself:\n{dead[0].text[-3000:]}"
+        assert not dead, f"a worker exited:\n{dead[0].text[-3000:]}"
         try:
             return await self._watch.behind() == 0
-        except SILENT:
+        except BROKER_ERRORS:
             return False
 
 
 async def ready(worker: WorkerProcess, times: int = 1) -> None:
-    """Wait until a worker has its partitions (again)."""
+    """Wait until a worker has received its partitions `times` times."""
     await until(lambda: worker.said("ready partitions=", times), PATIENCE_S, f"a worker to be ready {times} times")
 
 
 class Watch:
-    """How far the workers are, and for how long they ever stood still with something to do."""
+    """Watches the workers' progress and the longest time without a commit while records were waiting."""
 
     def __init__(self, settings: Any) -> None:
         self._settings = settings
@@ -240,13 +240,13 @@ class Watch:
         self.worst_s = 0.0
 
     async def run(self) -> None:
-        """For ever: look."""
+        """Poll until cancelled."""
         since, before, waiting = time.monotonic(), 0, False
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             try:
-                committed, behind = await self._look()
-            except SILENT:
+                committed, behind = await self._poll()
+            except BROKER_ERRORS:
                 continue
             now = time.monotonic()
             if waiting:
@@ -256,14 +256,14 @@ class Watch:
             waiting = behind > 0
 
     async def behind(self) -> int:
-        """Records that are not committed, of turns and of what was spent."""
-        return (await self._look())[1]
+        """Return the number of uncommitted records on the turns and spend topics."""
+        return (await self._poll())[1]
 
     async def ends(self, name: str) -> dict[int, int]:
-        """Where the partitions of a topic end."""
+        """Return the end offset of each partition of a topic."""
         return {place.partition: end for place, end in (await self._consumer.end_offsets(await self._of(name))).items()}
 
-    async def _look(self) -> tuple[int, int]:
+    async def _poll(self) -> tuple[int, int]:
         consumer = self._consumer
         committed = behind = 0
         for name in ("turns", "spend"):
