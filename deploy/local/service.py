@@ -95,7 +95,7 @@ class Service(ABC):
             state = State(**json.loads(self._state.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
             return None
-        # The system may have given the process number to another program: the command line tells them apart.
+        # The process number may belong to another program by now: compare the command line.
         return state if f"{self.directory}/" in _command_line(state.pid) else None
 
     def start(self, port: int = 0, *options: str) -> State:

@@ -28,7 +28,7 @@ TEXTS: Final = (
 def inputs(
     rng: random.Random, samples: Sequence[bytes], count: int, *, msgpack: bool = False, restructured: bool = True
 ) -> Iterator[bytes]:
-    """Yield `count` inputs derived from valid ones, which are MessagePack or JSON. Not `restructured`: change bytes only."""
+    """Yield `count` inputs derived from valid JSON or MessagePack. Not `restructured`: change only bytes."""
     for number in range(count):
         sample = rng.choice(samples)
         draw = number % 10
