@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from deploy.local import kafka
+from deploy.local import kafka, service
 from streamproc.core.compiled import core_kind
 
 ROOT: Final = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def _kafka(brokers: str) -> str:
     """Describe the Kafka. Brokers do not report a version; that of brokers started by deploy/local is known."""
     for directory in kafka.HOME.glob("*/state.json"):
         state = kafka.Broker(directory.parent).running()
-        if state is not None and f"{kafka.HOST}:{state.port}" == brokers:
+        if state is not None and f"{service.HOST}:{state.port}" == brokers:
             return f"Apache Kafka {kafka.kafka_version()} on the same machine"
     return f"the Kafka at {brokers}"
 

@@ -180,7 +180,7 @@ def temporary(kind: type[Service]) -> Iterator[State]:
 
 
 def sweep(kind: type[Service]) -> None:
-    """Kill and remove temporary servers whose process was killed before it could do so."""
+    """Kill and remove temporary servers that outlived the process that started them."""
     for directory in kind.home().glob(f"{TEMPORARY}*"):
         try:
             os.kill(int(directory.name.removeprefix(TEMPORARY)), 0)
@@ -243,6 +243,7 @@ def main(kind: type[Service], description: str | None) -> int:
                 print(f"{kind.variable}={kind.address(service.start(arguments.port))}")
             case "stop" | "kill" as command:
                 ended = service.stop() if command == "stop" else service.kill()
+                sweep(kind)
                 service.say("stopped" if ended else f"no {kind.noun} is running in {service.directory}")
             case "status":
                 state = service.running()

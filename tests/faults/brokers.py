@@ -7,7 +7,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from deploy.local.kafka import Broker, free_port
+from deploy.local.kafka import Broker
+from deploy.local.service import free_port
 from streamproc.kafka import topics as kafka_topics
 from tests.faults.scenario import PATIENCE_S, ready
 from tests.faults.workers import DECISIONS_PER_TURN
