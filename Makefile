@@ -53,7 +53,7 @@ bench: setup $(PEERS)  ## measure core, worker and latency, on a real Kafka
 $(PEERS): $(READY) benchmarks/peers.lock
 	@$(BIN)/python -m venv --clear .local/peers
 	@.local/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-		-r benchmarks/peers.lock || echo 'bench: cannot install Quix Streams and Bytewax here; the table will show them as missing'
+		-r benchmarks/peers.lock || echo 'bench: cannot install Quix Streams and Bytewax here; the table will show them as not installed'
 	@touch $@
 
 faults: setup  ## inject faults for half an hour (kill, freeze, flood, fill the disk); no decision may be lost or invented
