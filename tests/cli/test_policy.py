@@ -103,7 +103,7 @@ def test_a_budget_that_users_do_not_have_is_a_mistake(run, tmp_path: Path) -> No
     result = run("policy", "check", path)
 
     assert result.exit_code == 2
-    assert f"{path}:3: users.u7.budgets.maxSteps: maxSteps is no budget of a user" in result.stderr
+    assert f"{path}:3: users.u7.budgets.maxSteps: maxSteps is not a budget of a user" in result.stderr
 
 
 def test_prices_are_shown_as_they_are_written(run, tmp_path: Path) -> None:
