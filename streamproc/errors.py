@@ -82,6 +82,11 @@ CYCLE_NODES_SHOWN: Final = 20  # of one cycle in a message: enough to find it in
 LEAVE_A_CYCLE: Final = "Add an edge from each to a node that ends the run, or mark a node of it as terminal"
 
 
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a count with its noun: ``1 run``, ``2 runs``."""
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
 def named_cycle(nodes: Sequence[str], limit: int = CYCLE_NODES_SHOWN) -> str:
     """Return the nodes of a cycle for a message, shortened to `limit`."""
     shown = ", ".join(nodes[:limit])
@@ -101,7 +106,7 @@ class UnsafeCycle(InvalidGraph):
     def __init__(self, cycles: Sequence[Sequence[str]]) -> None:
         self.cycles = tuple(tuple(cycle) for cycle in cycles)
         listed = "; ".join(named_cycle(cycle) for cycle in self.cycles)
-        super().__init__(f"GRAPH001: {len(self.cycles)} cycle(s) without an exit: {listed}. {LEAVE_A_CYCLE}")
+        super().__init__(f"GRAPH001: {plural(len(self.cycles), 'cycle')} without an exit: {listed}. {LEAVE_A_CYCLE}")
 
 
 class InvalidSettings(StreamprocError):

@@ -62,7 +62,7 @@ def test_all_problems_are_in_the_message() -> None:
 
 def test_an_unsafe_cycle_names_all_cycles_and_the_remedy() -> None:
     message = str(UnsafeCycle([["a", "b"], ["c"]]))
-    assert "2 cycle(s) without an exit: [a, b]; [c]." in message
+    assert "2 cycles without an exit: [a, b]; [c]." in message
     assert "Add an edge" in message
 
 

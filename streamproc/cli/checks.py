@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from streamproc.cli.terminal import plural, quiet_kafka
+from streamproc.cli.terminal import quiet_kafka
 from streamproc.core.compiled import build_fault, core_kind
-from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError
+from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError, plural
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings

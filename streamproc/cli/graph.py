@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.terminal import complain, examples, fail, plural, say
+from streamproc.cli.terminal import complain, examples, fail, say
 
 if TYPE_CHECKING:
     from streamproc.core.graph import CycleShape
@@ -40,7 +40,7 @@ def check(
     Exit 0: every cycle has an exit; 1: at least one has none (GRAPH001); 2: the graph cannot be read.
     """
     from streamproc.core.graph import check_graph
-    from streamproc.errors import InvalidGraph, UnsafeCycle
+    from streamproc.errors import InvalidGraph, UnsafeCycle, plural
 
     found = MODULE_AND_NAME.fullmatch(file)
     graph = _imported(file, found[1], found[2]) if found and not Path(file).exists() else _read(Path(file))

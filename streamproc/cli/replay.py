@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
-from streamproc.cli.terminal import clean, examples, fail, line, note, paint, plural, progress, say
+from streamproc.cli.terminal import clean, examples, fail, line, note, paint, progress, say
+from streamproc.errors import plural
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from streamproc.cli.terminal import COLOURS, clean, fold, paint, plural
+from streamproc.cli.terminal import COLOURS, clean, fold, paint
 from streamproc.core.decision import Decision, Evidence
+from streamproc.errors import plural
 
 UNSHOWN = {"kind", "turns", "output_hashes", "artifact_hashes", "failing_signatures"}  # in the message, or for machines
 DETAIL_INDENT = 8  # columns

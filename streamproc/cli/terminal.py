@@ -32,11 +32,6 @@ def examples(*lines: str) -> str:
     return "\n\n".join(("Examples:" if len(lines) > 1 else "Example:", *lines))
 
 
-def plural(count: int, noun: str, nouns: str = "") -> str:
-    """Return a count with its noun: ``1 run``, ``2 runs``."""
-    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
-
-
 def _console(stderr: bool) -> Console:
     from rich.console import Console  # takes 50 ms to import; a JSONL scan does without
 

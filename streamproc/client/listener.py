@@ -13,7 +13,7 @@ from streamproc.client.control_consumer import ControlConsumer
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
 from streamproc.client.subscription import Subscription
-from streamproc.errors import Unavailable
+from streamproc.errors import Unavailable, plural
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.controls import read_control
@@ -175,8 +175,8 @@ class HaltListener:
             subscription.close()
         if len(self.guards):
             log.warning(
-                "the listener was closed while %d run(s) were guarded: these guards receive no more halts",
-                len(self.guards),
+                "the listener was closed with %s still guarded: these guards receive no more halts",
+                plural(len(self.guards), "run"),
             )
 
     async def __aenter__(self) -> Self:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from streamproc.client.delivery import Delivery
 from streamproc.client.encoding import Encoded, encode
 from streamproc.client.outbox import Outbox
-from streamproc.errors import InvalidEvent, Undelivered
+from streamproc.errors import InvalidEvent, Undelivered, plural
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import parse_raw
@@ -209,7 +209,7 @@ class TurnPublisher:
             return
         self.dropped += left
         reason = f": {self.trouble}" if self.trouble else ""
-        message = f"{left} event(s) were not delivered within {self._close_timeout_s:g} s of closing{reason}"
+        message = f"{plural(left, 'event')} not delivered within {self._close_timeout_s:g} s of closing{reason}"
         if self._on_undelivered == "raise":
             raise Undelivered(message)
         log.warning("%s", message)
@@ -312,7 +312,7 @@ class TurnPublisher:
         self.delivered += delivered
         self.dropped += refused
         if self._overflowing:
-            log.warning("the buffer has space again; %d event(s) were dropped", self._overflowing)
+            log.warning("the buffer has space again; dropped %s", plural(self._overflowing, "event"))
             self._overflowing = 0
         self._changed()
 

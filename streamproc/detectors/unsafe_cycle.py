@@ -27,7 +27,7 @@ from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, level, said
-from streamproc.errors import LEAVE_A_CYCLE, named_cycle
+from streamproc.errors import LEAVE_A_CYCLE, named_cycle, plural
 
 CYCLES_LISTED = 5  # in the message; the evidence has more
 NODES_LISTED = 6  # of each cycle, in the message
@@ -56,13 +56,14 @@ class UnsafeGraphCycle:
         reached = level(len(cycles), limits.warn, limits.halt)
         if reached is None:
             return None
+        count = plural(len(cycles), "cycle")
         more = f" and {len(cycles) - CYCLES_LISTED} more" if len(cycles) > CYCLES_LISTED else ""
         names = "; ".join(named_cycle(_short(cycle), NODES_LISTED) for cycle in cycles[:CYCLES_LISTED])
         return Finding(
             code=self.code,
             level=reached,
             loop=xxhash.xxh3_64_intdigest("\0".join(map("\0".join, cycles)).encode("utf-8", "surrogatepass")),
-            message=f"The declared graph has {len(cycles)} cycle(s) without an exit: {names}{more}. {LEAVE_A_CYCLE}.",
+            message=f"The declared graph has {count} without an exit: {names}{more}. {LEAVE_A_CYCLE}.",
             evidence=Evidence(kind=self.name, count=len(cycles), cycles=list(_shown(cycles))),
             reason=STALLED,
             status="blocked",

@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from streamproc.errors import plural
+
 NotificationType = Literal[
     "LOOP_DETECTED", "STALL", "FAILURE", "BUDGET_WARNING", "BUDGET_EXCEEDED", "HARD_CAP", "TIMEOUT", "ESCALATION",
     "STOP", "PAUSE", "CLEAR", "ORDER_REFUSED", "BLOCKED", "HALT",
@@ -109,7 +111,7 @@ def summary_of(notices: list[Notice], *, as_json: bool = False, lost: int = 0) -
 
 
 def _lost_lines(lost: int) -> list[str]:
-    return [f"{lost} earlier notification(s) could not be delivered to this service"] if lost else []
+    return [f"{plural(lost, 'earlier notification')} could not be delivered to this service"] if lost else []
 
 
 def _line(notice: Notice) -> str:

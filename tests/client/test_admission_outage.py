@@ -91,7 +91,7 @@ async def test_open_admission_proceeds_during_an_outage_and_books_later(
         restart(own_redis, url)
         await all_booked(admission)
         assert await money(admission, payer) == (1_200_000, 0)
-        assert "3 call(s) proceeded without a reservation" in warnings_of(caplog)[1]
+        assert "3 calls proceeded without a reservation" in warnings_of(caplog)[1]
         with pytest.raises(Refused):
             await spends(payer, "0.01")
     assert admission.lost == 0

@@ -115,4 +115,4 @@ async def test_closing_the_listener_inside_a_guard_logs_a_warning(
     async with halts.guard("r1"):
         await halts.close()
 
-    assert "closed while 1 run(s) were guarded" in caplog.text
+    assert "closed with 1 run still guarded" in caplog.text

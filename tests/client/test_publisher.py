@@ -106,7 +106,7 @@ async def test_undelivered_events_are_counted_and_logged_at_closing(
         await turns.turn(run_id="r1", node="coder")
 
     assert turns.dropped == 1
-    assert len(warnings(caplog, "1 event(s) were not delivered")) == 1
+    assert len(warnings(caplog, "1 event not delivered")) == 1
 
 
 async def test_undelivered_events_raise_with_on_undelivered_raise(nowhere: str) -> None:
@@ -114,7 +114,7 @@ async def test_undelivered_events_raise_with_on_undelivered_raise(nowhere: str) 
     await turns.start()
     await turns.turn(run_id="r1", node="coder")
 
-    with pytest.raises(Undelivered, match=r"1 event\(s\) were not delivered"):
+    with pytest.raises(Undelivered, match="1 event not delivered"):
         await turns.close()
 
 

@@ -195,7 +195,7 @@ def test_a_message_has_one_field_per_line() -> None:
     ]  # fmt: skip
     assert "run_id: r1" in lines
     assert "tenant: acme" in lines
-    assert lines[-1] == "3 earlier notification(s) could not be delivered to this service"
+    assert lines[-1] == "3 earlier notifications could not be delivered to this service"
 
 
 def test_a_webhook_gets_the_same_as_json() -> None:

@@ -14,7 +14,7 @@ from streamproc.client.admission.limits import GivenLimits, Limits, read_limits
 from streamproc.client.admission.pending_settlements import PendingSettlement, PendingSettlements
 from streamproc.client.admission.reservation import Amounts, Hold, OnError, Reservation, ReserveFields, read_amounts
 from streamproc.client.admission.script import Script
-from streamproc.errors import AlreadySettled, Unavailable, shown
+from streamproc.errors import AlreadySettled, Unavailable, plural, shown
 from streamproc.settings import load_settings
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class Admission:
             ending.cancel()
         if left:
             log.warning(
-                "admission: the spend of %d call(s) was not booked before closing; it is missing from the accounts",
-                left,
+                "admission: the spend of %s was not booked before closing; it is missing from the accounts",
+                plural(left, "call"),
             )
         await self._script.close()
 

@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from streamproc.client.admission.balances import REMEMBER_MS
 from streamproc.client.admission.redis_client import CONNECTIONS_MAX, connect, place, remedy
-from streamproc.errors import Unavailable
+from streamproc.errors import Unavailable, plural
 
 if TYPE_CHECKING:
     from streamproc.client.admission.balances import AdmissionAccounts
@@ -94,7 +94,7 @@ class Script:
 
     def _recovered(self) -> None:
         log.warning(
-            "admission: %s answers again; %d call(s) proceeded without a reservation", self._place, self.unasked
+            "admission: %s answers again; %s proceeded without a reservation", self._place, plural(self.unasked, "call")
         )
         self.trouble = None
         self.unasked = 0
