@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -17,10 +17,11 @@ from streamproc.core.compiled import core_kind
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.kafka import topics
 from streamproc.worker import logs
+from streamproc.worker.agents import add_command_agent, add_slice_agents
 from streamproc.worker.consumer import BatchTransport
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.faust_app import new_app
-from streamproc.worker.fleet_commands import FleetCommands
+from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
 from streamproc.worker.limits import (
     CANCEL_AGAIN_S,
     DRAIN_TIMEOUT_S,
@@ -41,7 +42,7 @@ from streamproc.worker.rocksdb_runs import keep_on_disk
 from streamproc.worker.spend import AccountProcessor, AccountsTable
 from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
-from streamproc.worker.stock import StockTransport, add_agent
+from streamproc.worker.stock import StockTransport, add_event_agents
 from streamproc.worker.tables import RunsTable
 from streamproc.worker.tasks import cancel_all, dump_tasks
 from streamproc.worker.turn_processor import TurnProcessor
@@ -204,13 +205,26 @@ class Worker:
             self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
         brokers = self.app.conf.broker_consumer
         stock = path == "stock"
+        spend = settings.topic("spend")
+        channels: dict[str, Any] = {}
         transport = StockTransport if stock else BatchTransport
         self.app.transport = transport(
             brokers,
             self.app,
-            lanes={name: self.lanes, settings.topic("spend"): self.account_lanes},
+            pipelines={name: self.lanes, spend: self.account_lanes},
             stores={changelogs["runs"]: self.store, changelogs["accounts"]: self.account_store},
+            channels=channels,
         )
+        event_topics = (self._topic(name), self._topic(spend))
+        if stock:
+            add_event_agents(self.app, event_topics, self.lanes, self.account_lanes)
+        else:
+            slices = add_slice_agents(self.app, self.lanes, self.account_lanes)
+            channels |= {name: slices.turns, spend: slices.spend}
+            for topic in event_topics:
+                self.app.topics.add(topic)  # subscribed to by the consumer, not by the agents
+        self._command_batches: Any = add_command_agent(self.app, self.orders)
+        self.orders.deliver = self._deliver_commands
         self.app.tables.add(table)
         self.app.tables.add(accounts)
         self.progress = StallDetector(
@@ -221,12 +235,6 @@ class Worker:
         )
         self._turns, self._count = name, count
         table.on_recover(self._recovered)
-        for role, lanes in (("turns", self.lanes), ("spend", self.account_lanes)):
-            topic = self.app.topic(settings.topic(role), key_type=bytes, value_type=bytes, allow_empty=True)
-            if stock:
-                add_agent(self.app, role, topic, lanes, self._failed)
-            else:
-                self.app.topics.add(topic)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, stop: asyncio.Event, watchdog: Watchdog) -> None:
@@ -236,6 +244,7 @@ class Worker:
         except BaseException:
             await self.publisher.stop()
             raise
+        log.info("agents=%s tables=%s", ",".join(self.app.agents), ",".join(self.app.tables))
         starting = asyncio.ensure_future(self.app.start())
         watching: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(stop.wait()),
@@ -262,6 +271,15 @@ class Worker:
             await self._end([starting, *watching], patience_s)
         if self._failure.done():
             self._failure.result()
+
+    def _topic(self, name: str) -> Any:
+        return self.app.topic(name, key_type=bytes, value_type=bytes, allow_empty=True)
+
+    async def _deliver_commands(self, records: Sequence[Any]) -> None:
+        batch = CommandBatch(records)
+        await self.app.agents.wait_until_agents_started()
+        await self._command_batches.put(batch)
+        await batch.answer
 
     def _started(self, starting: asyncio.Future[None]) -> None:
         problem = None if starting.cancelled() else starting.exception()

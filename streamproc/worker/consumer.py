@@ -26,6 +26,7 @@ from mode.utils.futures import maybe_async
 
 from streamproc.worker.limits import DRAIN_TIMEOUT_S, FETCH_WAIT_MS, SLICE_RECORDS_MAX
 from streamproc.worker.records import fetched
+from streamproc.worker.slices import Slice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +104,8 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
     def expelled(self) -> bool:
         """Whether the group goes on without this worker, or it has never been in it."""
         consumer: Any = self._consumer
-        return consumer is None or bool(consumer._coordinator.generation == driver.DEFAULT_GENERATION_ID)
+        coordinator = consumer._coordinator if consumer is not None else None
+        return coordinator is None or bool(coordinator.generation == driver.DEFAULT_GENERATION_ID)
 
     def hold(self, tps: set[TP], *, held: bool) -> None:
         """Stop or go on fetching: a fetch that returns what nobody takes delays the partitions that share it."""
@@ -181,6 +183,9 @@ class BatchConsumer(SeekingConsumer):
     _thread: SameLoopConsumer
     in_hand = False
     """Whether records are fetched and not all of them stepped."""
+    waiting_for: TP | None = None
+    """The partition of which an agent has records, or should take some."""
+    _offered: Slice | None = None
     _restored = 0  # records of the changelogs, in the recovery that goes on
     _restoring_s = 0.0  # since when, by the monotonic clock
 
@@ -188,8 +193,8 @@ class BatchConsumer(SeekingConsumer):
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
 
     @property
-    def _lanes(self) -> Mapping[str, PartitionPipelines]:
-        return cast("BatchTransport", self.transport).lanes
+    def _pipelines(self) -> Mapping[str, PartitionPipelines]:
+        return cast("BatchTransport", self.transport).pipelines
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """For as long as the fetcher runs: fetch, and hand over."""
@@ -243,13 +248,33 @@ class BatchConsumer(SeekingConsumer):
             events = [(tp, batch) for tp, batch in events if len(batch) > start]
 
     async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
-        """Step the next records of a partition; False where they are not stepped, or not all of them."""
-        lane = self._lanes[tp.topic][tp.partition]
-        if not await lane.room() or not self._may_go_on(asked):
+        """Pass the next records of a partition to its agent; False where they are not processed, or not all of them."""
+        await self._channels_settled(asked)
+        pipeline = self._pipelines[tp.topic][tp.partition]
+        if not await pipeline.room() or not self._may_go_on(asked):
             return False
-        lane.accept(records)
-        await asyncio.sleep(0)
-        return True
+        offered = Slice(tp, records, lambda: self._may_go_on(asked) and not pipeline.closed)
+        self._offered, self.waiting_for = offered, tp
+        try:
+            await cast("BatchTransport", self.transport).channels[tp.topic].put(offered)
+            return await offered.answer
+        finally:
+            offered.withdraw()
+            self._offered = self.waiting_for = None
+
+    async def _channels_settled(self, asked: int) -> None:
+        """Wait until a rebalance is over: Faust clears the agents' channels once more after reading has resumed."""
+        while self.app.rebalancing and self._may_go_on(asked):
+            await asyncio.sleep(IDLE_S)
+
+    def stop_flow(self) -> None:
+        """A rebalance begins, or the worker stops: what no agent has processed yet is read again."""
+        super().stop_flow()
+        self._withdraw()
+
+    def _withdraw(self) -> None:
+        if self._offered is not None:
+            self._offered.withdraw()
 
     def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
         """Let records be fetched again that nobody will step.
@@ -330,7 +355,7 @@ class BatchConsumer(SeekingConsumer):
     def _filter_committable_offsets(self, tps: Any) -> dict[TP, int]:  # noqa: ARG002 (Faust's signature)
         offsets = {
             TP(topic, number): offset
-            for topic, lanes in self._lanes.items()
+            for topic, lanes in self._pipelines.items()
             for number, offset in lanes.committable().items()
         }
         return {tp: offset for tp, offset in offsets.items() if self._should_commit(tp, offset)}
@@ -349,11 +374,11 @@ class BatchConsumer(SeekingConsumer):
         Not by a worker that the group has expelled (it was frozen, say): others have its runs, and know them better.
         """
         if self._thread.expelled:
-            for lanes in self._lanes.values():
+            for lanes in self._pipelines.values():
                 lanes.abandon()
             return
         timeout_s = min(DRAIN_TIMEOUT_S, self.app.conf.broker_rebalance_timeout / 2)
-        settled = await asyncio.gather(*(lanes.settle(timeout_s) for lanes in self._lanes.values()))
+        settled = await asyncio.gather(*(lanes.settle(timeout_s) for lanes in self._pipelines.values()))
         if not all(settled):
             self.log.warning("the broker does not take what was decided; it will be decided again after the rebalance")
         try:
@@ -383,8 +408,14 @@ class BatchTransport(driver.Transport):
     Producer = QuietProducer
 
     def __init__(
-        self, url: Any, app: Any, lanes: Mapping[str, PartitionPipelines], stores: Mapping[str, PartitionStore[Any]]
+        self,
+        url: Any,
+        app: Any,
+        pipelines: Mapping[str, PartitionPipelines],
+        stores: Mapping[str, PartitionStore[Any]],
+        channels: Mapping[str, Any],
     ) -> None:
         super().__init__(url, app)
-        self.lanes = lanes
+        self.pipelines = pipelines
         self.stores = stores
+        self.channels = channels

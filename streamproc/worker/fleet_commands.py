@@ -38,7 +38,7 @@ from streamproc.worker.publishing import OutgoingRecord, control_record, dead_le
 from streamproc.worker.run_summaries import run_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from streamproc.errors import Problem
     from streamproc.model.fleet_command import FleetCommand
@@ -60,6 +60,25 @@ class Verdict(NamedTuple):
     displaced: str = ""  # the scope whose standing order this record would displace
 
 
+class CommandBatch:
+    """Records of the commands topic on their way to the agent that applies them, and its answer."""
+
+    def __init__(self, records: Sequence[Any]) -> None:
+        self.records = records
+        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def apply_to(self, commands: FleetCommands) -> None:
+        """Apply the records. Raises what fails, after passing it to the reader, which reads them again."""
+        try:
+            commands.apply(self.records)
+        except Exception as problem:
+            if not self.answer.done():
+                self.answer.set_exception(problem)
+            raise
+        if not self.answer.done():  # cancelled where the reader gave up
+            self.answer.set_result(None)
+
+
 class FleetCommands:
     """The standing orders, as this worker knows them, and its duties."""
 
@@ -77,6 +96,8 @@ class FleetCommands:
         self.caught_up = asyncio.Event()
         self.changed = asyncio.Event()
         """Set when an order comes; whoever waits for it clears it."""
+        self.deliver: Callable[[Sequence[Any]], Awaitable[None]]
+        """Passes records to the agent that applies them, and waits for it. (The worker sets this.)"""
         self.runs: Callable[[int], Runs]
         """The runs of a partition of the turns topic. (The worker sets this.)"""
         self._settings = settings
@@ -156,8 +177,7 @@ class FleetCommands:
                     self.caught_up.set()
                 await self._duties(consumer)
                 for batch in (await consumer.getmany(timeout_ms=ORDERS_POLL_MS)).values():
-                    for record in batch:
-                        self._hear(record)
+                    await self.deliver(batch)
                 for place in places:
                     self._positions[place] = await consumer.position(place)
                 self._trouble = ""
@@ -174,6 +194,11 @@ class FleetCommands:
     def _forget(self) -> None:
         self._positions.clear()
         self._verdicts.clear()
+
+    def apply(self, records: Sequence[Any]) -> None:
+        """Apply records of one partition, oldest first."""
+        for record in records:
+            self._hear(record)
 
     def _hear(self, record: Any) -> None:
         """Take in one record; what is to be told of it waits for whoever has the duties."""

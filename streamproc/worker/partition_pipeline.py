@@ -71,6 +71,11 @@ class PartitionPipeline:
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it publishes and stores no longer."""
+        return self._closed
+
     async def room(self) -> bool:
         """Wait while too much is stepped and not stored: the broker is slow, or away. False where the lane was closed
         meanwhile: its records will be read again."""
@@ -162,6 +167,20 @@ class PartitionPipelines:
             self._lanes[partition] = lane
             self._tasks[partition] = [self._run(lane.tell()), self._run(lane.store())]
         return lane
+
+    def accept(self, partition: int, records: Sequence[Any]) -> None:
+        """Process records of a partition, oldest first. A failure ends this run of the worker.
+
+        The partition's runs are forgotten then: some of the records may have changed them, and what was decided about
+        those was not published. The next run processes all of these records again.
+        """
+        try:
+            self[partition].accept(records)
+        except Exception as problem:
+            self.close(partition)
+            self._store.leave(partition)
+            self._failed(problem)
+            raise
 
     def get(self, partition: int) -> PartitionPipeline | None:
         """The lane of a partition, where one is open."""

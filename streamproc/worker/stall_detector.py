@@ -111,9 +111,11 @@ class StallDetector:
             lane = self._lanes[tp.topic].get(tp.partition)
             stepped, committed = lane.position if lane is not None else -1, consumer._committed_offset.get(tp) or 0
             fetched, end = places.get(tp, (-1, -1))
-            if stepped > committed or fetched < end or not places:
+            waits = consumer.waiting_for == tp
+            if stepped > committed or fetched < end or waits or not places:
                 ends = f"the log ends at {end}" if places else "the client does not answer"
-                seen[tp] = committed, f"committed {committed}, stepped {max(stepped, 0)}, {ends}"
+                agent = ", its agent has not answered" if waits else ""
+                seen[tp] = committed, f"committed {committed}, stepped {max(stepped, 0)}, {ends}{agent}"
         return seen
 
     async def _places(self, mine: list[TP]) -> dict[TP, tuple[int, int]]:

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
-from streamproc.worker.consumer import IDLE_S, BatchConsumer, BatchTransport
+from streamproc.worker.consumer import BatchConsumer, BatchTransport
 from streamproc.worker.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import faust
+    from collections.abc import Sequence
 
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.records import Fetched
@@ -37,10 +35,16 @@ class StockConsumer(BatchConsumer):
         self._emptied = asyncio.Event()
 
     async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
-        while self.app.rebalancing and self._may_go_on(asked):
-            await asyncio.sleep(IDLE_S)  # Faust will empty its queues once more
-        if not await self._lanes[tp.topic][tp.partition].room() or not self._may_go_on(asked):
+        await self._channels_settled(asked)
+        if not await self._pipelines[tp.topic][tp.partition].room() or not self._may_go_on(asked):
             return False
+        self.waiting_for = tp
+        try:
+            return await self._stepped(tp, records, asked)
+        finally:
+            self.waiting_for = None
+
+    async def _stepped(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
         self._slice, self._expected = (tp, asked), deque(record.offset for record in records)
         self._emptied.clear()
         for record in records:
@@ -69,24 +73,29 @@ class StockTransport(BatchTransport):
     Consumer: ClassVar[type[BatchConsumer]] = StockConsumer
 
 
-def add_agent(
-    app: faust.App, name: str, topic: Any, lanes: PartitionPipelines, failed: Callable[[BaseException], None]
+def add_event_agents(
+    app: Any, topics: tuple[Any, Any], turns: PartitionPipelines, accounts: PartitionPipelines
 ) -> None:
-    """Let a Faust agent do what the seam does. Whatever it cannot do ends this life of the worker: Faust's own way is
-    to go on with the next event."""
+    """Add the agents of the stock path to an app: those of `worker.agents`, reading the topics of turns and spend."""
 
-    @app.agent(topic, name=name)
-    async def step(stream: Any) -> None:
+    @app.agent(topics[0], name="watch_turns")
+    async def watch_turns(stream: Any) -> None:
+        """Step turns through the engine: decisions to the control topic, states to the table `runs`."""
         async for event in stream.noack().events():
-            consumer, message = cast("StockConsumer", app.consumer), event.message
-            if not consumer.is_next(message):
-                continue
-            try:
-                lanes[message.partition].accept((_record(message),))
-            except Exception as problem:
-                failed(problem)
-                raise
-            consumer.has_stepped()
+            _apply(app, event.message, turns)
+
+    @app.agent(topics[1], name="book_spend")
+    async def book_spend(stream: Any) -> None:
+        """Book statements of spend to the table `accounts`."""
+        async for event in stream.noack().events():
+            _apply(app, event.message, accounts)
+
+
+def _apply(app: Any, message: Any, pipelines: PartitionPipelines) -> None:
+    consumer = cast("StockConsumer", app.consumer)
+    if consumer.is_next(message):
+        pipelines.accept(message.partition, (_record(message),))
+        consumer.has_stepped()
 
 
 def _message(tp: TP, record: Any, generation: int) -> ConsumerMessage:

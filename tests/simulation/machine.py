@@ -7,6 +7,7 @@ whatever moves records, restores, and decides what is committed. Not real: aioka
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from faust.types import TP
 
 from streamproc.core.engine import Engine
 from streamproc.settings import load_settings
+from streamproc.worker.agents import add_slice_agents
 from streamproc.worker.app import Worker
 from streamproc.worker.consumer import POLL_S, BatchConsumer
 from streamproc.worker.deadlines import Deadlines
@@ -126,6 +128,74 @@ class Fetching:
         return done
 
 
+class SimChannel:
+    """An in-memory channel as Faust has it: closed while its flow is suspended, cleared when that ends."""
+
+    def __init__(self, app: SimApp) -> None:
+        self._app = app
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def put(self, value: Any) -> None:
+        await self._app.can_flow.wait()
+        await self._queue.put(value)
+
+    def clear(self) -> None:
+        while not self._queue.empty():
+            self._queue.get_nowait()
+
+    def __aiter__(self) -> SimChannel:
+        return self
+
+    async def __anext__(self) -> Any:
+        await asyncio.sleep(0)
+        return await self._queue.get()
+
+
+class SimApp:
+    """What the worker asks of Faust's app: channels, agents, and where it stands in a rebalance."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        self.consumer: Any = None
+        self.consumer_generation_id = -1
+        self.rebalancing = True
+        self.in_recovery = False
+        self.should_stop = False
+        self.can_flow = asyncio.Event()
+        self.channels: list[SimChannel] = []
+        self.agents: dict[str, Any] = {}
+        self.tables = SimpleNamespace(changelog_topics={RUNS_LOG, ACCOUNTS_LOG}, recovery=recovery)
+        self.conf = SimpleNamespace(broker_rebalance_timeout=60.0)
+
+    def channel(self) -> SimChannel:
+        self.channels.append(SimChannel(self))
+        return self.channels[-1]
+
+    def agent(self, channel: SimChannel, *, name: str) -> Any:
+        def add(function: Any) -> Any:
+            self.agents[name] = lambda: self._supervised(function, channel)
+            return function
+
+        return add
+
+    async def _supervised(self, function: Any, channel: SimChannel) -> None:
+        """Start an agent again whenever it fails: it continues with what comes next."""
+        while True:
+            with contextlib.suppress(Exception):
+                await function(channel)
+
+    def suspend(self) -> None:
+        self.can_flow.clear()
+        self.clear()
+
+    def resume(self) -> None:
+        self.can_flow.set()
+        self.clear()
+
+    def clear(self) -> None:
+        for channel in self.channels:
+            channel.clear()
+
+
 class SimConsumer(BatchConsumer):
     """The worker's consumer without Faust's services around it."""
 
@@ -145,6 +215,10 @@ class SimConsumer(BatchConsumer):
 
     flow_active = property(lambda self: self.can_resume_flow.is_set())
     should_stop = property(lambda self: self._stopped.is_set())
+
+    def stop_flow(self) -> None:
+        self.can_resume_flow.clear()
+        self._withdraw()
 
     async def wait(self, work: Any) -> None:
         await work
@@ -218,14 +292,12 @@ class Life:
         self.store.retained = lambda mine: Worker._retain(self, mine)  # type: ignore[arg-type]
         self.account_store.retained = self.account_lanes.retain
         self.recovery = Recovery()
-        self.app = SimpleNamespace(
-            consumer_generation_id=-1, rebalancing=True, in_recovery=False, should_stop=False,
-            tables=SimpleNamespace(changelog_topics={RUNS_LOG, ACCOUNTS_LOG}, recovery=self.recovery),
-            conf=SimpleNamespace(broker_rebalance_timeout=60.0),
-        )  # fmt: skip
+        self.app = SimApp(self.recovery)
+        slices = add_slice_agents(self.app, self.lanes, self.account_lanes)
         transport = SimpleNamespace(
-            lanes={TURNS: self.lanes, SPEND: self.account_lanes},
+            pipelines={TURNS: self.lanes, SPEND: self.account_lanes},
             stores={RUNS_LOG: self.store, ACCOUNTS_LOG: self.account_store},
+            channels={TURNS: slices.turns, SPEND: slices.spend},
         )
         self.fetching = Fetching(cluster, group, self.member, fetch_most)
         self.consumer = self.app.consumer = SimConsumer(self.app, transport, self.fetching)
@@ -241,6 +313,7 @@ class Life:
             asyncio.ensure_future(work)
             for work in (
                 self._membership(), self._commits(), self.deadlines.run(),
+                *(run() for run in self.app.agents.values()),
                 self.consumer._drain_messages(SimpleNamespace(_stopped=self.consumer._stopped)),
             )
         ]  # fmt: skip
@@ -282,7 +355,8 @@ class Life:
 
     async def _give_back(self) -> None:
         self.app.rebalancing = True
-        self.consumer.can_resume_flow.clear()
+        self.consumer.stop_flow()
+        self.app.suspend()
         if self.consumer.mine:
             await self.consumer.wait_empty()
 
@@ -306,6 +380,7 @@ class Life:
         self.fetching.hold(recovery.active_tps, held=False)
         ends = await consumer.highwaters(*recovery.active_tps)
         recovery.active_highwaters.update({tp: end - 1 for tp, end in ends.items()})
+        self.app.resume()
         consumer.can_resume_flow.set()
         if recovery.need_recovery():
             await recovery.signal_recovery_end.wait()
@@ -323,6 +398,8 @@ class Life:
             self.fetching.positions[tp] = committed or 0
         self.fetching.hold(events, held=False)
         self.consumer.active = events
+        await asyncio.sleep(0)
+        self.app.resume()  # Faust clears its channels once more
         self.app.rebalancing = False
 
     def _check_memory(self, partitions: set[int]) -> None:

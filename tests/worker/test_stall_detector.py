@@ -102,6 +102,12 @@ async def mute(self, tps):
     return records
 consumer.SameLoopConsumer.fetch = mute
 """
+# An agent that takes a slice, or an event, and never comes back.
+MUTE_AGENT = """
+from streamproc.worker import slices, stock
+slices.Slice.apply_to = lambda self, pipelines: None
+stock._apply = lambda app, message, pipelines: None
+"""
 # A member that never takes what a rebalance gives it.
 MUTE_REBALANCE = """
 import asyncio
@@ -149,6 +155,16 @@ async def test_a_client_that_hangs_while_the_broker_is_there_ends_the_process(
     assert f"{settings.topic('turns')}[" in worker.text
     assert "stands still since" in worker.text
     assert "the broker is there, so this process is not fit to go on" in worker.text
+
+
+async def test_an_agent_that_hangs_ends_the_process(settings, topics, start_worker, path) -> None:
+    """Also where no other record follows."""
+    worker = start_worker(settings, path, before=SOON + MUTE_AGENT)
+    await worker.ready()
+    await topics.send(honest_run("r", 1))
+    await until(lambda: not worker.running, 60)
+    assert worker.end() == 1
+    assert "its agent has not answered" in worker.text
 
 
 async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) -> None:

@@ -1,0 +1,78 @@
+"""The Faust agents of a worker, as `app.agents` lists them.
+
+`watch_turns` steps turns through the engine, `book_spend` books what runs spent to the accounts of sessions, users and
+tenants, and `follow_commands` applies the commands of operators. The windows of hashes in which loops are found are
+part of each run's state, in the table `runs`; the accounts are in the table `accounts`.
+
+The agents read in-memory channels. The consumer fills them with slices of up to 1 000 records of one partition
+(`worker.consumer`): a hop through a channel costs about 12 µs, which a single record could not afford. `--path stock`
+replaces the first two by agents that read the topics, event by event (`worker.stock`).
+
+Faust restarts an agent that raises, and the agent continues with the next slice. A slice must not be skipped, so a
+failure of `watch_turns` or `book_spend` ends this run of the worker (`PartitionPipelines.accept`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from faust.channels import Channel
+from mode.utils.queues import FlowControlEvent, ThrowableQueue
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+
+    from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
+    from streamproc.worker.partition_pipeline import PartitionPipelines
+    from streamproc.worker.slices import Slice
+
+
+class SliceChannels(NamedTuple):
+    """The channels that the consumer fills."""
+
+    turns: Any
+    spend: Any
+
+
+def add_slice_agents(app: Any, turns: PartitionPipelines, accounts: PartitionPipelines) -> SliceChannels:
+    """Add the agents of the batch path to an app; the channels that they read."""
+    turn_slices = app.channel()
+    spend_slices = app.channel()
+
+    @app.agent(turn_slices, name="watch_turns")
+    async def watch_turns(stream: AsyncIterable[Slice]) -> None:
+        """Step turns through the engine: decisions to the control topic, states to the table `runs`."""
+        async for turn_slice in stream:
+            turn_slice.apply_to(turns)
+
+    @app.agent(spend_slices, name="book_spend")
+    async def book_spend(stream: AsyncIterable[Slice]) -> None:
+        """Book statements of spend to the table `accounts`."""
+        async for spend_slice in stream:
+            spend_slice.apply_to(accounts)
+
+    return SliceChannels(turn_slices, spend_slices)
+
+
+def add_command_agent(app: Any, commands: FleetCommands) -> CommandChannel:
+    """Add the agent that follows the commands topic, on both paths; the channel that it reads."""
+    command_batches = CommandChannel(app)
+
+    @app.agent(command_batches, name="follow_commands")
+    async def follow_commands(stream: AsyncIterable[CommandBatch]) -> None:
+        """Apply fleet commands. A batch that fails is read again from its first record."""
+        async for batch in stream:
+            batch.apply_to(commands)
+
+    return command_batches
+
+
+class CommandChannel(Channel[Any]):
+    """An in-memory channel outside Faust's flow control: commands are followed while partitions move, too."""
+
+    @property
+    def queue(self) -> ThrowableQueue[Any]:
+        """The queue of the agent."""
+        if self._queue is None:
+            self._queue = ThrowableQueue(flow_control=FlowControlEvent(initially_suspended=False))
+        return self._queue
