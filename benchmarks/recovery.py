@@ -65,12 +65,12 @@ def _loaded(runs: int) -> int:
 
 def _states(runs: int, partitions: int) -> tuple[Partitions, list[int]]:
     """Return the records of a changelog, and the number of turns of each sample state that they repeat."""
-    from streamproc.worker.codec import pack
+    from streamproc.worker.codec import encode_run
 
     samples = real_states()
     for state in samples:
         state.offset = 0
-    encoded = [pack(state, None) for state in samples]
+    encoded = [encode_run(state, None) for state in samples]
     found: Partitions = [[] for _ in range(partitions)]
     now_ms = int(time.time() * 1000)
     for number in range(runs):
@@ -115,13 +115,13 @@ async def _worker(settings: Settings, runs: int) -> tuple[float, float]:
 
 async def _same_states(settings: Settings, turns_before: list[int], runs: int) -> None:
     """Check that every run that got a turn continued from its recovered state."""
-    from streamproc.worker.codec import unpack
+    from streamproc.worker.codec import decode_run
 
     last: dict[str, bytes] = {}
     async for records in read_all(settings, topics.changelog_topic(settings)):
         last |= {(record.key or b"").decode(): record.value or b"" for record in records}
     wrong = sum(
-        unpack(last[_name(number)])[0].turns != turns_before[number % len(turns_before)] + 1
+        decode_run(last[_name(number)])[0].turns != turns_before[number % len(turns_before)] + 1
         for number in range(_loaded(runs))
     )
     if wrong:

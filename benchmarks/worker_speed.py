@@ -126,7 +126,7 @@ def _same_decisions(watched: Watched, log: FleetLog) -> None:
 async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], int]:
     """Check that the last state of each run includes all its turns. Return the sizes of all states in the changelog,
     and the bytes that the broker stores for them."""
-    from streamproc.worker.codec import unpack
+    from streamproc.worker.codec import decode_run
 
     sizes: list[int] = []
     last: dict[str, bytes] = {}
@@ -140,7 +140,7 @@ async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], in
                     last[record.key.decode()] = record.value
     if stored.records != read:
         raise BenchmarkDefect(f"counted the bytes of {stored.records} records, but read {read}")
-    turns = {run_id: unpack(raw)[0].turns for run_id, raw in last.items()}
+    turns = {run_id: decode_run(raw)[0].turns for run_id, raw in last.items()}
     if turns != log.turns_of:
         wrong = sum(turns.get(run_id) != count for run_id, count in log.turns_of.items())
         raise BenchmarkDefect(f"the changelog is incomplete: {wrong} of {len(log.turns_of)} runs differ")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings
-from streamproc.worker.app import Worker
+from streamproc.worker.composition import Worker
 from streamproc.worker.readiness import wait_until_ready
 
 

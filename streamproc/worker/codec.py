@@ -1,4 +1,4 @@
-"""A run as the table keeps it, packed into bytes, and what can be seen of it without decoding all."""
+"""The codec of the table `runs`: a run as bytes, and the fields that can be read without decoding all of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamproc.core.run_state import STATE_VERSION, RunState, dump, load
 
 
 class Head(msgspec.Struct, array_like=True):
-    """The first fields of a stored state: what must be known of a run that is not decoded."""
+    """The first fields of a stored state, which are read without decoding the rest."""
 
     version: int
     partition: int
@@ -23,12 +23,12 @@ class Head(msgspec.Struct, array_like=True):
     finished: bool
 
 
-FRAME: Final = Struct("<Iq")  # before a stored state: its size, and when the run wants to be asked (0: not)
+FRAME: Final = Struct("<Iq")  # before a stored state: its size, and the next deadline of the run (0: none)
 _heads: Final = msgspec.msgpack.Decoder(Head)
 
 
 def _head(raw: bytes | None) -> Head | None:
-    """What a stored state begins with; None where there is none, or one of another version."""
+    """Return the first fields of a stored state; None if there is none, or it has another version."""
     try:
         head = _heads.decode(state_bytes(raw)) if raw and len(raw) > FRAME.size else None
     except msgspec.DecodeError:
@@ -37,7 +37,7 @@ def _head(raw: bytes | None) -> Head | None:
 
 
 _NO_INT: Final = 1 << 32
-# Bytes of a MessagePack integer, by its first one: small ones are one byte, both signs; others say how long they are.
+# Bytes of a MessagePack integer, by its first one: small ones of both signs are one byte.
 _INT_BYTES: Final = tuple(
     1 if first < 0x80 or first >= 0xE0 else {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(first, _NO_INT)
     for first in range(256)
@@ -45,10 +45,10 @@ _INT_BYTES: Final = tuple(
 _LONG_ARRAY, _TRUE, _FALSE, _NEGATIVE = 0xDC, 0xC3, 0xC2, 0xE0
 
 
-def seen_of(raw: bytes) -> tuple[int, bool] | None:
-    """Up to which offset a stored state has applied the log, and whether its run is over; None as in `_head`.
+def peek_run(raw: bytes) -> tuple[int, bool] | None:
+    """Return the offset that a stored state has applied, and whether its run is finished; None as in `_head`.
 
-    Read from where `dump` puts them, without walking over the whole state: recoveries read very many.
+    Reads the bytes where `dump` puts these fields, and not the whole state: a recovery reads very many states.
     """
     try:
         if raw[FRAME.size] == _LONG_ARRAY and raw[FRAME.size + 3] == STATE_VERSION:
@@ -57,8 +57,8 @@ def seen_of(raw: bytes) -> tuple[int, bool] | None:
             offset = int.from_bytes(raw[offset_at + 1 : at], "big") if at > offset_at + 1 else raw[offset_at]
             at += _INT_BYTES[raw[at]]  # the turns
             at += _INT_BYTES[raw[at]]  # the steps
-            at += _INT_BYTES[raw[at]]  # when it began
-            at += _INT_BYTES[raw[at]]  # when it was last heard of
+            at += _INT_BYTES[raw[at]]  # its start
+            at += _INT_BYTES[raw[at]]  # the time of its last event
             if raw[offset_at] < _NEGATIVE and raw[at] in (_TRUE, _FALSE):
                 return offset, raw[at] == _TRUE
     except IndexError:
@@ -68,20 +68,19 @@ def seen_of(raw: bytes) -> tuple[int, bool] | None:
 
 
 def state_bytes(raw: bytes) -> bytes:
-    """The encoded state in what the table keeps of a run."""
+    """Return the encoded state within the stored bytes of a run."""
     return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
 
 
-def pack(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
-    """A run as the table keeps it: the size of its state, its next deadline, the state, the decision that halted it
-    (JSON) if one did."""
+def encode_run(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
+    """Encode a run: the size of its state, its next deadline, the state, and the decision (JSON) that halted it."""
     body = dump(state)
     return FRAME.pack(len(body), due_ms) + body + (halt or b"")
 
 
-def unpack(raw: bytes) -> tuple[RunState, bytes | None]:
-    """A run as it was before `pack`. Raises `msgspec.DecodeError` for anything else."""
+def decode_run(raw: bytes) -> tuple[RunState, bytes | None]:
+    """Decode the result of `encode_run`. Raises `msgspec.DecodeError` for anything else."""
     if len(raw) < FRAME.size:
-        raise msgspec.DecodeError(f"{len(raw)} bytes are no stored run")
+        raise msgspec.DecodeError(f"{len(raw)} bytes are not a stored run")
     end = FRAME.size + FRAME.unpack_from(raw)[0]
     return load(raw[FRAME.size : end]), raw[end:] or None

@@ -1,13 +1,10 @@
-"""The seam: whole batches of one partition, out of Faust's consumer into a synchronous processor.
+"""The consumer of the batch path: it passes whole slices of one partition to the Faust agents.
 
-Faust hands a record through five tasks, a queue and two locks to an agent: 60 to 170 µs. Here its consumer, which
-keeps membership, assignment, pauses, seeks and commits as Faust has them, gives the records of the turns topic to
-the partition's `Lane`, in slices, and those of the changelog straight to the table. Nothing of Faust is patched: an
-app uses this by being given a `BatchTransport`.
-
-Faust runs its consumer in a thread of its own, so that agents which block do not stop heartbeats. Slices are bounded,
-so this one stays in the app's loop: a record does not wait for two threads to wake up, and no callback of a
-rebalance can run beside a step. `deploy` pins faust, mode and aiokafka exactly; the tests of this file say what broke.
+Faust takes a single record to an agent through five tasks, a queue and two locks, in 60 to 170 µs. This consumer keeps
+Faust's group membership, assignment, pauses, seeks and commits. It passes the records of the topics of turns and spend
+to their agent in slices (`worker.slices`), and the records of the changelogs straight to the tables. Nothing of Faust
+is patched: an app uses this consumer through `BatchTransport`. `deploy` pins faust, mode and aiokafka exactly, and the
+tests of this file show what an upgrade breaks.
 """
 
 from __future__ import annotations
@@ -17,15 +14,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
-from aiokafka.structs import TopicPartition
+from aiokafka.errors import ConsumerStoppedError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
-from mode import Service
-from mode.utils.futures import maybe_async
 
-from streamproc.worker.limits import DRAIN_TIMEOUT_S, FETCH_WAIT_MS, SLICE_RECORDS_MAX
-from streamproc.worker.records import fetched
+from streamproc.worker.kafka_client import SameLoopConsumer
+from streamproc.worker.limits import DRAIN_TIMEOUT_S, SLICE_RECORDS_MAX
 from streamproc.worker.slices import Slice
 
 if TYPE_CHECKING:
@@ -37,119 +31,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("streamproc.worker")
 
-IDLE_S = 0.05  # between two looks for a partition to read, while there is none (a rebalance, a recovery)
-COMMIT_TRIES = 3  # one that is under way already commits less than there is by now; one that is refused stays so
-POLL_S = 1.0  # how long one wait for records lasts
-
-
-class SameLoopConsumer(driver.AIOKafkaConsumerThread):
-    """Faust's "consumer thread", without a thread: its calls run where they are made."""
-
-    wait_for_shutdown = False
-
-    async def maybe_start(self) -> bool:
-        return await Service.maybe_start(self)
-
-    async def start(self) -> None:
-        await Service.start(self)
-
-    async def stop(self) -> None:
-        await Service.stop(self)
-
-    async def crash(self, reason: BaseException) -> None:
-        await Service.crash(self, reason)
-
-    async def on_stop(self) -> None:
-        if self._consumer is not None:
-            await self._consumer.stop()
-
-    def _stopped_set(self) -> None:
-        self._stopped.set()
-
-    def set_shutdown(self) -> None:
-        self._shutdown.set()
-
-    async def _stop_children(self) -> None:
-        await self._default_stop_children()
-
-    async def _stop_futures(self) -> None:
-        await self._default_stop_futures()
-
-    async def _stop_exit_stacks(self) -> None:
-        await self._default_stop_exit_stacks()
-
-    async def call_thread(self, fun: Any, *args: Any, **kwargs: Any) -> Any:
-        return await maybe_async(fun(*args, **kwargs))
-
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        consumer = super()._create_worker_consumer(transport)
-        # Faust fixes 1.5 s. A partition that was still being worked on when a fetch went out is not in it, and its
-        # records wait for the next one.
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
-        return consumer
-
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit; False where that is impossible now. It is tried again; only repeated work depends on it."""
-        try:
-            await self._ensure_consumer().commit({TopicPartition(*tp): offset for tp, offset in offsets.items()})
-        except (CommitFailedError, IllegalStateError) as problem:
-            self.log.info("offsets not committed, the group is rebalancing: %s", problem)
-            return False
-        except KafkaError as problem:
-            self.log.warning("offsets not committed, trying again: %r", problem)
-            return False
-        return True
-
-    @property
-    def expelled(self) -> bool:
-        """Whether the group goes on without this worker, or it has never been in it."""
-        consumer: Any = self._consumer
-        coordinator = consumer._coordinator if consumer is not None else None
-        return coordinator is None or bool(coordinator.generation == driver.DEFAULT_GENERATION_ID)
-
-    def hold(self, tps: set[TP], *, held: bool) -> None:
-        """Stop or go on fetching: a fetch that returns what nobody takes delays the partitions that share it."""
-        consumer = self._ensure_consumer()
-        mine = [tp for tp in consumer.assignment() if tp in tps]
-        if mine and held:
-            consumer.pause(*mine)
-        elif mine:
-            consumer.resume(*mine)
-
-    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Fetched]]:
-        """Records of some of these partitions; none after a while without any."""
-        consumer = self._ensure_consumer()
-        fetcher: Any = consumer._fetcher
-        if consumer._closed or fetcher._closed:
-            raise ConsumerStoppedError
-        if fetcher._fetch_task.done():
-            # By an error that aiokafka does not expect, its fetching ends for good. A new life goes on at once.
-            raise KafkaError("aiokafka fetches no more") from fetcher._fetch_task.exception()
-        with fetcher._subscriptions.fetch_context():
-            return await fetched(fetcher, tps, POLL_S)
-
-    def next_offset(self, tp: TP) -> int | None:
-        """The offset of the next record to fetch; None while it is unknown."""
-        assignment = self._ensure_consumer()._subscription.subscription.assignment
-        state = assignment.state_value(tp) if assignment is not None else None
-        return state._position if state is not None else None
+IDLE_S = 0.05  # between two checks for a partition to read, while there is none (a rebalance, a recovery)
+COMMIT_TRIES = 3  # a commit that is under way may miss the latest offsets; one that is refused stays refused
 
 
 class SeekingConsumer(driver.Consumer):
-    """Faust's consumer, which loses nothing of a group that has committed nothing yet.
+    """Faust's consumer, made safe for a group that has not committed anything yet.
 
-    Faust drops what it fetched while a rebalance or recovery was going on, and seeks to the committed offset to read it
-    again. Where there is none, or it is 0, aiokafka does not move.
+    Faust drops the records that it fetched during a rebalance or recovery, and seeks to the committed offset to read
+    them again. Without a committed offset, or if it is 0, aiokafka does not move.
     """
 
     _sought = -1  # the generation of the group whose partitions have been sought
     _waiting: frozenset[TP] = frozenset()
 
     def resume_partitions(self, tps: Any) -> None:
-        """Go on reading: the changelog at once, events only from where they must be read.
+        """Resume reading: the changelog at once, events only after the seek to their committed offset.
 
-        Faust resumes partitions first, and seeks then. What was read in between would count as done, and what was
-        dropped before it would be skipped.
+        Faust resumes partitions before it seeks. Records read in between would count as done, and the dropped records
+        before them would be skipped.
         """
         if self._sought != self.app.consumer_generation_id:
             early = frozenset(tp for tp in tps if not self._is_changelog_tp(tp))
@@ -158,7 +58,7 @@ class SeekingConsumer(driver.Consumer):
         super().resume_partitions(tps)
 
     async def perform_seek(self) -> None:
-        """Seek all partitions to where they must be read from, and only then go on reading them."""
+        """Seek all partitions to their committed offset, and only then resume reading them."""
         generation = self.app.consumer_generation_id
         await super().perform_seek()
         waiting, self._waiting = self._waiting, frozenset()
@@ -171,23 +71,23 @@ class SeekingConsumer(driver.Consumer):
         offsets = await super().seek_to_committed()
         fresh = [tp for tp, offset in offsets.items() if not offset and not self._is_changelog_tp(tp)]
         if fresh:
-            # Not `seek_to_beginning`: that waits for a fetch, which waits for somebody to take what was fetched before.
+            # Not `seek_to_beginning`: it waits for a fetch, which waits until earlier records are taken.
             for tp, beginning in (await self.earliest_offsets(*fresh)).items():
                 self._thread.seek(tp, beginning)
         return offsets
 
 
 class BatchConsumer(SeekingConsumer):
-    """Faust's consumer, draining partition batches."""
+    """Faust's consumer, draining whole partition batches."""
 
     _thread: SameLoopConsumer
     in_hand = False
-    """Whether records are fetched and not all of them stepped."""
+    """Whether some of the fetched records are not processed yet."""
     waiting_for: TP | None = None
-    """The partition of which an agent has records, or should take some."""
+    """The partition whose agent has records and has not answered yet."""
     _offered: Slice | None = None
-    _restored = 0  # records of the changelogs, in the recovery that goes on
-    _restoring_s = 0.0  # since when, by the monotonic clock
+    _restored = 0  # records of the changelogs read in the current recovery
+    _restoring_s = 0.0  # when it began, by the monotonic clock
 
     def _new_consumer_thread(self) -> SameLoopConsumer:
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
@@ -197,7 +97,7 @@ class BatchConsumer(SeekingConsumer):
         return cast("BatchTransport", self.transport).pipelines
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """For as long as the fetcher runs: fetch, and hand over."""
+        """Fetch and dispatch records for as long as the fetcher runs."""
         try:
             while not (self._stopped.is_set() or fetcher._stopped.is_set()):
                 if not self.flow_active:
@@ -210,17 +110,17 @@ class BatchConsumer(SeekingConsumer):
                 asked = self.app.consumer_generation_id
                 records = await self._thread.fetch(set(active))
                 self.in_hand = True
-                await self._hand_over(records, asked)
+                await self._dispatch(records, asked)
                 self.in_hand = False
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise
 
-    async def _hand_over(self, records: Mapping[TP, Sequence[Any]], asked: int) -> None:
-        """Slices of the partitions in turn: one with much to catch up on does not hold up the others. `asked` is the
-        generation of the group in which they were asked for.
+    async def _dispatch(self, records: Mapping[TP, Sequence[Any]], asked: int) -> None:
+        """Process one slice of each partition in turn, so that a long backlog does not delay the other partitions.
 
-        What is left when a rebalance begins is given back: after it, every partition is read from its committed offset.
+        `asked` is the generation of the group in which the records were requested. Records left over when a rebalance
+        begins are given back: after it, every partition is read from its committed offset.
         """
         generation = self.app.consumer_generation_id
         changelogs = self.app.tables.changelog_topics
@@ -232,7 +132,7 @@ class BatchConsumer(SeekingConsumer):
             self._restore(TP(tp.topic, tp.partition), batch)
             await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
             if self.app.consumer_generation_id != generation:
-                # Another recovery begins, from what is in memory; this one must not lose what was fetched.
+                # Another recovery begins, from the offsets in memory; it must not lose these records.
                 self._give_back([(tp, batch) for tp, batch in records.items() if tp.topic not in changelogs])
                 return
         if self.app.in_recovery:
@@ -248,7 +148,7 @@ class BatchConsumer(SeekingConsumer):
             events = [(tp, batch) for tp, batch in events if len(batch) > start]
 
     async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
-        """Pass the next records of a partition to its agent; False where they are not processed, or not all of them."""
+        """Pass the next records of a partition to its agent; return whether it has processed all of them."""
         await self._channels_settled(asked)
         pipeline = self._pipelines[tp.topic][tp.partition]
         if not await pipeline.room() or not self._may_go_on(asked):
@@ -268,7 +168,7 @@ class BatchConsumer(SeekingConsumer):
             await asyncio.sleep(IDLE_S)
 
     def stop_flow(self) -> None:
-        """A rebalance begins, or the worker stops: what no agent has processed yet is read again."""
+        """Stop the flow for a rebalance or the end; records that no agent has processed are read again."""
         super().stop_flow()
         self._withdraw()
 
@@ -277,11 +177,11 @@ class BatchConsumer(SeekingConsumer):
             self._offered.withdraw()
 
     def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
-        """Let records be fetched again that nobody will step.
+        """Seek back to records that will not be processed now, so that they are fetched again.
 
-        A fetch that began before a rebalance may end in the recovery after it, when no run is known yet, or after that,
-        with what stands behind the committed offsets. Where a partition is sought later, or others have it, this
-        changes nothing.
+        A fetch that began before a rebalance may end during the recovery after it, when no run is known yet, or later,
+        with records after the committed offsets. If the partition is sought later, or has moved to another worker,
+        this changes nothing.
         """
         for tp, batch in events:
             if batch and self._thread.next_offset(tp) == batch[-1].offset + 1:
@@ -298,10 +198,10 @@ class BatchConsumer(SeekingConsumer):
         return tables.recovery
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """A recovery begins: what ended the last one says nothing of this one.
+        """Begin a recovery, without the signal that ended the previous one.
 
-        Faust takes the sign that a recovery is over away only when its own queue wakes up, up to 5 s later. A rebalance
-        that came sooner got no recovery at all, and its runs began anew.
+        Faust clears that signal only when its own queue wakes up, up to 5 s later. A rebalance that came sooner got no
+        recovery at all, and its runs lost their state.
         """
         self._recovery.active_highwaters.clear()
         self._recovery.signal_recovery_end.clear()
@@ -313,16 +213,16 @@ class BatchConsumer(SeekingConsumer):
         self._restored += len(batch)
         recovery = self._recovery
         seen = recovery.active_offsets.get(tp)
-        runs = cast("BatchTransport", self.transport).stores[tp.topic].runs(tp.partition)
+        runs = cast("BatchTransport", self.transport).stores[tp.topic].partition_of(tp.partition)
         for record in batch:
             if seen is None or record.offset > seen:
                 runs.restore(record.key, record.value, record.offset)
         recovery.active_offsets[tp] = batch[-1].offset
 
     def _recovered(self) -> None:
-        """End the recovery when every changelog partition was read to where it ended when the recovery began.
+        """End the recovery once every changelog partition is read up to its end at the start of the recovery.
 
-        By the position, not by the last record: compaction may have taken the last one away.
+        The position decides, not the last record, which compaction may have removed.
         """
         recovery = self._recovery
         for tp in recovery.active_tps:
@@ -337,7 +237,7 @@ class BatchConsumer(SeekingConsumer):
             recovery._set_recovery_ended()
             recovery.signal_recovery_end.set()
 
-    # Pauses reach aiokafka for the changelog: outside of recoveries it is written and not read.
+    # Pauses reach aiokafka for the changelogs: outside recoveries they are written and not read.
 
     def pause_partitions(self, tps: Any) -> None:
         super().pause_partitions(tps)
@@ -350,13 +250,13 @@ class BatchConsumer(SeekingConsumer):
     def _changelogs(self, tps: Any) -> set[TP]:
         return {tp for tp in tps if self._is_changelog_tp(tp)}
 
-    # Commits: what the lanes have stored.
+    # Commits: the offsets up to which the pipelines have stored everything.
 
     def _filter_committable_offsets(self, tps: Any) -> dict[TP, int]:  # noqa: ARG002 (Faust's signature)
         offsets = {
             TP(topic, number): offset
-            for topic, lanes in self._pipelines.items()
-            for number, offset in lanes.committable().items()
+            for topic, pipelines in self._pipelines.items()
+            for number, offset in pipelines.committable().items()
         }
         return {tp: offset for tp, offset in offsets.items() if self._should_commit(tp, offset)}
 
@@ -369,18 +269,18 @@ class BatchConsumer(SeekingConsumer):
         return True
 
     async def wait_empty(self) -> None:
-        """Before partitions go, and before the worker stops: all that was stepped is told, stored and committed.
+        """Publish, store and commit everything processed, before partitions move and before the worker stops.
 
-        Not by a worker that the group has expelled (it was frozen, say): others have its runs, and know them better.
+        A worker that the group has expelled (it was frozen, say) does not: other workers have newer states of its runs.
         """
         if self._thread.expelled:
-            for lanes in self._pipelines.values():
-                lanes.abandon()
+            for pipelines in self._pipelines.values():
+                pipelines.abandon()
             return
         timeout_s = min(DRAIN_TIMEOUT_S, self.app.conf.broker_rebalance_timeout / 2)
-        settled = await asyncio.gather(*(lanes.settle(timeout_s) for lanes in self._pipelines.values()))
+        settled = await asyncio.gather(*(pipelines.settle(timeout_s) for pipelines in self._pipelines.values()))
         if not all(settled):
-            self.log.warning("the broker does not take what was decided; it will be decided again after the rebalance")
+            self.log.warning("the broker does not acknowledge in time; unpublished decisions are made again after this")
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 for _ in range(COMMIT_TRIES):
@@ -388,21 +288,21 @@ class BatchConsumer(SeekingConsumer):
                         return
                     await self.commit()
         except TimeoutError:
-            self.log.warning("offsets not committed: the broker does not answer")
+            self.log.warning("offsets not committed; the broker does not answer")
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Nothing: Faust's check counts on records going through its streams."""
+        """Do nothing: Faust's check assumes that records go through its streams."""
 
 
 class QuietProducer(driver.Producer):
-    """Faust's producer. Topics are created by `streamproc topics apply` alone."""
+    """Faust's producer, which creates no topics: only `streamproc topics apply` does."""
 
     async def create_topic(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class BatchTransport(driver.Transport):
-    """The transport of an app whose events go through lanes: those of each topic, and the stores of each changelog."""
+    """The transport of a worker: pipelines and channels by topic, stores by changelog."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer = QuietProducer

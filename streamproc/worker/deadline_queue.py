@@ -1,18 +1,20 @@
-"""When the runs of a partition want to be asked what has not happened: a heap with one entry a run, or a few."""
+"""The deadlines of a partition's runs: a heap with one entry a run, or a few."""
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-# Entries of alarms that were taken back, beside as many as there are alarms: a run whose turns begin and end leaves one
-# at each turn, and it would stay until its time has come.
+# Entries of deadlines that were removed, beyond twice the number of deadlines: a run whose turns begin and end leaves
+# one at each turn, and it would stay until its time has come.
 STALE_MAX: Final = 1_000
 
 
 class DeadlineQueue:
-    """The next deadline of each run that has one. Setting one that is later costs nothing: most runs are heard again
-    before it."""
+    """The next deadline of each run that has one.
+
+    Moving a deadline back costs nothing, which is the common case: most runs send an event before their deadline.
+    """
 
     def __init__(self) -> None:
         self._due: dict[bytes, int] = {}
@@ -22,7 +24,7 @@ class DeadlineQueue:
         return len(self._due)
 
     def set(self, key: bytes, due_ms: int) -> None:
-        """A run wants to be asked at this log time; 0: it does not."""
+        """Set the deadline of a run, in log time; 0 removes it."""
         if not due_ms:
             self._due.pop(key, None)
             return
@@ -35,11 +37,11 @@ class DeadlineQueue:
                 heapify(self._heap)
 
     def again(self, key: bytes, due_ms: int) -> None:
-        """A run that was asked wants to be asked at this log time instead."""
+        """Set the next deadline, in log time, of a run that `take` returned."""
         self.set(key, due_ms)
 
     def take(self, now_ms: int, most: int) -> list[bytes]:
-        """Runs whose time has come, the first one first. They have no alarm after this."""
+        """Remove and return runs whose deadline has passed, earliest first."""
         found: list[bytes] = []
         while self._heap and self._heap[0][0] <= now_ms and len(found) < most:
             at_ms, key = heappop(self._heap)

@@ -1,14 +1,14 @@
-"""Something should have happened, and nothing did: then a `deadline` event goes into the log, and the engine decides.
+"""Deadlines: when an expected event does not arrive, the worker appends a `deadline` event, and the engine decides.
 
-The worker knows from the table when each of its runs wants to be asked (`Alarms`), also those that another worker
-kept before. It appends a deadline only where its partition is caught up, and has been for a while: what looks like
-silence after downtime, of workers or of the broker, mostly waits in the log or in a publisher's buffer. The engine
-sees the deadline behind all of that, and decides by the log; so a deadline too many is work, never a false halt, and
-two workers that append the same one append it under one id.
+The table gives the next deadline of each run (`DeadlineQueue`), including runs that another worker owned before. The
+worker appends a deadline only if its partition has been caught up for a while: after downtime of workers or of the
+broker, events that seem to be missing mostly wait in the log or in a publisher's buffer. The engine sees the deadline
+after all of them and decides by the log. So an extra deadline costs work and never causes a false halt, and two workers
+that append the same deadline give it the same id.
 
-Time is the broker's: the log's times are its append times, and how far its clock is ahead of this machine's is known
-from its acknowledgements. Where a turns topic keeps its publishers' times (an imported log), now is not in the log,
-and there are no deadlines.
+Time is the broker's: the log has append times, and acknowledgements show how far the broker's clock is ahead of this
+machine's. If the turns topic has the times of its publishers (an imported log), the log has no current time, and the
+worker appends no deadlines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Deadlines:
-    """Watches the clocks of this worker's partitions."""
+    """Appends the deadlines of this worker's partitions."""
 
     def __init__(
         self,
@@ -46,34 +46,34 @@ class Deadlines:
         turns_topic: str,
         engine: Engine,
         store: RunStore,
-        lanes: PartitionPipelines,
+        pipelines: PartitionPipelines,
         publisher: Publisher,
     ) -> None:
         self.appended = 0
         self.paused: Callable[[], bool] = lambda: False
-        """Whether people have ordered the fleet to stand still: then silence is obedience. (The worker sets this.)"""
+        """Whether a command has stopped or paused the fleet, so that silence is expected. (The worker sets this.)"""
         self._app = app
         self._topic = turns_topic
         self._engine = engine
         self._store = store
-        self._lanes = lanes
+        self._pipelines = pipelines
         self._publisher = publisher
-        self._ends: dict[int, int] = {}  # where the partitions ended when last asked
-        self._caught_up_s: dict[int, float] = {}  # since when each of them is caught up, by the monotonic clock
+        self._ends: dict[int, int] = {}  # the end of each partition at the last check
+        self._caught_up_s: dict[int, float] = {}  # when each became caught up, by the monotonic clock
         self._looked_s = 0.0
-        self._told = ""
+        self._logged = ""
 
     async def run(self) -> None:
-        """For ever: look at the clocks, and append what is due."""
+        """Check the deadlines at intervals, and append those that are due. Never returns."""
         while True:
             await asyncio.sleep(limits.DEADLINE_TICK_S)
             try:
                 await self._look()
-            except Exception as problem:  # noqa: BLE001 (whatever is wrong with deadlines, turns are stepped)
+            except Exception as problem:  # noqa: BLE001 (turns are processed, whatever fails here)
                 self._caught_up_s.clear()
-                if repr(problem) != self._told:
-                    self._told = repr(problem)
-                    log.warning("no deadlines for now: %s", self._told)
+                if repr(problem) != self._logged:
+                    self._logged = repr(problem)
+                    log.warning("no deadlines for now: %s", self._logged)
 
     async def _look(self) -> None:
         now_s = time.monotonic()
@@ -86,7 +86,7 @@ class Deadlines:
                 await self._append(runs)
 
     async def _caught_up(self, now_s: float) -> list[int]:
-        """The partitions in which everything was stepped that was there at the last look."""
+        """Return the partitions in which everything is processed that was there at the last check."""
         consumer = self._app.consumer
         kept = self._store.partitions.keys()
         if not kept or self.paused() or self._app.rebalancing or self._app.in_recovery or not consumer.flow_active:
@@ -105,10 +105,12 @@ class Deadlines:
         return sorted(mine & self._caught_up_s.keys())
 
     async def _position(self, partition: int) -> int:
-        """Up to where a partition was stepped. Where nothing is in hand, up to where it was fetched: what ends a
-        transaction is an offset, too, and no record."""
-        lane = self._lanes.get(partition)
-        stepped = lane.position if lane is not None else -1
+        """Return the offset up to which a partition is processed; if no records are in hand, up to which it is fetched.
+
+        The marker that ends a transaction has an offset and is not a record.
+        """
+        pipeline = self._pipelines.get(partition)
+        stepped = pipeline.position if pipeline is not None else -1
         consumer = self._app.consumer
         if stepped >= 0 and consumer.in_hand:
             return stepped
@@ -117,23 +119,23 @@ class Deadlines:
 
     async def _append(self, runs: Runs) -> None:
         now_ms = self._publisher.log_now_ms()
-        letters = []
-        for key in runs.alarms.take(now_ms, limits.DEADLINES_MAX):
-            state = runs.hot.get(key) or runs.wake(key)
+        outgoing = []
+        for key in runs.deadline_queue.take(now_ms, limits.DEADLINES_MAX):
+            state = runs.active.get(key) or runs.load(key)
             due = self._engine.next_deadline(state) if state is not None else None
             if due is None:
                 continue
             if due.due_ms > now_ms:
-                runs.alarms.again(key, due.due_ms)
+                runs.deadline_queue.again(key, due.due_ms)
                 continue
-            letters.append(OutgoingRecord("turns", key, encode(deadline_event(key.decode(), due))))
-        if not letters:
+            outgoing.append(OutgoingRecord("turns", key, encode(deadline_event(key.decode(), due))))
+        if not outgoing:
             return
         try:
-            await self._publisher.tell(runs.partition, letters)
+            await self._publisher.publish(runs.partition, outgoing)
         except KafkaError:
-            for letter in letters:
-                runs.alarms.again(letter.key or b"", now_ms)
+            for outgoing_record in outgoing:
+                runs.deadline_queue.again(outgoing_record.key or b"", now_ms)
             raise
-        self.appended += len(letters)
-        log.info("deadlines partition=%d appended=%d", runs.partition, len(letters))
+        self.appended += len(outgoing)
+        log.info("deadlines partition=%d appended=%d", runs.partition, len(outgoing))

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class App(faust.App):
-    """Faust's app. It keeps nothing on disk, so it makes no directories."""
+    """Faust's app, which keeps nothing on disk and creates no directories."""
 
     def _create_directories(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def new_app(settings: Settings, partitions: int) -> App:
@@ -54,7 +54,7 @@ def new_app(settings: Settings, partitions: int) -> App:
 
 
 def credentials_of(settings: Settings) -> Any:
-    """The same TLS and SASL for Faust's clients as for ours."""
+    """Return credentials with the same TLS and SASL for Faust's clients as for ours."""
     options = connection_options(settings)
     if "sasl_oauth_token_provider" in options:
         return faust.OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=options["ssl_context"])

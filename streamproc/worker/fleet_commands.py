@@ -1,14 +1,14 @@
-"""The worker and the orders: what it does about what people order on the commands topic.
+"""Fleet commands in the worker: it follows the commands topic and acts on the commands of operators.
 
-Every worker reads the whole topic, and checks each order. Of each partition one worker has the duties, the one that
-has the same partition of the turns topic: it tells a `fleet.state` event of every order and of every refused one, puts
-refused records into the dead-letter topic, and gives the standing order again where a refused record would otherwise
-displace it at compaction. How far it came is committed in a group of its own (without members).
+Every worker reads the whole topic and checks each command. For each partition one worker has the duties: the owner of
+the same partition of the turns topic. It publishes a `fleet.state` event for every command and for every refused
+record, puts refused records into the dead-letter topic, and issues the standing command again if compaction would
+replace it by a refused record. Its progress is committed in a consumer group of its own, which has no members.
 
 A killed run, user or tenant becomes `operator.stop` events on the turns topic, in the partitions of the runs, and the
-engine halts on those: so the log holds why a run was halted and when, and a replay decides the same. The kill of a
-run is one event. The kill of a user or tenant is one for every run that is known when the order comes, and one for
-every run that sends something later and is not halted.
+engine halts on those. So the log shows why and when a run was halted, and a replay decides the same. Killing a run
+takes one event. Killing a user or tenant takes one for every run that is known when the command arrives, and one for
+every run that sends an event later and is not halted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
-from streamproc.worker.limits import ORDERS_POLL_MS, RESTATE_INTERVAL_S, STOPS_AT_ONCE, VERDICTS_MAX
+from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, STOPS_AT_ONCE
 from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
 from streamproc.worker.run_summaries import run_summaries
 
@@ -51,13 +51,13 @@ log = logging.getLogger(__name__)
 ALL_KEY: Final = command_events.ALL.encode()
 
 
-class Verdict(NamedTuple):
-    """What is to be told of a record of the commands topic."""
+class Outcome(NamedTuple):
+    """The consequences of a record of the commands topic: what to publish, and which run to stop."""
 
     offset: int
-    letters: list[OutgoingRecord]
-    stop: FleetCommand | None = None  # the order to stop one run
-    displaced: str = ""  # the scope whose standing order this record would displace
+    outgoing: list[OutgoingRecord]
+    stop: FleetCommand | None = None  # a command that stops one run
+    displaced: str = ""  # the scope whose standing command this record would replace
 
 
 class CommandBatch:
@@ -68,19 +68,19 @@ class CommandBatch:
         self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def apply_to(self, commands: FleetCommands) -> None:
-        """Apply the records. Raises what fails, after passing it to the reader, which reads them again."""
+        """Apply the records. Raises what fails, after passing it to the reader, which then reads them again."""
         try:
             commands.apply(self.records)
         except Exception as problem:
             if not self.answer.done():
                 self.answer.set_exception(problem)
             raise
-        if not self.answer.done():  # cancelled where the reader gave up
+        if not self.answer.done():  # cancelled if the reader has ended its session
             self.answer.set_result(None)
 
 
 class FleetCommands:
-    """The standing orders, as this worker knows them, and its duties."""
+    """The standing commands, as this worker knows them, and its duties."""
 
     def __init__(
         self,
@@ -95,10 +95,10 @@ class FleetCommands:
         self.authority = command_signer(settings)
         self.caught_up = asyncio.Event()
         self.changed = asyncio.Event()
-        """Set when an order comes; whoever waits for it clears it."""
+        """Set when a command arrives. The task that waits for it clears it."""
         self.deliver: Callable[[Sequence[Any]], Awaitable[None]]
         """Passes records to the agent that applies them, and waits for it. (The worker sets this.)"""
-        self.runs: Callable[[int], Runs]
+        self.runs_of: Callable[[int], Runs]
         """The runs of a partition of the turns topic. (The worker sets this.)"""
         self._settings = settings
         self._topic = settings.topic("commands")
@@ -108,7 +108,7 @@ class FleetCommands:
         self._version = version
         self._mine: set[int] = set()
         self._positions: dict[TopicPartition, int] = {}
-        self._verdicts: dict[int, deque[Verdict]] = {}
+        self._outcomes: dict[int, deque[Outcome]] = {}
         self._committed: dict[int, int] = {}
         self._displaced: set[str] = set()
         self._restate_at_s = 0.0
@@ -116,36 +116,36 @@ class FleetCommands:
         self._kills = 0
         self._trouble = ""  # the last failure that was logged
 
-    # What others tell us.
+    # Ownership of partitions.
 
     def have(self, partitions: set[int]) -> None:
-        """These partitions of the turns topic are this worker's, and their runs are known."""
+        """Take the duties of these partitions of the turns topic, whose runs are restored."""
         self._mine = set(partitions)
         self._searched.clear()
 
     def keep(self, partitions: set[int]) -> None:
-        """Of what this worker had, only these partitions are left."""
+        """Give up the duties of all other partitions."""
         self._mine &= partitions
         for number in set(self._committed) - self._mine:
             del self._committed[number]
 
-    # What others ask.
+    # For the other parts of the worker.
 
     @property
     def killing(self) -> Fleet | None:
-        """The fleet, where a user or tenant in it is killed; None where there is nothing to look for."""
+        """The fleet, if a user or tenant of it is killed; None if no run has to be stopped."""
         return self.fleet if self.caught_up.is_set() and self.fleet.kills else None
 
-    def stop_of(self, order: FleetCommand, run_id: str, event_id: str) -> OperatorStop:
-        """The event that stops a run because of an order."""
-        event = OperatorStop(w=WIRE_VERSION, run_id=run_id, event_id=event_id, by=order.by, reason=_reason(order))
-        self.authority.sign_event(event, int(time.time() * 1000), order.issuer)
+    def stop_of(self, command: FleetCommand, run_id: str, event_id: str) -> OperatorStop:
+        """Return the event by which a command stops a run."""
+        event = OperatorStop(w=WIRE_VERSION, run_id=run_id, event_id=event_id, by=command.by, reason=_reason(command))
+        self.authority.sign_event(event, int(time.time() * 1000), command.issuer)
         return event
 
     # Reading.
 
     async def run(self) -> None:
-        """For ever: read, and do what is to be done. A broker that is away is waited for."""
+        """Read the commands topic and do the duties; wait for a broker that is away. Never returns."""
         await reconnecting(self._session, self._report, purpose="listening for fleet commands")
 
     def _report(self, error: Exception) -> None:
@@ -176,7 +176,7 @@ class FleetCommands:
                 if all(self._positions[place] >= ends[place] for place in places):
                     self.caught_up.set()
                 await self._duties(consumer)
-                for batch in (await consumer.getmany(timeout_ms=ORDERS_POLL_MS)).values():
+                for batch in (await consumer.getmany(timeout_ms=COMMANDS_POLL_MS)).values():
                     await self.deliver(batch)
                 for place in places:
                     self._positions[place] = await consumer.position(place)
@@ -193,49 +193,49 @@ class FleetCommands:
 
     def _forget(self) -> None:
         self._positions.clear()
-        self._verdicts.clear()
+        self._outcomes.clear()
 
     def apply(self, records: Sequence[Any]) -> None:
         """Apply records of one partition, oldest first."""
         for record in records:
-            self._hear(record)
+            self._apply_record(record)
 
-    def _hear(self, record: Any) -> None:
-        """Take in one record; what is to be told of it waits for whoever has the duties."""
+    def _apply_record(self, record: Any) -> None:
+        """Apply one record. Its outcome is kept for the case that this worker has the duties, or gets them."""
         problems: list[Problem] = []
-        taken_ms = record.timestamp
-        order = apply_record(
-            self.fleet, self.authority, record.key, record.value, taken_ms, lambda bad: problems.extend(bad.problems)
+        at_ms = record.timestamp
+        command = apply_record(
+            self.fleet, self.authority, record.key, record.value, at_ms, lambda bad: problems.extend(bad.problems)
         )
         trigger = Trigger(topic=record.topic, partition=record.partition, offset=record.offset)
-        verdict: Verdict | None = None
+        outcome: Outcome | None = None
         if problems:
             place = f"{record.topic}[{record.partition}]@{record.offset}"
-            log.warning("refused an order, %s: %s", place, problems[0])
-            told = control_record(ALL_KEY, command_events.refusal_event(problems[0], place, taken_ms, trigger))
+            log.warning("refused a fleet command, %s: %s", place, problems[0])
+            refusal = control_record(ALL_KEY, command_events.refusal_event(problems[0], place, at_ms, trigger))
             dead = dead_letter_record(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
             displaced = (record.key or b"").decode("utf-8", "replace")
-            verdict = Verdict(record.offset, [told, dead], displaced=displaced)
-        elif order is not None and order.part == "run":
-            verdict = Verdict(record.offset, [], stop=order)
-        elif order is not None:
-            log.warning("%s", order)
-            trigger.event_id = order.id
-            decision = command_events.state_event(order, at_ms=taken_ms, trigger=trigger)
-            verdict = Verdict(record.offset, [control_record(ALL_KEY, decision)])
-            self._kills += order.part != "fleet"
-        if verdict is not None:
-            self._verdicts.setdefault(record.partition, deque(maxlen=VERDICTS_MAX)).append(verdict)
+            outcome = Outcome(record.offset, [refusal, dead], displaced=displaced)
+        elif command is not None and command.part == "run":
+            outcome = Outcome(record.offset, [], stop=command)
+        elif command is not None:
+            log.warning("%s", command)
+            trigger.event_id = command.id
+            decision = command_events.state_event(command, at_ms=at_ms, trigger=trigger)
+            outcome = Outcome(record.offset, [control_record(ALL_KEY, decision)])
+            self._kills += command.part != "fleet"
+        if outcome is not None:
+            self._outcomes.setdefault(record.partition, deque(maxlen=OUTCOMES_MAX)).append(outcome)
             self.changed.set()
 
     # Duties.
 
     async def _duties(self, consumer: Any) -> None:
         if not self.caught_up.is_set():
-            return  # a kill that was lifted again must not halt anybody
-        for number, verdicts in self._verdicts.items():
+            return  # a kill that was lifted later must not halt a run
+        for number, outcomes in self._outcomes.items():
             if number % self._count in self._mine:
-                await self._tell(consumer, TopicPartition(self._topic, number), verdicts)
+                await self._publish(consumer, TopicPartition(self._topic, number), outcomes)
         if self._displaced and time.monotonic() >= self._restate_at_s:
             await self._restate()
         for partition in self._mine:
@@ -243,25 +243,25 @@ class FleetCommands:
                 self._searched[partition] = self._kills
                 await self._stop_known(partition)
 
-    async def _tell(self, consumer: Any, place: TopicPartition, verdicts: Iterable[Verdict]) -> None:
-        """Tell what was not told yet. A crash between telling and committing tells it twice, with the same ids."""
+    async def _publish(self, consumer: Any, place: TopicPartition, outcomes: Iterable[Outcome]) -> None:
+        """Publish new outcomes. A crash before the commit publishes them twice, with the same ids."""
         number = place.partition
         if number not in self._committed:
             self._committed[number] = await consumer.committed(place) or 0
-        due = [verdict for verdict in verdicts if verdict.offset >= self._committed[number]]
-        for verdict in due:
-            if verdict.letters:
-                await self._publisher.tell(number, verdict.letters)
-            if verdict.stop is not None:
-                await self._stop_run(verdict.stop)
-            if verdict.displaced:
-                self._displaced.add(verdict.displaced)
+        due = [outcome for outcome in outcomes if outcome.offset >= self._committed[number]]
+        for outcome in due:
+            if outcome.outgoing:
+                await self._publisher.publish(number, outcome.outgoing)
+            if outcome.stop is not None:
+                await self._stop_run(outcome.stop)
+            if outcome.displaced:
+                self._displaced.add(outcome.displaced)
         if due:
             self._committed[number] = due[-1].offset + 1
             await consumer.commit({place: due[-1].offset + 1})
 
     async def _restate(self) -> None:
-        """Give displaced orders again: compaction keeps the last record of a key, whoever wrote it."""
+        """Issue replaced commands again: compaction keeps the last record of a key, even a refused one."""
         self._restate_at_s = time.monotonic() + RESTATE_INTERVAL_S
         displaced, self._displaced = self._displaced, set()
         for standing in filter(None, map(self.fleet.latest, displaced)):
@@ -271,32 +271,32 @@ class FleetCommands:
 
     # Stopping runs.
 
-    async def _stop_run(self, order: FleetCommand) -> None:
-        key = order.name.encode()
-        known = [number for number in self._mine if key in self.runs(number)]
+    async def _stop_run(self, command: FleetCommand) -> None:
+        key = command.name.encode()
+        known = [number for number in self._mine if key in self.runs_of(number)]
         partition = known[0] if known else (murmur2(key) & 0x7FFFFFFF) % self._count
-        stop = self.stop_of(order, order.name, order.id)
-        await self._publisher.tell(partition, [OutgoingRecord("turns", key, encode(stop))])
+        stop = self.stop_of(command, command.name, command.id)
+        await self._publisher.publish(partition, [OutgoingRecord("turns", key, encode(stop))])
 
     async def _stop_known(self, partition: int) -> None:
         """Stop the runs of a partition whose user or tenant is killed."""
         fleet = self.killing
         if fleet is None:
             return
-        letters: list[OutgoingRecord] = []
-        for number, glance in enumerate(run_summaries(self.runs(partition))):
+        outgoing: list[OutgoingRecord] = []
+        for number, summary in enumerate(run_summaries(self.runs_of(partition))):
             if number % STOPS_AT_ONCE == STOPS_AT_ONCE - 1:
-                await asyncio.sleep(0)  # records of turns want to be stepped, too
-            order = None if glance.over else fleet.killing(glance.user, glance.tenant)
-            if order is not None:
-                stop = self.stop_of(order, glance.key.decode(), f"{order.id}@{glance.offset}")
-                letters.append(OutgoingRecord("turns", glance.key, encode(stop)))
-        for first in range(0, len(letters), STOPS_AT_ONCE):
-            await self._publisher.tell(partition, letters[first : first + STOPS_AT_ONCE])
-        if letters:
-            log.warning("stops %d runs of partition %d: their user or tenant is killed", len(letters), partition)
+                await asyncio.sleep(0)  # let turns be processed in between
+            command = None if summary.over else fleet.killing(summary.user, summary.tenant)
+            if command is not None:
+                stop = self.stop_of(command, summary.key.decode(), f"{command.id}@{summary.offset}")
+                outgoing.append(OutgoingRecord("turns", summary.key, encode(stop)))
+        for first in range(0, len(outgoing), STOPS_AT_ONCE):
+            await self._publisher.publish(partition, outgoing[first : first + STOPS_AT_ONCE])
+        if outgoing:
+            log.warning("stopping %d runs of partition %d: their user or tenant is killed", len(outgoing), partition)
 
 
-def _reason(order: FleetCommand) -> str:
-    whom = "" if order.part == "run" else f"{order.part} {order.name} is killed"
-    return ": ".join(filter(None, (whom, order.why)))
+def _reason(command: FleetCommand) -> str:
+    killed = "" if command.part == "run" else f"{command.part} {command.name} is killed"
+    return ": ".join(filter(None, (killed, command.why)))

@@ -1,6 +1,6 @@
-"""What the worker writes to standard error: one plain line for each thing that somebody may want to know.
+"""The log of a worker on standard error: one plain line an event, with other libraries kept quiet.
 
-Never a secret, and no content of turns: addresses, names, numbers, and the codes of decisions.
+It never contains secrets or the content of turns: only addresses, names, numbers, and the codes of decisions.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from typing import Final
 
 OTHERS: Final = ("aiokafka", "asyncio", "faust", "mode")
-NUMBER: Final = "STREAMPROC_WORKER_NUMBER"  # set by a supervisor: which of its workers this process is
-CALM_S: Final = 30.0  # a client whose broker is away says so many times a second; once in so long is enough
+NUMBER: Final = "STREAMPROC_WORKER_NUMBER"  # set by a supervisor: the number of this worker
+CALM_S: Final = 30.0  # a client without its broker logs the same line many times a second; once in this time is enough
 
-# Known, harmless, and alarming to read.
+# Known and harmless, though they read alarming.
 NOISE: Final = (
-    'Unable connect to "%s:%s": %s',  # of the preflight, which says so itself
-    "Timer %s woke up",  # a step was in hand, or the machine was suspended
+    'Unable connect to "%s:%s": %s',  # readiness logs this itself
+    "Timer %s woke up",  # a step was running, or the machine was suspended
     "Timer %s is overlapping",
     "Heartbeat failed for group %s because it is rebalancing",
     "Topic %s is not available during auto-create initialization",
@@ -29,14 +29,14 @@ NOISE: Final = (
 
 
 class Calm(logging.Filter):
-    """Lets the same line of another library through once in `CALM_S`."""
+    """Passes the same line of another library once in `CALM_S`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[str, float] = {}
+        self._passed: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this is worth telling."""
+        """Return whether to log this."""
         template = str(record.msg)
         service = template.startswith("[^")  # one of mode's, ours among them
         if service and record.levelno < logging.WARNING:
@@ -46,17 +46,17 @@ class Calm(logging.Filter):
         if any(noise in template for noise in NOISE):
             return False
         key, now = f"{record.name} {template[:80]}", time.monotonic()
-        if now - self._told.get(key, -CALM_S) < CALM_S:
+        if now - self._passed.get(key, -CALM_S) < CALM_S:
             return False
-        self._told[key] = now
+        self._passed[key] = now
         return True
 
 
 def set_up(level: str = "info") -> None:
-    """Lines to standard error; other libraries speak only of trouble."""
+    """Log to standard error; from other libraries only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
-    who = f"worker {os.environ[NUMBER]} " if os.environ.get(NUMBER) else ""
-    handler.setFormatter(logging.Formatter(f"%(asctime)s {who}%(levelname)s %(name)s: %(message)s"))
+    prefix = f"worker {os.environ[NUMBER]} " if os.environ.get(NUMBER) else ""
+    handler.setFormatter(logging.Formatter(f"%(asctime)s {prefix}%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Calm())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in OTHERS:

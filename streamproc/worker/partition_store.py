@@ -1,4 +1,4 @@
-"""What every table of the worker keeps in memory: its partitions, each of which comes and goes as a whole."""
+"""The store of a table: the partitions that this worker owns, each of which is added and removed as a whole."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Change = tuple[bytes, bytes | None]
-"""A record of a changelog: a key, and its value (None: it is forgotten)."""
+"""A record of a changelog: a key, and its value (None: the key is deleted)."""
 
 
 def read_up_to(known: int | None, written: int, last: int | None) -> int | None:
-    """Up to which record of its changelog a partition is in memory, after it wrote some, the last of them at `last`.
+    """Return the changelog offset up to which a partition is in memory after it wrote records, the last at `last`.
 
-    Not up to its own last record where others stand before it: a worker that was expelled, and does not know it yet,
-    writes behind its successor, and has not read what that one wrote.
+    This is not its own last record if records of another worker stand before it: an expelled worker that has not
+    noticed yet writes behind its successor, whose records it has not read.
     """
     follows = last is not None and last - written == (-1 if known is None else known)
     return last if follows else known
 
 
-class Part(Protocol):
+class TablePartition(Protocol):
     """One partition of a table."""
 
     partition: int
@@ -41,27 +41,27 @@ class Part(Protocol):
     def leave(self) -> None: ...
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=TablePartition)
 
 
 class PartitionStore(memory.Store[bytes, bytes], Generic[P]):
-    """The partitions of a table that this worker has, as Faust wants to see them."""
+    """The partitions of a table that this worker owns, as a Faust store."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.partitions: dict[int, P] = {}
-        self.retained: Callable[[set[int]], None] = lambda _mine: None  # told which partitions stay, or come
+        self.retained: Callable[[set[int]], None] = lambda _mine: None  # called with the partitions that stay or arrive
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
 
     @abstractmethod
     def _new(self, partition: int) -> P:
-        """A partition with nothing in it."""
+        """Return an empty partition."""
 
     def _counted(self) -> None:
-        """There are more partitions than before, or fewer."""
+        """Adapt to a changed number of partitions."""
 
-    def runs(self, partition: int) -> P:
-        """What is kept of a partition; nothing yet of one that is new."""
+    def partition_of(self, partition: int) -> P:
+        """Return a partition of the table; an empty one if it is new."""
         part = self.partitions.get(partition)
         if part is None:
             part = self.partitions[partition] = self._new(partition)
@@ -69,27 +69,27 @@ class PartitionStore(memory.Store[bytes, bytes], Generic[P]):
         return part
 
     def leave(self, partition: int) -> None:
-        """Forget a partition."""
+        """Drop a partition."""
         part = self.partitions.pop(partition, None)
         if part is not None:
             part.leave()
             self._counted()
 
     def close(self) -> None:
-        """Forget all partitions: the worker ends."""
+        """Drop all partitions, because the worker stops."""
         for partition in list(self.partitions):
             self.leave(partition)
 
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Any, to_value: Any) -> None:  # noqa: ARG002 (Faust's signature)
-        """Recovery by Faust's own loop: the stock path."""
+        """Apply a batch that Faust's own recovery loop has read."""
         for event in batch:
             message = event.message
-            self.runs(message.partition).restore(message.key, message.value, message.offset)
+            self.partition_of(message.partition).restore(message.key, message.value, message.offset)
 
     def persisted_offset(self, tp: Any) -> int:
-        """Up to which record of the changelog a partition is in memory: recovery goes on from there.
+        """Return the changelog offset up to which a partition is in memory: recovery continues from there.
 
-        -1, not None, where none is: to Faust, None means as far as it was read before.
+        -1, not None, if there is none: to Faust, None means "as far as it was read before".
         """
         part = self.partitions.get(tp.partition)
         known = part.changelog_offset if part is not None else None
@@ -102,7 +102,7 @@ class PartitionStore(memory.Store[bytes, bytes], Generic[P]):
         newly_assigned: set[Any],  # noqa: ARG002 (Faust's signature)
         generation_id: int = 0,  # noqa: ARG002 (Faust's signature)
     ) -> None:
-        """Forget the partitions that are no longer this worker's."""
+        """Drop the partitions that have moved to other workers."""
         topic = self.table.changelog_topic.get_topic_name()
         mine = {tp.partition for tp in assigned if tp.topic == topic}
         self.retained(mine)
@@ -110,4 +110,4 @@ class PartitionStore(memory.Store[bytes, bytes], Generic[P]):
             self.leave(partition)
 
     async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:
-        """Nothing."""
+        """Do nothing."""

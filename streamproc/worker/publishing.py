@@ -1,8 +1,8 @@
-"""What the worker says to Kafka, and when it counts as said.
+"""Publishing to Kafka: decisions, statuses and dead letters by one producer, changelog records by another.
 
-Two idempotent producers with `acks=all`: one tells (decisions, statuses, dead letters), one stores (the changelog), so
-that a decision never waits behind a batch of states. A batch is repeated until the broker has it; only what cannot
-be mended by repeating (a missing right, a record that is too large) is raised.
+Both producers are idempotent, with `acks=all`. There are two of them because a decision must not wait behind a batch of
+states. A batch is sent again until the broker acknowledges it. Only errors that a retry cannot fix (a missing right, a
+record that is too large) are raised.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ Headers = list[tuple[str, bytes]]
 NO_HEADERS: Final[Headers] = []
 
 
-BY_KEY: Final = -1  # in the partition that its key has in Kafka's own hash
+BY_KEY: Final = -1  # the partition that Kafka's own hash gives the key
 
 
 class OutgoingRecord(NamedTuple):
-    """A record to tell: the short name of its topic, key, value, headers."""
+    """A record to publish: the short name of its topic, key, value, headers."""
 
     topic: str
     key: bytes | None
     value: bytes
     headers: Headers = NO_HEADERS
-    partition: int | None = None  # None: where its run is
-    at_ms: int | None = None  # its time, on a topic that keeps the times of its writers; None: now
+    partition: int | None = None  # None: that of its run
+    at_ms: int | None = None  # its timestamp, on a topic with CreateTime; None: now
 
 
 def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
-    """A decision as a record of the control topic, with the CloudEvents attributes in its headers (binary mode)."""
+    """Return a decision as a record of the control topic, with CloudEvents attributes in its headers (binary mode)."""
     value = encode_decision(decision)
     if len(value) > CONTROL_BYTES_MAX:
         value = encode_decision(_shortened(decision))
@@ -66,7 +66,7 @@ def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
 
 
 def _shortened(decision: Decision) -> Decision:
-    """The same decision without what others made too large: it must arrive."""
+    """Drop the parts of a decision that a caller can make too large, so that it fits into a record."""
     decision.labels = None
     decision.message = decision.message[:REFUSAL_TEXT_MAX]
     if decision.evidence is not None:
@@ -75,7 +75,7 @@ def _shortened(decision: Decision) -> Decision:
 
 
 def dead_letter_record(record: Any, problems: Sequence[Problem], *, version: str, bytes_max: int) -> OutgoingRecord:
-    """A refused record, as it came, with what is wrong and where it came from. Of one too large, the beginning."""
+    """Return a refused record as it arrived (truncated if too large), with the reason and its origin in headers."""
     first = problems[0]
     place = {
         "source.topic": record.topic,
@@ -91,10 +91,10 @@ def dead_letter_record(record: Any, problems: Sequence[Problem], *, version: str
         *((name, _text(str(value))) for name, value in place.items()),
     ]
     key, value = record.key, record.value or b""
-    room = max(0, bytes_max - len(key or b""))
-    if len(value) > room:
+    value_max = max(0, bytes_max - len(key or b""))
+    if len(value) > value_max:
         headers.append(("truncated.from_bytes", _text(str(len(value)))))
-        key, value = (key[:room] if key is not None else None), value[:room]
+        key, value = (key[:value_max] if key is not None else None), value[:value_max]
     return OutgoingRecord("dead-letter", key, value, headers)
 
 
@@ -110,7 +110,7 @@ class Publisher:
         self._changelogs = changelogs
         self._partitions = partitions
         self._ahead_ms = 0
-        self._telling = self._producer("tell")
+        self._publishing = self._producer("tell")
         self._storing = self._producer("store")
 
     def _producer(self, role: str) -> AIOKafkaProducer:
@@ -126,23 +126,23 @@ class Publisher:
         )
 
     async def start(self) -> None:
-        """Connect. Raises `KafkaError` where no broker answers."""
-        await self._telling.start()
+        """Connect. Raises `KafkaError` if no broker answers."""
+        await self._publishing.start()
         await self._storing.start()
 
     async def stop(self) -> None:
-        """Disconnect; what is under way is sent first."""
-        await asyncio.gather(self._telling.stop(), self._storing.stop())
+        """Send what is under way, and disconnect."""
+        await asyncio.gather(self._publishing.stop(), self._storing.stop())
 
-    async def tell(self, partition: int, letters: Sequence[OutgoingRecord]) -> None:
-        """Publish letters, each in its partition (by default that of this lane); returns when the broker has all."""
+    async def publish(self, partition: int, outgoing: Sequence[OutgoingRecord]) -> None:
+        """Publish records, each to its partition (by default this one); return once the broker has acknowledged all."""
         by_place: dict[tuple[str, int], list[OutgoingRecord]] = {}
-        for letter in letters:
-            by_place.setdefault(self._place(letter, partition), []).append(letter)
+        for outgoing_record in outgoing:
+            by_place.setdefault(self._place(outgoing_record, partition), []).append(outgoing_record)
         posted = []
         for (topic, place), records in by_place.items():
             posted.append(
-                await _post(self._telling, topic, place, [(r.key, r.value, r.headers, r.at_ms) for r in records])
+                await _post(self._publishing, topic, place, [(r.key, r.value, r.headers, r.at_ms) for r in records])
             )
         for batches in posted:
             metadata = await _delivered(batches)
@@ -150,19 +150,19 @@ class Publisher:
                 self._ahead_ms = metadata.timestamp - _here_ms()
 
     def log_now_ms(self) -> int:
-        """What the broker's clock says, as far as its last acknowledgement told."""
+        """Return the time of the broker's clock, estimated from its last acknowledgement."""
         return _here_ms() + self._ahead_ms
 
-    def _place(self, letter: OutgoingRecord, partition: int) -> tuple[str, int]:
-        topic = self._settings.topic(letter.topic)
-        if letter.partition is None:
+    def _place(self, outgoing_record: OutgoingRecord, partition: int) -> tuple[str, int]:
+        topic = self._settings.topic(outgoing_record.topic)
+        if outgoing_record.partition is None:
             return topic, partition % self._partitions.get(topic, partition + 1)
-        if letter.partition != BY_KEY:
-            return topic, letter.partition
-        return topic, (murmur2(letter.key or b"") & 0x7FFFFFFF) % self._partitions[topic]
+        if outgoing_record.partition != BY_KEY:
+            return topic, outgoing_record.partition
+        return topic, (murmur2(outgoing_record.key or b"") & 0x7FFFFFFF) % self._partitions[topic]
 
     async def store(self, table: str, partition: int, changes: Iterable[Change]) -> int | None:
-        """Write states to a table's changelog; the offset of the last one (None: the broker does not say)."""
+        """Write states to a table's changelog; return the offset of the last one (None: the broker does not say)."""
         records = [(key, raw, NO_HEADERS, None) for key, raw in changes]
         posted = await _post(self._storing, self._changelogs[table], partition, records)
         metadata = await _delivered(posted)
@@ -176,7 +176,7 @@ def _here_ms() -> int:
 
 
 Posted = list[tuple[Any, int]]
-"""Batches handed over: the future of each one's acknowledgement, and how many records it has."""
+"""Submitted batches: the future of each acknowledgement, and the number of records."""
 
 
 async def _post(
@@ -185,7 +185,7 @@ async def _post(
     partition: int,
     records: Iterable[tuple[bytes | None, bytes | None, Headers, int | None]],
 ) -> Posted:
-    """Hand records over in order, in as few batches as they fit into."""
+    """Submit records in order, in as few batches as they fit into."""
     posted: Posted = []
     batch = producer.create_batch()
     for key, value, headers, at_ms in records:
@@ -198,12 +198,12 @@ async def _post(
 
 
 async def _delivered(posted: Posted) -> Any:
-    """Wait until the broker has all of it; what it says of the last batch (None: it had it, and does not say)."""
+    """Wait for all acknowledgements; return that of the last batch (None: a repeated batch, without metadata)."""
     return [await future for future, _ in posted][-1]
 
 
 async def _submit(producer: AIOKafkaProducer, batch: Any, topic: str, partition: int) -> Any:
-    """Hand a batch over; where the queue of its partition is full, wait for it however long it takes."""
+    """Submit a batch; wait without limit while the queue of its partition is full."""
     while True:
         try:
             return await producer.send_batch(batch, topic, partition=partition)

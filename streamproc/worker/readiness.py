@@ -1,6 +1,6 @@
-"""Before the worker runs, and when it has fallen: is the broker there, and are the topics?
+"""Readiness: wait until the broker answers and every topic exists, before each run of the worker.
 
-A worker that starts before its broker waits for it, and says so; it does not die and be started again, over and over.
+A worker that starts before its broker waits for it and logs that, instead of crashing and restarting in a loop.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NEEDED = ("turns", "control", "runs", "commands", "spend", "dead-letter")
 
 
 class Ready(NamedTuple):
-    """What the worker must know of the cluster: partitions by topic, the largest dead letter (key and value), and
-    whether the times of the turns topic are its own (`LogAppendTime`) or those of an imported log."""
+    """Facts about the cluster: partitions by topic, the largest dead letter (key and value), and whether the turns
+    topic has `LogAppendTime` (`live`) or the times of an imported log."""
 
     partitions: dict[str, int]
     dead_letter_bytes: int
@@ -32,14 +32,14 @@ class Ready(NamedTuple):
 
 
 class Patience:
-    """Ever longer pauses between tries, and a moment to give up (None: never)."""
+    """Growing pauses between attempts, and a time limit (None: no limit)."""
 
     def __init__(self, give_up_after_s: float | None) -> None:
         self._until = None if give_up_after_s is None else time.monotonic() + give_up_after_s
         self._pause_s = RETRY_FIRST_S
 
     def next_pause_s(self, problem: Exception) -> float:
-        """How long to wait now; raises the problem when there is no patience left."""
+        """Return how long to wait now; raise the problem once the time limit is reached."""
         pause_s, self._pause_s = self._pause_s, min(RETRY_MAX_S, self._pause_s * 2)
         if self._until is not None and time.monotonic() + pause_s > self._until:
             raise problem
@@ -47,20 +47,20 @@ class Patience:
 
 
 async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> Ready:
-    """What is there, once the broker answers and every topic that the worker needs exists.
+    """Wait until the broker answers and every topic that the worker needs exists.
 
-    Raises `Unavailable` once it has waited for `give_up_after_s`, and `InvalidSettings` where partitions do not fit.
+    Raises `Unavailable` after `give_up_after_s`, and `InvalidSettings` if numbers of partitions do not match.
     """
     patience = Patience(give_up_after_s)
-    told = ""
+    logged = ""
     while True:
         try:
             return await _ready(settings)
         except Unavailable as problem:
             pause_s = patience.next_pause_s(problem)
-            if str(problem) != told:
-                told = str(problem)
-                log.warning("%s. Trying until it does", told)
+            if str(problem) != logged:
+                logged = str(problem)
+                log.warning("%s. Trying until it does", logged)
             await asyncio.sleep(pause_s)
 
 
@@ -75,28 +75,27 @@ async def _ready(settings: Settings) -> Ready:
             "(or this user may not see them: `streamproc topics acls`)"
         )
     turns = settings.topic("turns")
-    holds = ("the workers' memory of running runs", "the workers' memory of what was spent", "what was spent")
+    holds = ("the states of running runs", "the accounts of spend", "the statements of spend")
     for other, what in zip((*changelogs, settings.topic("spend")), holds, strict=True):
         if found[turns] != found[other]:
             raise InvalidSettings(
                 f"{turns} has {found[turns]} partitions and {other} has {found[other]}; they must be equal: "
                 f"delete {other} ({what}) and run `streamproc topics apply`"
             )
-    room, clock = await _as_found(settings)
-    return Ready(found, room, live=clock == "LogAppendTime")
+    bytes_max, clock = await _as_found(settings)
+    return Ready(found, bytes_max, live=clock == "LogAppendTime")
 
 
 async def _as_found(settings: Settings) -> tuple[int, str]:
-    """How much of a refused record the dead-letter topic takes, and whose clock the turns topic keeps; and a word on
-    what is not as it should be."""
-    room, clock = topics.dead_letter_bytes_max(settings), str(settings.timestamp_type)
+    """Return the size limit of a dead letter and the timestamp type of the turns topic; log settings that differ."""
+    bytes_max, clock = topics.dead_letter_bytes_max(settings), str(settings.timestamp_type)
     for drift in (await topics.check(settings)).drift:
         if drift.setting not in topics.SHAPE:
             log.warning("%s", drift)
-        if drift.found == topics.UNKNOWN:  # this user may not ask: it is as the settings say
+        if drift.found == topics.UNKNOWN:  # this user may not describe topics: rely on the settings
             continue
         if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
-            room = min(room, int(drift.found))
+            bytes_max = min(bytes_max, int(drift.found))
         if drift.topic == settings.topic("turns") and drift.setting == "message.timestamp.type":
             clock = drift.found
-    return max(0, room - topics.ENVELOPE_BYTES), clock
+    return max(0, bytes_max - topics.ENVELOPE_BYTES), clock

@@ -1,8 +1,8 @@
-"""Records as the worker takes them in: those that aiokafka has parsed, without the object that it makes of each.
+"""Records as the worker reads them: parsed by aiokafka, without the object that it makes of each.
 
 A consumer's `getmany` unwraps every record in two Python calls and a generator, and copies it into an object of eleven
-fields: two thirds of what reading costs. The worker looks at four of these fields, so here it gets what aiokafka's C
-code gives, a batch at a time. This reads aiokafka's insides; `deploy` pins it exactly.
+fields: two thirds of what reading costs. The worker needs four of these fields, so this module returns the
+batches of aiokafka's C code. It depends on aiokafka's internals; `deploy` pins the version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Fetched(Protocol):
-    """A record of a partition that its reader knows."""
+    """A record whose topic and partition the reader knows."""
 
     @property
     def offset(self) -> int: ...
@@ -34,7 +34,7 @@ class Fetched(Protocol):
 
 
 class Record(NamedTuple):
-    """A record with the place that it comes from; the timestamp in milliseconds."""
+    """A record with its topic, partition and offset; the timestamp in milliseconds."""
 
     topic: str
     partition: int
@@ -45,12 +45,12 @@ class Record(NamedTuple):
 
 
 def placed(record: Fetched, topic: str, partition: int) -> Record:
-    """A record of which somebody must be told where it came from."""
+    """Return the record together with its topic and partition."""
     return Record(topic, partition, record.offset, record.timestamp, record.key, record.value)
 
 
 async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list[Any]]:
-    """What was fetched of these partitions, as `getmany` would give it; nothing after a while without any."""
+    """Return fetched records of these partitions, as `getmany` does; none after the timeout."""
     if fetcher._subscriptions.reassignment_in_progress:
         await fetcher._subscriptions.wait_for_assignment()
     found = _taken(fetcher, tps)
@@ -61,7 +61,7 @@ async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list
     if not done or fetcher._closed:
         waiter.cancel()
         return {}
-    waiter.result()  # raises where reading is not allowed
+    waiter.result()  # raises if reading is not allowed
     return {} if fetcher._subscriptions.reassignment_in_progress else _taken(fetcher, tps)
 
 
@@ -73,8 +73,8 @@ def _taken(fetcher: Any, tps: set[TP]) -> dict[TP, list[Any]]:
                 del fetcher._records[tp]
             continue
         if type(result) is not FetchResult and found:
-            break  # an error, which is raised when nothing else is in hand
-        del fetcher._records[tp]  # the next ones may be asked for
+            break  # an error, to be raised once there are no records before it
+        del fetcher._records[tp]  # the next fetch may be sent
         fetcher._notify(fetcher._wait_consume_future)
         if type(result) is not FetchResult:
             result.check_raise()
@@ -84,7 +84,7 @@ def _taken(fetcher: Any, tps: set[TP]) -> dict[TP, list[Any]]:
 
 
 def _unpacked(result: Any) -> list[Any]:
-    """All records of one partition's fetch. Raises `CorruptRecordException` for a batch with another checksum."""
+    """Return all records of a partition's fetch. Raises `CorruptRecordException` for a wrong checksum."""
     partition = result._partition_records
     if partition is None or partition._isolation_level == READ_COMMITTED:
         return result.getall()

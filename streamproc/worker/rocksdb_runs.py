@@ -1,11 +1,11 @@
-"""Runs whose written states are on disk: as many as the disk holds, and known again after a restart."""
+"""Runs whose written states are in RocksDB: as many as the disk holds, and available again after a restart."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from streamproc.worker.limits import RUNS_ON_DISK_MAX, SHELF_PENDING_MAX
+from streamproc.worker.limits import ROCKSDB_PENDING_MAX, RUNS_ON_DISK_MAX
 from streamproc.worker.rocksdb_store import RocksDBStores, wall_ms
 from streamproc.worker.tables import Runs
 
@@ -20,73 +20,73 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def keep_on_disk(store: RunStore, settings: Settings) -> RocksDBStores:
-    """Let a store keep its written runs on disk. Raises `InvalidSettings` where that is impossible."""
-    shelves = RocksDBStores(settings)
-    store.on_disk = lambda partition: RocksDBRuns(partition, store.census, shelves.open(partition))
-    return shelves
+def keep_runs_in_rocksdb(store: RunStore, settings: Settings) -> RocksDBStores:
+    """Let a store keep its written runs in RocksDB. Raises `InvalidSettings` if that is impossible."""
+    stores = RocksDBStores(settings)
+    store.on_disk = lambda partition: RocksDBRuns(partition, store.run_limits, stores.open(partition))
+    return stores
 
 
 class RocksDBRuns(Runs):
-    """The runs of one partition, those at work decoded in memory, all others in RocksDB."""
+    """The runs of one partition: active ones decoded in memory, all others in RocksDB."""
 
-    def __init__(self, partition: int, census: RunLimits, shelf: RocksDBStore) -> None:
-        super().__init__(partition, census)
-        self._shelf = self._stored = self.alarms = shelf  # type: ignore[assignment]
+    def __init__(self, partition: int, run_limits: RunLimits, store: RocksDBStore) -> None:
+        super().__init__(partition, run_limits)
+        self._rocksdb = self._stored = self.deadline_queue = store  # type: ignore[assignment]
         self._touched: set[bytes] = set()
         self._read = 0  # records of the changelog
-        self.changelog_offset = shelf.offset if shelf.offset >= 0 else None
-        self.applied = shelf.applied
-        census.runs += len(shelf)
+        self.changelog_offset = store.offset if store.offset >= 0 else None
+        self.applied = store.applied
+        run_limits.runs += len(store)
 
     def known(self) -> Iterator[bytes]:  # type: ignore[override]
-        """The keys of all runs; may be walked slowly."""
-        for key in list(self.hot):
-            if key not in self._shelf:
+        """Yield the keys of all runs. Runs may be added and removed during the iteration."""
+        for key in list(self.active):
+            if key not in self._rocksdb:
                 yield key
-        yield from self._shelf
+        yield from self._rocksdb
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
-        """The broker has these; keep them, together with up to where the changelog is known."""
+        """Write acknowledged changes to RocksDB, together with the changelog offset."""
         changes = list(changes)
         super().stored(changes, last_offset)
         if changes:
-            self._shelf.commit(-1 if self.changelog_offset is None else self.changelog_offset)
+            self._rocksdb.commit(-1 if self.changelog_offset is None else self.changelog_offset)
         self._touched.clear()
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
-        """Take in a record of the changelog."""
+        """Apply a record of the changelog."""
         self._read += 1
         super().restore(key, raw, offset)
-        if self._shelf.pending >= SHELF_PENDING_MAX:
-            self._keep(offset)
+        if self._rocksdb.pending >= ROCKSDB_PENDING_MAX:
+            self._commit(offset)
 
     def restored(self, offset: int) -> None:
-        """The changelog was read up to this record, which need not be there any more."""
-        self._keep(offset)
-        log.info("partition=%d runs=%d, %d records read of the changelog", self.partition, len(self), self._read)
+        """Note that the changelog was read up to this offset, whose record compaction may have removed."""
+        self._commit(offset)
+        log.info("partition=%d runs=%d, %d records read from the changelog", self.partition, len(self), self._read)
         self._read = 0
 
-    def _keep(self, offset: int) -> None:
-        if offset > self._shelf.offset or self._shelf.pending:
-            self._shelf.commit(max(offset, self._shelf.offset))
-            self.changelog_offset = self._shelf.offset
+    def _commit(self, offset: int) -> None:
+        if offset > self._rocksdb.offset or self._rocksdb.pending:
+            self._rocksdb.commit(max(offset, self._rocksdb.offset))
+            self.changelog_offset = self._rocksdb.offset
         self._touched.clear()
 
     def discard(self) -> None:
-        """Forget everything for good, when this is left: it is of a log that is gone."""
-        self._shelf.discard()
+        """Delete everything on `leave`: it belongs to a topic that was deleted."""
+        self._rocksdb.discard()
 
     def leave(self) -> None:
-        """Close: another worker has the partition, or this one ends. What is kept stays, for the day it comes back."""
-        self._census.runs -= len(self._shelf)
-        self.hot.clear()
-        self._shelf.close()
+        """Close the files, which stay for the time when the partition comes back."""
+        self._limits.runs -= len(self._rocksdb)
+        self.active.clear()
+        self._rocksdb.close()
 
-    def _age(self, key: bytes, *, finished: bool) -> None:  # noqa: ARG002 (the shelf reads it from the state)
+    def _age(self, key: bytes, *, finished: bool) -> None:  # noqa: ARG002 (the store reads it from the state)
         self._touched.add(key)
 
-    def _leaving(self, most: int) -> list[bytes]:
-        found, early = self._shelf.expired(wall_ms(), self._census.runs - RUNS_ON_DISK_MAX, most)
-        self._census.evicted += early
+    def _expiring(self, most: int) -> list[bytes]:
+        found, early = self._rocksdb.expired(wall_ms(), self._limits.runs - RUNS_ON_DISK_MAX, most)
+        self._limits.evicted += early
         return [key for key in found if key not in self._touched and key not in self._under_way]

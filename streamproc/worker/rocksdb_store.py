@@ -1,12 +1,12 @@
 """The written runs of one partition on disk, in RocksDB, with the changelog's offset that they correspond to.
 
-Everything that one acknowledged write to the changelog brought goes into one atomic batch, its offset too: whatever
-happens to the process, the shelf is the changelog up to that offset, and recovery reads on from there. It holds nothing
-that is not in the changelog, so a shelf that is damaged, too old or of another form is thrown away.
+Each acknowledged write to the changelog becomes one atomic batch, including its offset: whatever happens to the
+process, the store equals the changelog up to that offset, and recovery continues from there. The store holds nothing
+that is not in the changelog, so one that is damaged, too old or of another format is deleted.
 
-Beside the states there are two indexes, in the order of time: when a run may go, and when it wants to be asked. An
-entry is never later than the truth, which stands with the state; one that is too early is moved when its time has
-come. So a run that is heard of often costs the indexes nothing, and no run costs memory.
+Two indexes in order of time stand beside the states: the expiry of each run, and its deadline. An index entry is never
+later than the true time, which is stored with the state. An entry that is too early is moved once its time has come. So
+a run with frequent events costs the indexes nothing, and no run costs memory.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.errors import InvalidSettings
-from streamproc.worker.codec import FRAME, seen_of
+from streamproc.worker.codec import FRAME, peek_run
 from streamproc.worker.limits import (
     FINISHED_KEEP_MS,
     IDLE_KEEP_MS,
-    SHELF_AGE_MAX_MS,
-    SHELF_BLOCK_BYTES,
-    SHELF_BUFFER_BYTES,
-    SHELF_CACHE_BYTES,
-    SHELF_FILE_BYTES,
-    SHELF_LOOK_MAX,
-    SHELF_MEMTABLE_BYTES,
-    SHELF_PAGE,
+    ROCKSDB_AGE_MAX_MS,
+    ROCKSDB_BLOCK_BYTES,
+    ROCKSDB_BUFFER_BYTES,
+    ROCKSDB_CACHE_BYTES,
+    ROCKSDB_FILE_BYTES,
+    ROCKSDB_MEMTABLE_BYTES,
+    ROCKSDB_PAGE,
+    ROCKSDB_SCAN_MAX,
 )
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ log = logging.getLogger(__name__)
 
 STATE, AGE, DUE, META = b"s", b"a", b"d", b"m"  # what the keys begin with
 MOMENT: Final = Struct(">Q")  # of an index: in the order of time
-EXPIRY: Final = Struct("<Q")  # before each state: when the run may go (epoch ms)
-KEPT: Final = Struct("<IqqQQ")  # form, offset, the last record that was applied, how many runs, when (epoch ms)
-FORM: Final = 1
-SPOILED: Final = "SPOILED"  # a file: what is beside it cannot be read
+EXPIRY: Final = Struct("<Q")  # before each state: the expiry of the run (epoch ms)
+META_VALUE: Final = Struct(
+    "<IqqQQ"
+)  # format, offset, last applied record, number of runs, time of the write (epoch ms)
+FORMAT: Final = 1
+UNREADABLE: Final = "SPOILED"  # a marker file: the database beside it is unreadable
 
 
 class RocksDBFailed(Exception):
@@ -55,7 +57,7 @@ class RocksDBFailed(Exception):
 
 
 class RocksDBStores:
-    """Where a worker has its shelves: DATADIR/group/instance, one directory each. Nobody else may have the place."""
+    """The stores of a worker in DATADIR/group/instance, one directory each, locked against other workers."""
 
     def __init__(self, settings: Settings) -> None:
         from pathlib import Path
@@ -64,13 +66,13 @@ class RocksDBStores:
             import rocksdict
         except ImportError:
             raise InvalidSettings(
-                "STREAMPROC_STORE: rocksdb needs a package more: pip install 'streamproc[rocksdb]'"
+                "STREAMPROC_STORE: rocksdb needs another package: pip install 'streamproc[rocksdb]'"
             ) from None
         self._rocks = rocksdict
         self._path = Path(settings.datadir) / settings.worker_group / (settings.instance or "worker")
         self._lock = self._locked()
-        self._cache = rocksdict.Cache(SHELF_CACHE_BYTES)
-        self._buffers = rocksdict.WriteBufferManager(SHELF_BUFFER_BYTES, False)
+        self._cache = rocksdict.Cache(ROCKSDB_CACHE_BYTES)
+        self._buffers = rocksdict.WriteBufferManager(ROCKSDB_BUFFER_BYTES, False)
 
     def _locked(self) -> Any:
         try:
@@ -91,19 +93,19 @@ class RocksDBStores:
         return file
 
     def close(self) -> None:
-        """Let others have the place."""
+        """Release the lock of the directory."""
         self._lock.close()
 
     def open(self, partition: int) -> RocksDBStore:
-        """The shelf of a partition; an empty one where there is none that can be used. Raises `RocksDBFailed`."""
+        """Open the store of a partition; an empty one if there is no usable one. Raises `RocksDBFailed`."""
         path = self._path / str(partition)
-        shelf = None if (path / SPOILED).exists() else self._opened(path)
-        if shelf is not None and shelf.usable:
-            return shelf
+        store = None if (path / UNREADABLE).exists() else self._opened(path)
+        if store is not None and store.usable:
+            return store
         if path.exists():
-            log.warning("%s cannot be used; reading everything from the changelog", path)
-        if shelf is not None:
-            shelf.close()
+            log.warning("%s is unusable; reading everything from the changelog", path)
+        if store is not None:
+            store.close()
         try:
             shutil.rmtree(path, ignore_errors=True)
             return RocksDBStore(path, self._database(path), self._new_batch)
@@ -111,7 +113,7 @@ class RocksDBStores:
             raise _failed(path, problem) from problem
 
     def _opened(self, path: Path) -> RocksDBStore | None:
-        """The shelf as it was left; None where RocksDB cannot make sense of it. A full disk is something else."""
+        """Open an existing store; return None if RocksDB cannot read it. Other errors are raised."""
         try:
             return RocksDBStore(path, self._database(path), self._new_batch)
         except Exception as problem:
@@ -127,25 +129,25 @@ class RocksDBStores:
         rocks = self._rocks
         options, blocks = rocks.Options(raw_mode=True), rocks.BlockBasedOptions()
         blocks.set_block_cache(self._cache)
-        blocks.set_bloom_filter(10, False)  # bits a key: one in a hundred looks for a new run reads a block in vain
-        blocks.set_cache_index_and_filter_blocks(True)  # so they, too, are bounded by it
-        blocks.set_block_size(SHELF_BLOCK_BYTES)
+        blocks.set_bloom_filter(10, False)  # bits a key: one in a hundred lookups of a new run reads a block in vain
+        blocks.set_cache_index_and_filter_blocks(True)  # so that the cache bounds them, too
+        blocks.set_block_size(ROCKSDB_BLOCK_BYTES)
         options.create_if_missing(True)
         options.set_block_based_table_factory(blocks)
         options.set_compression_type(rocks.DBCompressionType.lz4())
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1 << 20)
-        options.set_target_file_size_base(SHELF_FILE_BYTES)
-        options.set_write_buffer_size(SHELF_MEMTABLE_BYTES)
+        options.set_target_file_size_base(ROCKSDB_FILE_BYTES)
+        options.set_write_buffer_size(ROCKSDB_MEMTABLE_BYTES)
         options.set_write_buffer_manager(self._buffers)
-        # Without the last argument it would take the options of the files that are there, which name no cache.
+        # Without the last argument it would use the options of the existing files, which name no cache.
         return rocks.Rdict(str(path), options, column_families={"default": options})
 
 
 class RocksDBStore:
-    """One partition's runs, as a mapping from key to packed state; what is put is read at once, and kept with `commit`.
+    """One partition's runs: a mapping from key to encoded state. Values are readable at once, durable after `commit`.
 
-    Besides, the clocks of its runs: `set`, `again` and `take` as `Alarms` has them, and `expired`.
+    It also has the deadlines of the runs (`set`, `again`, `take`, as in `DeadlineQueue`) and their expiry (`expired`).
     """
 
     def __init__(self, path: Path, db: Any, new_batch: Callable[[], Any]) -> None:
@@ -154,15 +156,17 @@ class RocksDBStore:
         self._new_batch = new_batch
         self._batch = self._new_batch()
         self._pending: dict[bytes, bytes | None] = {}
-        self._asked: dict[bytes, bytes] = {}  # runs that were told that their time has come, and by which entry
-        self._leaving: dict[bytes, bytes] = {}  # runs that were told to go, and by which entry
-        self._doomed = False
+        self._asked: dict[bytes, bytes] = {}  # runs returned by `take`, with their index entry
+        self._leaving: dict[bytes, bytes] = {}  # runs returned by `expired`, with their index entry
+        self._discarded = False
         kept = db.get(META)
-        form, self.offset, self.applied, self._count, self._at_ms = (
-            KEPT.unpack(kept) if kept is not None and len(kept) == KEPT.size else (FORM, -1, -1, 0, wall_ms())
+        format_, self.offset, self.applied, self._count, self._at_ms = (
+            META_VALUE.unpack(kept)
+            if kept is not None and len(kept) == META_VALUE.size
+            else (FORMAT, -1, -1, 0, wall_ms())
         )
-        # Tombstones leave the changelog after a day: what is older than that may have missed some.
-        self.usable = form == FORM and 0 <= wall_ms() - self._at_ms < SHELF_AGE_MAX_MS
+        # Tombstones leave the changelog after a day: an older store may have missed some.
+        self.usable = format_ == FORMAT and 0 <= wall_ms() - self._at_ms < ROCKSDB_AGE_MAX_MS
 
     # The mapping.
 
@@ -171,11 +175,11 @@ class RocksDBStore:
 
     @property
     def pending(self) -> int:
-        """States that are put, and not kept yet."""
+        """The number of states that are not committed yet."""
         return len(self._pending)
 
     def get(self, key: bytes, default: bytes | None = None) -> bytes | None:
-        """A run as it was written last."""
+        """Return a run as last written."""
         value = self._value(key)
         return value[EXPIRY.size :] if value is not None else default
 
@@ -184,7 +188,7 @@ class RocksDBStore:
 
     def __setitem__(self, key: bytes, raw: bytes) -> None:
         before = self._value(key)
-        applied, finished = seen_of(raw) or (-1, False)
+        applied, finished = peek_run(raw) or (-1, False)
         expiry_ms = wall_ms() + (FINISHED_KEEP_MS if finished else IDLE_KEEP_MS)
         self.applied = max(self.applied, applied)
         if before is None:
@@ -200,7 +204,7 @@ class RocksDBStore:
         self._pending[key] = value
 
     def pop(self, key: bytes, default: None = None) -> None:
-        """Forget a run."""
+        """Delete a run."""
         if self._value(key) is not None:
             self._count -= 1
         for entries in (self._asked, self._leaving):
@@ -210,33 +214,33 @@ class RocksDBStore:
         self._pending[key] = default
 
     def __iter__(self) -> Iterator[bytes]:
-        """All keys. May be walked slowly: runs may come and go meanwhile."""
+        """Yield all keys. Runs may be added and removed during the iteration."""
         yield from [key for key, value in self._pending.items() if value is not None]
         start = STATE
-        while page := self._page(start, bytes((STATE[0] + 1,)), SHELF_PAGE):
+        while page := self._page(start, bytes((STATE[0] + 1,)), ROCKSDB_PAGE):
             yield from (key[1:] for key in page if key[1:] not in self._pending)
             start = page[-1] + b"\0"
 
     def commit(self, offset: int) -> None:
-        """Keep what was put, and that it is the changelog up to `offset`: all of it, or nothing (`RocksDBFailed`)."""
-        kept = KEPT.pack(FORM, offset, self.applied, self._count, wall_ms())
+        """Write all changes and the changelog offset atomically. Raises `RocksDBFailed`."""
+        kept = META_VALUE.pack(FORMAT, offset, self.applied, self._count, wall_ms())
         self._batch.put(META, kept)
         self._write(self._batch)
         self._batch = self._new_batch()
         self._pending.clear()
         self.offset = offset
 
-    # When runs may go.
+    # Expiry.
 
     def expired(self, now_ms: int, surplus: int, most: int) -> tuple[list[bytes], int]:
-        """Runs that may go now, and how many of them only because there are too many.
+        """Return runs to remove now, and how many of them only because of the run limit.
 
-        Each is named once, until it is put or popped.
+        Each is returned once, until it is put or popped.
         """
         gone: list[bytes] = []
         early = 0
         moves = self._new_batch()
-        for entry in self._page(AGE, bytes((AGE[0] + 1,)), SHELF_LOOK_MAX):
+        for entry in self._page(AGE, bytes((AGE[0] + 1,)), ROCKSDB_SCAN_MAX):
             at_ms, key = MOMENT.unpack_from(entry, 1)[0], entry[1 + MOMENT.size :]
             if len(gone) >= most or (at_ms > now_ms and len(gone) >= surplus):
                 break
@@ -255,7 +259,7 @@ class RocksDBStore:
         self._move(moves)
         return gone, early
 
-    # When runs want to be asked.
+    # Deadlines.
 
     def _arm(self, key: bytes, raw: bytes, before: bytes | None) -> None:
         due_ms = _due_ms(raw)
@@ -267,10 +271,10 @@ class RocksDBStore:
             self._batch.put(_entry(DUE, due_ms, key), b"")
 
     def set(self, key: bytes, due_ms: int) -> None:
-        """Nothing: it stands in front of the state that is put."""
+        """Do nothing: the deadline is part of the stored value."""
 
     def again(self, key: bytes, due_ms: int) -> None:
-        """A run that was asked wants to be asked at this log time instead."""
+        """Set the next deadline, in log time, of a run that `take` returned."""
         moves = self._new_batch()
         asked = self._asked.pop(key, None)
         if asked is not None:
@@ -279,7 +283,7 @@ class RocksDBStore:
         self._move(moves)
 
     def take(self, now_ms: int, most: int) -> list[bytes]:
-        """Runs whose time has come, the first one first; each is named once, until it is put again."""
+        """Return runs whose deadline has passed, earliest first; each once, until it is put again."""
         found: list[bytes] = []
         moves = self._new_batch()
         for entry in self._page(DUE, DUE + MOMENT.pack(now_ms + 1), most + len(self._asked)):
@@ -301,15 +305,15 @@ class RocksDBStore:
     # RocksDB.
 
     def discard(self) -> None:
-        """What is here is of another log: it goes when this is closed."""
-        self._doomed = True
+        """Delete the files on `close`: they belong to a topic that was deleted."""
+        self._discarded = True
 
     def close(self) -> None:
-        """Let go of the files. What was not kept is lost."""
+        """Close the files. Uncommitted changes are lost."""
         with contextlib.suppress(Exception):  # a full disk, once more
             self._db.close()
         self._db = None
-        if self._doomed:
+        if self._discarded:
             shutil.rmtree(self._path, ignore_errors=True)
 
     def _value(self, key: bytes) -> bytes | None:
@@ -318,11 +322,11 @@ class RocksDBStore:
         try:
             found: bytes | None = self._db.get(STATE + key)
         except Exception as problem:
-            raise self._spoiled(problem) from problem
+            raise self._unreadable(problem) from problem
         return found
 
     def _page(self, start: bytes, end: bytes, most: int) -> list[bytes]:
-        """Keys from `start` to before `end`, at most so many. No iterator stays open: it would keep the files."""
+        """Return at most `most` keys from `start` to before `end`. No iterator stays open: it would pin the files."""
         found: list[bytes] = []
         try:
             walk = self._db.iter()
@@ -332,7 +336,7 @@ class RocksDBStore:
                 walk.next()
             walk.status()
         except Exception as problem:
-            raise self._spoiled(problem) from problem
+            raise self._unreadable(problem) from problem
         return found
 
     def _move(self, moves: Any) -> None:
@@ -345,18 +349,18 @@ class RocksDBStore:
         except Exception as problem:
             raise _failed(self._path, problem) from problem
 
-    def _spoiled(self, problem: Exception) -> RocksDBFailed:
-        """What cannot be read is not used again: the next life reads the changelog."""
+    def _unreadable(self, problem: Exception) -> RocksDBFailed:
+        """Mark an unreadable store, so that the next run of the worker reads the changelog instead."""
         if str(problem).startswith("Corruption"):
             with contextlib.suppress(OSError):
-                (self._path / SPOILED).touch()
+                (self._path / UNREADABLE).touch()
         return _failed(self._path, problem)
 
 
 def _failed(path: Path, problem: Exception) -> RocksDBFailed:
     return RocksDBFailed(
-        f"the runs in {path} cannot be kept: {problem}. Is the disk full? "
-        "Nothing is lost: what is not kept is not committed, and is stepped again"
+        f"cannot store the runs in {path}: {problem}. Check whether the disk is full. "
+        "Nothing is lost: unstored records are not committed, and are processed again"
     )
 
 
@@ -369,5 +373,5 @@ def _due_ms(raw: bytes, start: int = 0) -> int:
 
 
 def wall_ms() -> int:
-    """By the clock on the wall: it goes on while nobody runs."""
+    """Return the wall-clock time in milliseconds: it advances while no worker runs."""
     return int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""A quick look at every run of a partition: whose it is, and whether it is over. Without decoding whole states."""
+"""A summary of every run of a partition (its user and tenant, whether it is over), without decoding whole states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RunScope(Head, array_like=True):
-    """The first fields of a stored state, as far as those that say whose run it is."""
+    """The first fields of a stored state, up to the tenant and user of the run."""
 
     halted: int = -1
     echo: int = -1
@@ -29,7 +29,7 @@ class RunScope(Head, array_like=True):
 
 
 class RunSummary(NamedTuple):
-    """What must be known of a run to stop it: `over` where it is halted or finished already."""
+    """The facts needed to stop a run. `over`: it is halted or finished already."""
 
     key: bytes
     offset: int
@@ -42,7 +42,7 @@ _scopes: Final = msgspec.msgpack.Decoder(RunScope)
 
 
 def run_summaries(runs: Runs) -> Iterator[RunSummary]:
-    """Every run as it is now. May be walked slowly: runs may come and go meanwhile."""
+    """Yield every run as it is now. Runs may be added and removed during the iteration."""
     for key in runs.known():
         state: RunState | RunScope | None = runs.decoded(key)
         if state is None and (raw := runs.raw(key)) is not None:

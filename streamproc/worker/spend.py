@@ -1,8 +1,8 @@
-"""The accounts of sessions, users and tenants in the worker: records of the spend topic in, events for runs out.
+"""The table `accounts`: the spend of sessions, users and tenants, booked from the spend topic.
 
-A run is in one partition and its user's runs are in many, so the lanes of turns send what was spent on by account, and
-the lanes of accounts book it (`core.accounts`). What they decide goes back into the logs of the runs.
-AccountPartition are told, stored and committed as runs are, by the same lanes.
+A run is in one partition, and the runs of its user are in many. So the pipelines of turns publish spend by account, and
+the pipelines of accounts book it (`core.accounts`). Their decisions become events in the logs of the runs. Accounts are
+published, stored and committed in the same way as runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamproc.core.accounts import (
 from streamproc.core.charges import Charge, statements
 from streamproc.errors import Problem
 from streamproc.model.wire import encode
-from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, HOT_ACCOUNTS_MAX, SWEEP_RUNS_MAX
+from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 from streamproc.worker.publishing import BY_KEY, OutgoingRecord, dead_letter_record
 from streamproc.worker.records import placed
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOT_OURS: Final = "nobody but the workers should write to this topic"
+NOT_OURS: Final = "let only the workers write to this topic"
 
 
 def spend_records(charges: Iterable[Charge], partition: int) -> list[OutgoingRecord]:
-    """What the turns of one partition owe, as records of the spend topic: one for each account."""
+    """Return the charges of one partition's turns as records of the spend topic, one for each account."""
     return [
         OutgoingRecord(
             "spend", statement.account.encode("utf-8", "replace"), write_statement(statement), partition=BY_KEY
@@ -51,7 +51,7 @@ def spend_records(charges: Iterable[Charge], partition: int) -> list[OutgoingRec
 
 
 class AccountPartition:
-    """The accounts of one partition of the spend topic, each kept as its bytes, and some decoded beside them."""
+    """The accounts of one partition of the spend topic: all encoded, active ones also decoded."""
 
     def __init__(self, partition: int, now_ms: Callable[[], int]) -> None:
         self.partition = partition
@@ -59,7 +59,7 @@ class AccountPartition:
         self.applied = -1
         self._now_ms = now_ms
         self._stored: dict[bytes, bytes] = {}
-        self._hot: dict[bytes, Account] = {}
+        self._active: dict[bytes, Account] = {}
         self._dirty: set[bytes] = set()
         self._restored: set[bytes] = set()
         self._ends: dict[int, int] = {}
@@ -68,9 +68,9 @@ class AccountPartition:
     def __len__(self) -> int:
         return len(self._stored)
 
-    def wake(self, key: bytes) -> Account:
-        """An account, to be changed; a new one where it is not known."""
-        account = self._hot.get(key)
+    def load(self, key: bytes) -> Account:
+        """Return an account for changes; a new one if it is unknown."""
+        account = self._active.get(key)
         if account is None:
             raw = self._stored.get(key)
             account = Account() if raw is None else load_account(raw)
@@ -78,45 +78,49 @@ class AccountPartition:
                 self._restored.remove(key)
                 ends = self._ends
                 account.applied = {p: at for p, at in account.applied.items() if at < ends.get(p, at + 1)}
-            if len(self._hot) >= max(HOT_ACCOUNTS_MAX, 2 * len(self._dirty)):
-                self._hot = {known: self._hot[known] for known in self._dirty}
-            self._hot[key] = account
+            if len(self._active) >= max(ACTIVE_ACCOUNTS_MAX, 2 * len(self._dirty)):
+                self._active = {known: self._active[known] for known in self._dirty}
+            self._active[key] = account
         self._dirty.add(key)
         return account
 
     def verify(self, ends: dict[int, int]) -> None:
-        """Given where each partition of the turns topic ended when this was restored: whoever knows of more than there
-        is knows another log, whose offsets say nothing of this one."""
+        """Check restored accounts against the ends of the turns topic's partitions.
+
+        An account that has booked beyond an end belongs to a deleted topic, whose offsets mean nothing for this one.
+        """
         self._ends = ends
         self._restored = set(self._stored)
 
     def undo(self, key: bytes, before: bytes) -> None:
-        """The account as it was before a step that failed half way."""
-        self._hot[key] = load_account(before)
+        """Restore an account as it was before a failed step."""
+        self._active[key] = load_account(before)
 
     def take(self) -> list[Change]:
-        """The changed accounts, encoded, and those whose time is over."""
+        """Return the changed accounts, encoded, and deletions of expired ones."""
         changes: list[Change] = []
         for key in self._dirty:
-            raw = dump_account(self._hot[key])
-            self._stored[key] = raw  # nobody reads it but `wake`: it may be there before the broker has it
+            raw = dump_account(self._active[key])
+            self._stored[key] = raw  # only `load` reads it, so it may precede the acknowledgement
             changes.append((key, raw))
             self._age(key)
         self._dirty.clear()
         return changes + [(key, None) for key in self._expired()]
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
-        """The broker has these; `last_offset` is that of the last one."""
+        """Note that the broker has acknowledged these changes, the last one at `last_offset`."""
         self.changelog_offset = read_up_to(self.changelog_offset, len(list(changes)), last_offset)
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
-        """Take in a record of the changelog. Of two states of an account the one that has booked more is right, as with
-        runs: who was thought dead may have written once more."""
+        """Apply a record of the changelog.
+
+        Of two states of an account, the one that has booked more wins, as with runs.
+        """
         self.changelog_offset = offset
         account, before = _read(raw), _read(self._stored.get(key))
         if account is not None and before is not None and account.offset < before.offset:
             return
-        self._hot.pop(key, None)
+        self._active.pop(key, None)
         self._stored.pop(key, None)
         self._touched.pop(key, None)
         if raw is not None and account is not None:
@@ -124,16 +128,16 @@ class AccountPartition:
             self._age(key)
 
     def leave(self) -> None:
-        """Forget everything: the partition has moved to another worker."""
+        """Drop everything: the partition has moved to another worker."""
         self._stored.clear()
-        self._hot.clear()
+        self._active.clear()
 
     def _age(self, key: bytes) -> None:
         self._touched.pop(key, None)
         self._touched[key] = self._now_ms()
 
     def _expired(self) -> list[bytes]:
-        """AccountPartition that leave now, by this machine's clock: idle for long, or one too many."""
+        """Remove accounts that are idle for long or exceed the limit, by this machine's clock."""
         oldest_ms, surplus = self._now_ms() - ACCOUNT_KEEP_MS, len(self._stored) - ACCOUNTS_MAX
         gone: list[bytes] = []
         for key, touched_ms in self._touched.items():
@@ -143,12 +147,12 @@ class AccountPartition:
         for key in gone:
             del self._touched[key]
             self._stored.pop(key, None)
-            self._hot.pop(key, None)
+            self._active.pop(key, None)
         return gone
 
 
 def _read(raw: bytes | None) -> Account | None:
-    """A stored account; None where there is none, or one of another version."""
+    """Decode a stored account; None if there is none, or it has another version."""
     try:
         account = load_account(raw) if raw is not None else None
     except msgspec.DecodeError:
@@ -157,71 +161,71 @@ def _read(raw: bytes | None) -> Account | None:
 
 
 class AccountStore(PartitionStore[AccountPartition]):
-    """The accounts of every partition that this worker has, as Faust's table wants to see them."""
+    """The store of the table `accounts`: one `AccountPartition` for each partition of this worker."""
 
     def _new(self, partition: int) -> AccountPartition:
         return AccountPartition(partition, self.now_ms)
 
     def forget_another_log(self, ends: dict[int, int]) -> None:
-        """Given where each partition of the turns topic ends: forget what was booked of a log that is gone."""
+        """Drop the bookings of a turns topic that was deleted, given the ends of the current one."""
         for accounts in self.partitions.values():
             accounts.verify(ends)
 
 
 class AccountsTable(Table[bytes, bytes]):
-    """The table `accounts`. It is written by the lanes, in batches, and not through its mapping."""
+    """The table `accounts`. The pipelines write it in batches, not through its mapping."""
 
     def _new_store(self) -> AccountStore:
         return AccountStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
 
     @property
     def store(self) -> AccountStore:
-        """The store, by its own type."""
+        """The store, with its own type."""
         return cast(AccountStore, self.data)
 
 
 class AccountProcessor:
-    """Books records of one partition of the spend topic."""
+    """Books records of the spend topic."""
 
     def __init__(self, topic: str, *, version: str, dead_letter_bytes: int) -> None:
         self.records = 0
         self.refused = 0
-        self.told = 0
+        self.published = 0
         self._topic = topic
         self._version = version
         self._dead_letter_bytes = dead_letter_bytes
 
     def __str__(self) -> str:
-        return f"statements={self.records} refused={self.refused} told={self.told}"
+        return f"statements={self.records} refused={self.refused} published={self.published}"
 
     def accept(self, accounts: AccountPartition, records: Sequence[Fetched]) -> list[OutgoingRecord]:
-        """Book statements, oldest first; the events that runs must hear, for the turns topic."""
-        letters: list[OutgoingRecord] = []
+        """Book statements, oldest first; return events about reached budgets for the turns topic."""
+        outgoing: list[OutgoingRecord] = []
         for record in records:
             self.records += 1
             try:
-                letters += self._book(accounts, record)
-            except Exception as problem:  # noqa: BLE001 (a statement that cannot be booked costs itself, no more)
-                letters.append(self._refused(placed(record, self._topic, accounts.partition), problem))
-        return letters
+                outgoing += self._book(accounts, record)
+            except Exception as problem:  # noqa: BLE001 (a statement that cannot be booked affects no other)
+                outgoing.append(self._refused(placed(record, self._topic, accounts.partition), problem))
+        return outgoing
 
     def _book(self, accounts: AccountPartition, record: Fetched) -> list[OutgoingRecord]:
         statement = read_statement(record.value or b"")
         key = statement.account.encode("utf-8", "replace")
         if key != record.key:
             raise ValueError(f"the key is {record.key!r:.80}, the account {statement.account[:80]!r}")
-        account = accounts.wake(key)
+        account = accounts.load(key)
         before = dump_account(account)
         try:
-            told = step_account(account, statement)
+            events = step_account(account, statement)
         except Exception:
             accounts.undo(key, before)
             raise
         account.offset = record.offset
-        self.told += len(told)
+        self.published += len(events)
         return [
             OutgoingRecord("turns", event.run_id.encode(), encode(event), partition=partition, at_ms=event.at)
-            for partition, event in told
+            for partition, event in events
         ]
 
     def _refused(self, record: Record, problem: Exception) -> OutgoingRecord:

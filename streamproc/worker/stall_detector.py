@@ -1,11 +1,11 @@
-"""Does the worker get anywhere? If not, and it is not the broker's fault, it ends: a new process is what helps.
+"""The stall detector: ends a worker that makes no progress although the broker answers. A new process helps then.
 
-Clients of Kafka can hang: a commit that silently stops, a fetch that never returns, a rebalance without end. Nothing
-raises then, and the process looks alive while its partitions stand still. So, now and then, each partition in which
-something is to be done is looked at: has its committed offset moved? And in a rebalance or recovery: has anything?
+Kafka clients can hang: a commit that silently stops, a fetch that never returns, a rebalance without end. So can an
+agent. Nothing raises, and the process looks alive while its partitions do not move. So the detector checks each
+partition with work to do at intervals: has its committed offset moved? During a rebalance or recovery: has anything?
 
-Before it ends the worker asks the broker by connections of their own. While that does not answer, everybody waits.
-Time is counted in looks: a process that was frozen has not been stuck.
+Before it ends the worker, the detector probes the broker over new connections. If the broker does not answer, the
+worker waits. Time is counted in checks, so a process that was frozen is not stalled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from faust.exceptions import ConsumerNotStarted
 from faust.types import TP
 
 from streamproc.kafka.options import connection_options
-from streamproc.worker.limits import BROKER_PROBE_S, COMMIT_STUCK_S, PROGRESS_LOOK_S, REBALANCE_STUCK_S
+from streamproc.worker.limits import BROKER_PROBE_S, COMMIT_STUCK_S, REBALANCE_STUCK_S, STALL_CHECK_S
 from streamproc.worker.tasks import dump_tasks
 
 if TYPE_CHECKING:
@@ -37,89 +37,92 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOVE = "the rebalance or recovery"
-"""What is looked at while partitions are given out or their states are read."""
+"""The subject of the checks while partitions are assigned or their states are restored."""
 
 
 class WorkerStalled(Exception):
-    """The worker does not get anywhere, and the broker is there."""
+    """The worker makes no progress, and the broker answers."""
 
 
 @dataclass(slots=True)
 class StallState:
-    """Something that has not moved."""
+    """A subject that has not moved."""
 
-    where: Any  # how far it was
-    since: float  # by the clock on the wall
-    looks: int = 0
-    behind: str = ""  # what was still to be done, for people
+    progress: Any  # when it was checked first
+    since: float  # wall-clock time
+    checks: int = 0
+    details: str = ""  # the remaining work, for the log
 
     def __str__(self) -> str:
-        return f"since {time.strftime('%H:%M:%S', time.localtime(self.since))} ({self.behind})"
+        return f"since {time.strftime('%H:%M:%S', time.localtime(self.since))} ({self.details})"
 
 
 class StallDetector:
-    """Looks at a worker: its app, and the lanes of each topic that it works through."""
+    """Checks a worker: its app, and the pipelines of its topics."""
 
     def __init__(
-        self, app: Any, lanes: Mapping[str, PartitionPipelines], settings: Settings, topics: list[str]
+        self, app: Any, pipelines: Mapping[str, PartitionPipelines], settings: Settings, topics: list[str]
     ) -> None:
         self._app = app
-        self._lanes = lanes
+        self._pipelines = pipelines
         self._settings = settings
-        self._topics = topics  # those that a partition of ours needs, besides
-        self._still: dict[TP | str, StallState] = {}
+        self._topics = topics  # all topics that the worker reads or writes
+        self._states: dict[TP | str, StallState] = {}
 
     async def run(self) -> None:
-        """For ever: look. Raises `WorkerStalled`."""
+        """Check at intervals. Raises `WorkerStalled`; never returns."""
         while True:
-            await asyncio.sleep(PROGRESS_LOOK_S)
-            await self._look()
+            await asyncio.sleep(STALL_CHECK_S)
+            await self._check()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         seen = await self._seen()
         now = time.time()
-        before, self._still = self._still, {}
-        for subject, (where, behind) in seen.items():
-            still = before.get(subject)
-            if still is None or still.where != where:
-                still = StallState(where, now)
+        before, self._states = self._states, {}
+        for subject, (progress, details) in seen.items():
+            state = before.get(subject)
+            if state is None or state.progress != progress:
+                state = StallState(progress, now)
             else:
-                still.looks += 1
-            still.behind = behind
-            self._still[subject] = still
-        stuck = [subject for subject, still in self._still.items() if still.looks * PROGRESS_LOOK_S >= _limit(subject)]
+                state.checks += 1
+            state.details = details
+            self._states[subject] = state
+        stuck = [subject for subject, state in self._states.items() if state.checks * STALL_CHECK_S >= _limit(subject)]
         if not stuck:
             return
-        what = "; ".join(f"{_name(subject)} stands still {self._still[subject]}" for subject in stuck)
+        what = "; ".join(f"{_name(subject)} has not moved {self._states[subject]}" for subject in stuck)
         if await self._broker_answers():
             dump_tasks()
             raise WorkerStalled(what)
-        self._still.clear()
-        log.warning("%s: the broker does not answer, waiting for it", what)
+        self._states.clear()
+        log.warning("%s: the broker does not answer; waiting for it", what)
 
     async def _seen(self) -> dict[TP | str, tuple[Any, str]]:
-        """What is to be done: how far it is, and what is missing in words."""
+        """Return the subjects with work to do: the progress of each, and its remaining work in words."""
         app, consumer = self._app, self._app.consumer
         if app.rebalancing or app.in_recovery or not (consumer.flow_active and app.consumer_generation_id):
             read = sum(app.tables.recovery.active_offsets.values())
-            where = (app.consumer_generation_id, app.rebalancing, app.in_recovery, read)
-            return {MOVE: (where, f"generation {app.consumer_generation_id}")}
-        mine = [tp for tp in consumer.assignment() if tp.topic in self._lanes]
-        places = await self._places(mine)
+            progress = (app.consumer_generation_id, app.rebalancing, app.in_recovery, read)
+            return {MOVE: (progress, f"generation {app.consumer_generation_id}")}
+        mine = [tp for tp in consumer.assignment() if tp.topic in self._pipelines]
+        ends = await self._fetched_and_ends(mine)
         seen: dict[TP | str, tuple[Any, str]] = {}
         for tp in mine:
-            lane = self._lanes[tp.topic].get(tp.partition)
-            stepped, committed = lane.position if lane is not None else -1, consumer._committed_offset.get(tp) or 0
-            fetched, end = places.get(tp, (-1, -1))
+            pipeline = self._pipelines[tp.topic].get(tp.partition)
+            stepped, committed = (
+                pipeline.position if pipeline is not None else -1,
+                consumer._committed_offset.get(tp) or 0,
+            )
+            fetched, end = ends.get(tp, (-1, -1))
             waits = consumer.waiting_for == tp
-            if stepped > committed or fetched < end or waits or not places:
-                ends = f"the log ends at {end}" if places else "the client does not answer"
+            if stepped > committed or fetched < end or waits or not ends:
+                log_end = f"the log ends at {end}" if ends else "the client does not answer"
                 agent = ", its agent has not answered" if waits else ""
-                seen[tp] = committed, f"committed {committed}, stepped {max(stepped, 0)}, {ends}{agent}"
+                seen[tp] = committed, f"committed {committed}, stepped {max(stepped, 0)}, {log_end}{agent}"
         return seen
 
-    async def _places(self, mine: list[TP]) -> dict[TP, tuple[int, int]]:
-        """Up to where each partition was fetched, and where it ends; nothing where the consumer does not answer."""
+    async def _fetched_and_ends(self, mine: list[TP]) -> dict[TP, tuple[int, int]]:
+        """Return the fetched offset and the end of each partition; nothing if the consumer does not answer."""
         consumer = self._app.consumer
         try:
             async with asyncio.timeout(BROKER_PROBE_S):
@@ -129,9 +132,9 @@ class StallDetector:
             return {}
 
     async def _broker_answers(self) -> bool:
-        """Whether everything answers that a commit needs: the leaders of our partitions, and the group's coordinator.
+        """Return whether the leaders of our partitions and the group's coordinator answer, as a commit needs.
 
-        By clients that nobody has used yet: those of the worker may be what hangs.
+        The probe uses new clients, because those of the worker may be what hangs.
         """
         mine: set[int] = set()
         with contextlib.suppress(ConsumerNotStarted):

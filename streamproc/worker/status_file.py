@@ -1,11 +1,11 @@
-"""A file with `STATUS TIMESTAMP` in its first line, kept equal to the standing order, both ways.
+"""The status file: `STATUS TIMESTAMP` in its first line, kept equal to the standing fleet command, both ways.
 
-Tools that know nothing of Kafka look at it, and a person who can write it can stop the fleet with an editor. What a
-person writes becomes an order: by the file's owner, with the lines below as the reason (those with a # are ours). An
-order from elsewhere is written into the file, in one step, so that nobody reads half of it.
+Tools without Kafka can read it, and an operator who may write it can stop the fleet with an editor. An edit becomes a
+command: by the file's owner, with the lines below the first as the reason (lines with a # are the worker's). A command
+from elsewhere is written into the file atomically.
 
-What cannot be read is told once, and changes nothing: the standing order stands, and the file is left as it is until
-somebody mends it, or a new order comes.
+An unreadable file is reported once and changes nothing: the standing command stands, and the file is left as it is
+until the operator fixes it or a new command arrives.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ISSUER: Final = "file"  # the key that signs what a person writes into the file, where there is one of this name
+ISSUER: Final = "file"  # the key of this name, if there is one, signs the commands that come from the file
 FIRST_LINE: Final = re.compile(r"(STOP|PAUSE|CLEAR)\b[ \t]*(.*)", re.IGNORECASE)
 
 
 class StatusEntry(NamedTuple):
-    """What a file says: the status, since when (epoch ms; 0: it does not say), and why."""
+    """The content of a status file: the status, its time (epoch ms; 0: none given), and the reason."""
 
     status: Status
     at_ms: int
@@ -54,15 +54,15 @@ class StatusEntry(NamedTuple):
 
 
 def parse(text: str) -> StatusEntry:
-    """Read a file's content. Raises `InvalidEvent` where its first line is no status.
+    """Parse the content of a status file. Raises `InvalidEvent` if its first line is not a status.
 
-    A STOP must not fail on its date: a time that cannot be read counts as none.
+    A STOP must not fail because of its date: an unreadable time counts as none.
     """
     first, _, rest = text.lstrip("\ufeff").partition("\n")
     found = FIRST_LINE.fullmatch(first.strip())
     if found is None:
         remedy = f"write STOP, PAUSE or CLEAR and the time, such as `STOP {rfc3339(0)}`"
-        raise InvalidEvent((Problem("first line", f"{shown(first)} is no status", remedy),))
+        raise InvalidEvent((Problem("first line", f"{shown(first)} is not a status", remedy),))
     at_ms = 0
     with contextlib.suppress(ValueError):
         at_ms = read_time_ms(found[2].strip())
@@ -70,59 +70,59 @@ def parse(text: str) -> StatusEntry:
     return StatusEntry(cast("Status", found[1].upper()), at_ms, " ".join(filter(None, own)))
 
 
-def render(order: FleetCommand | None, now_ms: int) -> str:
-    """What a file says of the standing order."""
-    if order is None:
+def render(command: FleetCommand | None, now_ms: int) -> str:
+    """Return the content of the file for the standing command."""
+    if command is None:
         return f"CLEAR {rfc3339(now_ms)}\n"
-    why = f": {' '.join(order.why.split())}" if order.why else ""
-    return f"{order.status} {rfc3339(order.at)}\n# by {' '.join(order.by.split()) or 'somebody'}{why}\n"
+    why = f": {' '.join(command.why.split())}" if command.why else ""
+    return f"{command.status} {rfc3339(command.at)}\n# by {' '.join(command.by.split()) or 'unknown'}{why}\n"
 
 
 class StatusFile:
-    """Keeps a file and the standing order equal. `send` gives an order, `tell` tells people what went wrong."""
+    """Keeps a file and the standing command equal. `send` issues a command, `publish` reports a refused one."""
 
     def __init__(
         self,
         path: Path,
         fleet: Fleet,
         send: Callable[[FleetCommand], Awaitable[object]],
-        tell: Callable[[Decision], Awaitable[object]],
+        publish: Callable[[Decision], Awaitable[object]],
     ) -> None:
         self._path = path
         self._fleet = fleet
         self._send = send
-        self._tell = tell
-        self._seen: str | None = None  # what was in the file when it was looked at last
-        self._written = ""  # the id of the order that the file shows
+        self._publish = publish
+        self._seen: str | None = None  # the content of the file at the last check
+        self._written = ""  # the id of the command that the file shows
         self._first = True
         if not path.parent.is_dir():
-            raise InvalidSettings(f"STREAMPROC_STATUS_FILE: there is no directory {path.parent}: make it")
+            raise InvalidSettings(f"STREAMPROC_STATUS_FILE: there is no directory {path.parent}: create it")
 
     async def run(self, caught_up: asyncio.Event, changed: asyncio.Event) -> None:
-        """For ever: look at the file, and at the orders once all are known (`caught_up`)."""
-        problem_told = ""
+        """Keep both equal once all commands are read (`caught_up`). Never returns."""
+        logged = ""
         await caught_up.wait()
         while True:
             try:
                 await self.sync()
-                problem_told = ""
+                logged = ""
             except (OSError, KafkaError, Unavailable) as problem:
-                if str(problem) != problem_told:
-                    problem_told = str(problem)
-                    log.error("the status file and the orders cannot be made equal: %s", problem_told)
+                if str(problem) != logged:
+                    logged = str(problem)
+                    log.error("the status file cannot be synchronised with the standing command: %s", logged)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STATUS_FILE_POLL_S):
                     await changed.wait()
             changed.clear()
 
     async def sync(self) -> None:
-        """Take in what a person has written, else write what was ordered."""
+        """Turn an edit of the file into a command; otherwise write the standing command into the file."""
         text = await asyncio.to_thread(self._read)
         standing = self._fleet.order
         if text is not None and text != self._seen:
             entry = await self._entry(text)
-            if entry is not None and self._is_order(entry, standing):
-                await self._give(entry)
+            if entry is not None and self._is_command(entry, standing):
+                await self._issue(entry)
                 self._seen, self._first = text, False
                 return
             self._seen = text
@@ -133,10 +133,10 @@ class StatusFile:
             await asyncio.to_thread(self._write, render(standing, _now_ms()))
             self._written = standing.id if standing is not None else ""
 
-    def _is_order(self, entry: StatusEntry, standing: FleetCommand | None) -> bool:
-        """Whether a person wants something else than what stands. At the start the later one of the two is right.
+    def _is_command(self, entry: StatusEntry, standing: FleetCommand | None) -> bool:
+        """Return whether the file asks for another status. At the start the later of the two wins.
 
-        A CLEAR without a time is no order then: whoever lays an old file out again must not lift a stop by it.
+        A CLEAR without a time does not count then: restoring an old file must not lift a stop.
         """
         if entry.status == self._fleet.status:
             return False
@@ -150,21 +150,21 @@ class StatusFile:
             return parse(text)
         except InvalidEvent as problem:
             [what] = problem.problems
-            log.error("%s cannot be read, so nothing changes: %s", self._path, what)
-            await self._tell(command_events.refusal_event(what, str(self._path), _now_ms()))
+            log.error("%s is not readable; the standing command stays: %s", self._path, what)
+            await self._publish(command_events.refusal_event(what, str(self._path), _now_ms()))
             return None
 
-    async def _give(self, entry: StatusEntry) -> None:
+    async def _issue(self, entry: StatusEntry) -> None:
         by = f"{self._owner()} (file {self._path.name})"
-        order = new_command(self._fleet, entry.status, FLEET, by, entry.why)
-        log.warning("a person has written %s into %s", entry.status, self._path)
-        await self._send(order)
+        command = new_command(self._fleet, entry.status, FLEET, by, entry.why)
+        log.warning("%s was written into %s by hand", entry.status, self._path)
+        await self._send(command)
 
     def _owner(self) -> str:
         try:
             return self._path.owner()
         except (OSError, KeyError, NotImplementedError):  # a user without a name; Windows
-            return "somebody"
+            return "unknown"
 
     def _read(self) -> str | None:
         try:
@@ -174,7 +174,7 @@ class StatusFile:
             return None
 
     def _write(self, text: str) -> None:
-        """In one step; whoever could write the old file can write the new one."""
+        """Replace the file atomically, with the owner and mode of the old one."""
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
         with contextlib.suppress(OSError):
@@ -189,11 +189,13 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def status_file_of(settings: Settings, orders: FleetCommands, publisher: Publisher) -> StatusFile:
-    """The status file that the settings name. Raises `InvalidSettings` where its orders would not count."""
-    orders.authority.must_sign()
+def status_file_of(settings: Settings, fleet_commands: FleetCommands, publisher: Publisher) -> StatusFile:
+    """Return the status file of the settings. Raises `InvalidSettings` if its commands would be refused."""
+    fleet_commands.authority.must_sign()
 
-    async def tell(decision: Decision) -> None:
-        await publisher.tell(0, [control_record(command_events.ALL.encode(), decision)])
+    async def publish(decision: Decision) -> None:
+        await publisher.publish(0, [control_record(command_events.ALL.encode(), decision)])
 
-    return StatusFile(Path(settings.status_file), orders.fleet, lambda order: send(settings, order, ISSUER), tell)
+    return StatusFile(
+        Path(settings.status_file), fleet_commands.fleet, lambda command: send(settings, command, ISSUER), publish
+    )

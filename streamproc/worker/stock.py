@@ -1,9 +1,9 @@
-"""The same work on a plain Faust agent: event by event, through Faust's conductor, queue and stream.
+"""The stock path (`--path stock`): the same agents on topics, event by event, through Faust's conductor and streams.
 
-Slower by an order of magnitude; here to be compared with, and for whoever distrusts the seam. Fetching, recovery and
-commits are those of the seam. Faust's own lose events where one rebalance follows another: what was fetched before it
-is taken for what is read after it, its queue is emptied once more after reading has begun, and either gap is committed
-over. So a slice is put into Faust's queue record by record, and the next one follows when the agent has stepped it all.
+It is slower by an order of magnitude, and exists for comparison with the batch path. Fetching, recovery and commits are
+those of the batch path. Faust's own lose events when one rebalance follows another: Faust takes records fetched before
+a rebalance for those read after it, clears its queue once more after reading has resumed, and commits over both gaps.
+So a slice is put into Faust's queue record by record, and the next one follows once the agent has processed all of it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class StockConsumer(BatchConsumer):
-    """The consumer of the seam, which leaves stepping to agents."""
+    """The consumer of the batch path, passing single events to the agents."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._slice = (TP("", 0), 0)  # where the present slice comes from: partition, generation of the group
-        self._expected: deque[int] = deque()  # its offsets that no agent has stepped yet
-        self._emptied = asyncio.Event()
+        self._slice = (TP("", 0), 0)  # of the current slice: partition, generation of the group
+        self._expected: deque[int] = deque()  # its offsets that no agent has processed yet
+        self._processed = asyncio.Event()
 
     async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
         await self._channels_settled(asked)
@@ -46,29 +46,29 @@ class StockConsumer(BatchConsumer):
 
     async def _stepped(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
         self._slice, self._expected = (tp, asked), deque(record.offset for record in records)
-        self._emptied.clear()
+        self._processed.clear()
         for record in records:
             await self.wait_first(self.callback(_message(tp, record, asked)), self.suspend_flow.wait())
             if not self._may_go_on(asked):
                 return False
-        await self.wait_first(self._emptied.wait(), self.suspend_flow.wait())
+        await self.wait_first(self._processed.wait(), self.suspend_flow.wait())
         return not self._expected
 
     def is_next(self, message: Any) -> bool:
-        """Whether an agent may step this: what a rebalance has overtaken, or what follows a gap, is read again."""
+        """Return whether an agent may process this. Events from before a rebalance or after a gap are read again."""
         if (message.tp, message.generation_id) != self._slice or not self._may_go_on(message.generation_id):
             return False
         return bool(self._expected) and self._expected[0] == message.offset
 
     def has_stepped(self) -> None:
-        """The next one is expected."""
+        """Note that the expected event is processed."""
         self._expected.popleft()
         if not self._expected:
-            self._emptied.set()
+            self._processed.set()
 
 
 class StockTransport(BatchTransport):
-    """The transport of an app whose events go through agents."""
+    """The transport of the stock path."""
 
     Consumer: ClassVar[type[BatchConsumer]] = StockConsumer
 
@@ -99,7 +99,7 @@ def _apply(app: Any, message: Any, pipelines: PartitionPipelines) -> None:
 
 
 def _message(tp: TP, record: Any, generation: int) -> ConsumerMessage:
-    """A record as Faust wants it."""
+    """Return a record as a Faust message."""
     return ConsumerMessage(
         tp.topic, tp.partition, record.offset, record.timestamp / 1000, record.timestamp_type, record.headers,
         record.key, record.value, record.checksum, tp=TP(tp.topic, tp.partition), generation_id=generation,
@@ -107,7 +107,7 @@ def _message(tp: TP, record: Any, generation: int) -> ConsumerMessage:
 
 
 def _record(message: Any) -> Record:
-    """A Faust message as a processor wants it."""
+    """Return a Faust message as a record for the processors."""
     return Record(
         message.topic, message.partition, message.offset, round(message.timestamp * 1000), message.key, message.value
     )

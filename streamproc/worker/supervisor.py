@@ -1,8 +1,8 @@
 """``streamproc worker --processes N``: N workers on one machine, one a core, and a parent that keeps them alive.
 
-Python uses one core a process, so a machine with several wants several workers. The parent starts each as a process of
-its own, under a name of its own, and does nothing else: it talks to no broker and keeps nothing. One that ends unasked
-is started again, a little later each time; one that ends again and again, or cannot use its settings, ends them all.
+Python uses one core a process, so a machine with several cores needs several workers. The parent starts each as a
+process under a name of its own. It connects to no broker and keeps no state. A worker that exits unexpectedly is
+started again, after a longer pause each time. One that keeps exiting, or cannot use its settings, ends them all.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PR_SET_PDEATHSIG: Final = 1  # Linux: the signal that a process gets when its pa
 
 
 def supervise(settings: Settings, count: int, options: Sequence[str], log_level: str = "info") -> int:
-    """Keep `count` workers running until SIGTERM or SIGINT; the exit code, as of one worker.
+    """Keep `count` workers running until SIGTERM or SIGINT; return the exit code, as of one worker.
 
-    `options` are those of `streamproc worker` that all of them get.
+    `options` are the options of `streamproc worker` for all of them.
     """
     logs.set_up(log_level)
     command = [sys.executable, "-m", "streamproc", "worker", *options]
@@ -50,7 +50,7 @@ async def _supervise(supervisor: Supervisor) -> int:
 
 
 def own(settings: Settings, number: int) -> dict[str, str]:
-    """The environment of one worker: a name and a directory of its own. One of them keeps the status file."""
+    """Return the environment of one worker: its name and directory. The first one keeps the status file."""
     return os.environ | {
         "STREAMPROC_INSTANCE": f"{settings.instance}-{number}" if settings.instance else "",
         "STREAMPROC_DATADIR": str(Path(settings.datadir, f"worker-{number}")),
@@ -60,7 +60,7 @@ def own(settings: Settings, number: int) -> dict[str, str]:
 
 
 class Supervisor:
-    """Keeps processes running: for each a command and its environment."""
+    """Keeps processes running, each given by a command and its environment."""
 
     def __init__(self, workers: Sequence[tuple[Sequence[str], dict[str, str]]]) -> None:
         self._workers = workers
@@ -68,11 +68,11 @@ class Supervisor:
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
-        """Ask all to finish what they have in hand, and to end."""
+        """Ask all workers to finish what they have in hand, and to stop."""
         self._stop.set()
 
     async def run(self) -> int:
-        """Keep them running until they are asked to stop, or cannot go on; the exit code."""
+        """Keep them running until they are asked to stop or one of them cannot continue; return the exit code."""
         terminating = asyncio.ensure_future(self._terminate())
         try:
             codes = await asyncio.gather(*(self._keep(number) for number in range(1, len(self._workers) + 1)))
@@ -83,25 +83,32 @@ class Supervisor:
         return EXIT_GAVE_UP if any(codes) else EXIT_OK
 
     async def _keep(self, number: int) -> int:
-        """Start a worker, again and again, until all are to end; its last exit code, or why it is given up."""
+        """Start a worker, and restart it until all are to stop; return its last exit code."""
         ends: list[float] = []
         while not self._stop.is_set():
-            code = await self._life(number)
+            code = await self._run_once(number)
             if self._stop.is_set():
-                log.info("worker %d ended with %d", number, code)
-                return EXIT_OK if code == -signal.SIGTERM else code  # it had not begun to listen, and nothing in hand
+                log.info("worker %d exited with %d", number, code)
+                return (
+                    EXIT_OK if code == -signal.SIGTERM else code
+                )  # it had not installed its signal handlers yet, and had nothing in hand
             if code == EXIT_UNUSABLE:
                 log.critical("worker %d cannot use its settings", number)
                 self.stop()
                 return code
             now = time.monotonic()
-            ends = [moment for moment in ends if now - moment < limits.LIVES_WINDOW_S] + [now]
-            if len(ends) >= limits.LIVES_MAX:
-                log.critical("worker %d ended %d times within %g s", number, limits.LIVES_MAX, limits.LIVES_WINDOW_S)
+            ends = [moment for moment in ends if now - moment < limits.CRASHES_WINDOW_S] + [now]
+            if len(ends) >= limits.CRASHES_MAX:
+                log.critical(
+                    "worker %d exited %d times within %g s; stopping all workers",
+                    number,
+                    limits.CRASHES_MAX,
+                    limits.CRASHES_WINDOW_S,
+                )
                 self.stop()
                 return EXIT_GAVE_UP
             pause_s = min(limits.RETRY_FIRST_S * 2 ** (len(ends) - 1), limits.RETRY_MAX_S)
-            log.error("worker %d ended with %d, unasked; starting it again in %g s", number, code, pause_s)
+            log.error("worker %d exited unexpectedly with %d; restarting it in %g s", number, code, pause_s)
             try:
                 async with asyncio.timeout(pause_s):
                     await self._stop.wait()
@@ -109,10 +116,10 @@ class Supervisor:
                 continue
         return EXIT_OK
 
-    async def _life(self, number: int) -> int:
-        """One life of a worker; its exit code (below 0: the signal that killed it)."""
+    async def _run_once(self, number: int) -> int:
+        """Run a worker process; return its exit code (below 0: the signal that killed it)."""
         command, environment = self._workers[number - 1]
-        # A session of its own: Ctrl-C in a terminal reaches the parent alone, which asks the workers.
+        # A session of its own: Ctrl-C in a terminal reaches only the parent, which then stops the workers.
         process = await asyncio.create_subprocess_exec(
             *command, env=environment, start_new_session=True, preexec_fn=_end_with_parent()
         )
@@ -125,13 +132,13 @@ class Supervisor:
         return code
 
     async def _terminate(self) -> None:
-        """When all are to end: ask them, and after a while do not ask any more."""
+        """Once a stop is requested, send SIGTERM to all workers, and SIGKILL after a while."""
         await self._stop.wait()
         for process in self._running.values():
             _send(process, signal.SIGTERM)
         await asyncio.sleep(limits.SUPERVISOR_PATIENCE_S)
         for number, process in self._running.items():
-            log.error("worker %d does not end; killing it, what it has not committed will be done again", number)
+            log.error("worker %d does not stop; killing it. Uncommitted records are processed again", number)
             _send(process, signal.SIGKILL)
 
 
@@ -139,11 +146,11 @@ def _send(process: asyncio.subprocess.Process, signum: signal.Signals) -> None:
     try:
         process.send_signal(signum)
     except ProcessLookupError:
-        return  # it has just ended
+        return  # it has just exited
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """What a worker does first: have itself asked to end should its parent be killed, where the system can do that."""
+    """Return a function that lets a worker receive SIGTERM if its parent is killed; None if the system cannot."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl

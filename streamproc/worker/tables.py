@@ -1,11 +1,13 @@
-"""The `runs` table: what the worker remembers of each run, on the heap and in the table's changelog.
+"""The table `runs`: the state of each run, in memory and in the table's changelog.
 
-A run is kept as the bytes of its state; those of the runs at work are decoded beside it (*hot*). Changed states are
-taken once per write, however many turns changed them, and count as stored when the broker has acknowledged them.
+The state of a run holds its windows of hashes, one for each cycle of its graph (`core.signals`): one changelog record
+carries a whole run. A run is kept as the encoded bytes of its state. The states of active runs are also kept decoded.
+Changed states are collected once per write, however many turns changed them, and count as stored once the broker has
+acknowledged them.
 
-Everything is kept by partition. A partition that moves away takes its runs along; one that stays is not read again,
-because it is known up to which record of the changelog its runs are in memory. A run that is seen in two partitions
-(two publishers that partition differently) is two runs: each partition's log is ordered, the two together are not.
+Everything is kept by partition. A partition that moves away takes its runs along. One that stays is not restored again,
+because the changelog offset up to which its runs are in memory is known. A run that appears in two partitions (from
+publishers that partition differently) is two runs: the log of each partition is ordered, both together are not.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ import msgspec
 from faust.tables.table import Table
 
 from streamproc.core.run_state import RunState
-from streamproc.worker.codec import FRAME, pack, seen_of, unpack
+from streamproc.worker.codec import FRAME, decode_run, encode_run, peek_run
 from streamproc.worker.deadline_queue import DeadlineQueue
 from streamproc.worker.limits import (
+    ACTIVE_RUNS_MAX,
     FINISHED_KEEP_MS,
-    HOT_RUNS_MAX,
     IDLE_KEEP_MS,
     RUNS_MAX,
     STATE_BYTES_MAX,
@@ -42,21 +44,21 @@ log = logging.getLogger("streamproc.worker")
 class Runs:
     """The runs of one partition."""
 
-    def __init__(self, partition: int, census: RunLimits) -> None:
+    def __init__(self, partition: int, run_limits: RunLimits) -> None:
         self.partition = partition
-        self.hot: dict[bytes, RunState] = {}
-        self.dirty: dict[bytes, list[Fetched]] = {}  # changed states: what they took in since they were last taken
-        self.alarms = DeadlineQueue()
+        self.active: dict[bytes, RunState] = {}
+        self.dirty: dict[bytes, list[Fetched]] = {}  # changed states, with the records applied since the last `take`
+        self.deadline_queue = DeadlineQueue()
         self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
-        self.applied = -1  # the last record of the turns topic that any run knew when it was restored
+        self.applied = -1  # the last offset of the turns topic that any restored run has applied
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
-        self.forgotten = 0
+        self.removed = 0
         self.unreadable = 0
-        self._census = census
-        self._cool: dict[bytes, RunState] = {}  # decoded, not used lately
+        self._limits = run_limits
+        self._cached: dict[bytes, RunState] = {}  # decoded, not used lately
         self._stored: dict[bytes, bytes] = {}
         self._under_way: dict[bytes, bytes | None] = {}
-        self._finished: dict[bytes, int] = {}  # when a run may go; the one idle longest comes first
+        self._finished: dict[bytes, int] = {}  # when a run may be removed; the one idle longest comes first
         self._open: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -66,14 +68,14 @@ class Runs:
         return self.raw(key) is not None
 
     def raw(self, key: bytes) -> bytes | None:
-        """A run's state as it was last written; None for a run that is new."""
+        """Return the encoded state of a run as last written; None for a new run."""
         if key in self._under_way:
             return self._under_way[key]
         return self._stored.get(key)
 
-    def wake(self, key: bytes) -> RunState | None:
-        """The decoded state of a run that is not hot; None for a run that is new."""
-        state = self._cool.pop(key, None)
+    def load(self, key: bytes) -> RunState | None:
+        """Return the decoded state of a run that is not active; None for a new run."""
+        state = self._cached.pop(key, None)
         if state is None:
             written = self._written(key)
             if written is None:
@@ -85,50 +87,52 @@ class Runs:
         return state
 
     def _written(self, key: bytes) -> tuple[RunState, bytes | None] | None:
-        """A run as it was last written; None where it is new, or where nobody can read it: it begins anew."""
+        """Return a run as last written; None if it is new or unreadable, and then it starts from scratch."""
         raw = self.raw(key)
         try:
-            return unpack(raw) if raw is not None else None
+            return decode_run(raw) if raw is not None else None
         except msgspec.DecodeError as problem:
             self.unreadable += 1
-            log.error("the memory of run %r cannot be read, it begins anew: %s", key[:64], problem)
+            log.error(
+                "the stored state of run %r is unreadable; the run starts from an empty state: %s", key[:64], problem
+            )
             return None
 
     def keep(self, key: bytes, state: RunState) -> None:
-        """Make a run hot. Past a partition's share the hot ones become the cool ones, and those are forgotten.
+        """Make a run active. Past a partition's share the hot ones become the cool ones, and those are removed.
 
         Changed states stay hot until they are taken. `hot` is another dict after this.
         """
-        if len(self.hot) >= max(self._census.hot_share, 2 * len(self.dirty)):
-            self._cool = {k: v for k, v in self.hot.items() if k not in self.dirty}
-            self.hot = {k: v for k, v in self.hot.items() if k in self.dirty}
-        self.hot[key] = state
+        if len(self.active) >= max(self._limits.active_share, 2 * len(self.dirty)):
+            self._cached = {k: v for k, v in self.active.items() if k not in self.dirty}
+            self.active = {k: v for k, v in self.active.items() if k in self.dirty}
+        self.active[key] = state
 
     def known(self) -> list[bytes]:
-        """The keys of all runs that there are now."""
-        return [*self._stored, *(key for key in self.hot if key not in self._stored)]
+        """Return the keys of all current runs."""
+        return [*self._stored, *(key for key in self.active if key not in self._stored)]
 
     def decoded(self, key: bytes) -> RunState | None:
-        """The state of a run, where it is decoded already."""
-        return self.hot.get(key) or self._cool.get(key)
+        """Return the state of a run if it is decoded already."""
+        return self.active.get(key) or self._cached.get(key)
 
     def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
-        """The state of a run as it was before a step that failed half way: what is written, and what came since."""
+        """Restore the state of a run before a failed step: the written state plus the records applied since."""
         written = self._written(key)
         state = written[0] if written is not None else RunState(partition=self.partition)
         for record in self.dirty.get(key, ()):
             step(state, record)
-        self.hot[key] = state
+        self.active[key] = state
         return state
 
     def take(self) -> list[Change]:
-        """The changed states, encoded, and the runs whose time is over. They are under way until `stored`."""
+        """Return the changed states, encoded, and deletions of expired runs. They are under way until `stored`."""
         changes: list[Change] = []
         for key in self.dirty:
-            state = self.hot[key]
-            due_ms = self._census.due_ms(state)
-            self.alarms.set(key, due_ms)
-            raw = pack(state, self.halts.get(key), due_ms)
+            state = self.active[key]
+            due_ms = self._limits.due_ms(state)
+            self.deadline_queue.set(key, due_ms)
+            raw = encode_run(state, self.halts.get(key), due_ms)
             if len(raw) > STATE_BYTES_MAX:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
@@ -139,70 +143,70 @@ class Runs:
         return changes
 
     def _shrunk(self, key: bytes, state: RunState) -> bytes:
-        """A state that somebody made too large begins anew; that the run was halted or has ended is not forgotten."""
-        log.error("the memory of run %r was too large to keep; it begins anew", key[:64])
+        """Reset a state that has grown too large, but keep whether the run was halted or has finished."""
+        log.error("the state of run %r was too large to store; the run starts from an empty state", key[:64])
         fresh = RunState(
             partition=state.partition, offset=state.offset, turns=state.turns, at_ms=state.at_ms,
             finished=state.finished, halted=state.halted, halt_code=state.halt_code, severity=state.severity,
         )  # fmt: skip
-        self.hot[key] = fresh
-        return pack(fresh, None)
+        self.active[key] = fresh
+        return encode_run(fresh, None)
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
-        """The broker has these; `last_offset` is that of the last one."""
+        """Note that the broker has acknowledged these changes, the last one at `last_offset`."""
         before, written = len(self._stored), 0
         for key, raw in changes:
             if self._under_way.get(key) is raw:
                 self._under_way.pop(key, None)
             self._set(key, raw)
             written += 1
-        self._census.runs += len(self._stored) - before
+        self._limits.runs += len(self._stored) - before
         self.changelog_offset = read_up_to(self.changelog_offset, written, last_offset)
 
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
-        """Take in a record of the changelog.
+        """Apply a record of the changelog.
 
-        Of two states of a run the one that has applied more of the log is right: a worker that was thought dead
-        may have written once more after its successor did.
+        Of two states of a run, the one that has applied more of the log wins: an expelled worker may have written once
+        more after its successor.
         """
         self.changelog_offset = offset
         known = self._stored.get(key)
         if raw is None:
-            self._forget(key)
+            self._remove(key)
             self._set(key, None)
-            self._census.runs -= known is not None
+            self._limits.runs -= known is not None
             return
-        seen = seen_of(raw)
+        seen = peek_run(raw)
         if seen is None:
-            self.unreadable += 1  # written by another version: the run begins anew
+            self.unreadable += 1  # written by another version: the run starts from an empty state
             return
         applied, finished = seen
         if known is None:
-            self._census.runs += 1
+            self._limits.runs += 1
         elif applied < self._applied(known):
             return
         else:
-            self._forget(key)
+            self._remove(key)
         self._stored[key] = raw
         self._age(key, finished=finished)
-        self.alarms.set(key, FRAME.unpack_from(raw)[1])
+        self.deadline_queue.set(key, FRAME.unpack_from(raw)[1])
         if applied > self.applied:
             self.applied = applied
 
     def restored(self, offset: int) -> None:
-        """The changelog was read up to this record, which need not be there any more."""
+        """Note that the changelog was read up to this offset, whose record compaction may have removed."""
 
     def discard(self) -> None:
-        """Forget everything for good, when this is left: it is of a log that is gone."""
+        """Delete everything on `leave`: it belongs to a topic that was deleted."""
 
     def leave(self) -> None:
-        """Forget everything: the partition has moved to another worker."""
-        self._census.runs -= len(self._stored)
+        """Drop everything: the partition has moved to another worker."""
+        self._limits.runs -= len(self._stored)
         self._stored.clear()
-        self.hot.clear()
+        self.active.clear()
 
     def _applied(self, known: bytes) -> int:
-        seen = seen_of(known)
+        seen = peek_run(known)
         return seen[0] if seen is not None else -1
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
@@ -212,10 +216,9 @@ class Runs:
             self._stored[key] = raw
 
     def _age(self, key: bytes, *, finished: bool) -> None:
-        """A run was touched. By this machine's clock: the log's may be that of other days (an imported log), and when a
-        run is forgotten decides nothing."""
-        now_ms = self._census.now_ms()
-        self._open.pop(key, None)  # to the young end
+        """Set the expiry of a run by this machine's clock: log time may be long ago, as in an imported log."""
+        now_ms = self._limits.now_ms()
+        self._open.pop(key, None)  # it moves to the end of the dict
         self._finished.pop(key, None)
         if finished:
             self._finished[key] = now_ms + FINISHED_KEEP_MS
@@ -223,83 +226,83 @@ class Runs:
             self._open[key] = now_ms + IDLE_KEEP_MS
 
     def _expired(self, written: int) -> list[bytes]:
-        """Runs that leave now: finished or idle for long, or one too many. As many as come, at least: `written`."""
-        gone = self._leaving(SWEEP_RUNS_MAX + written)
+        """Remove runs that are finished or idle for long, or exceed the run limit; at least as many as arrive."""
+        gone = self._expiring(SWEEP_RUNS_MAX + written)
         for key in gone:
-            self._forget(key)
-        self.forgotten += len(gone)
+            self._remove(key)
+        self.removed += len(gone)
         return gone
 
-    def _leaving(self, most: int) -> list[bytes]:
-        now_ms = self._census.now_ms()
-        surplus = self._census.runs - RUNS_MAX
+    def _expiring(self, most: int) -> list[bytes]:
+        now_ms = self._limits.now_ms()
+        surplus = self._limits.runs - RUNS_MAX
         gone: list[bytes] = []
         for expiries in (self._finished, self._open):
             for key, expiry_ms in expiries.items():
                 if len(gone) >= most or (expiry_ms > now_ms and len(gone) >= surplus):
                     break
                 gone.append(key)
-                self._census.evicted += expiry_ms > now_ms
+                self._limits.evicted += expiry_ms > now_ms
         return gone
 
-    def _forget(self, key: bytes) -> None:
-        self.hot.pop(key, None)
-        self._cool.pop(key, None)
+    def _remove(self, key: bytes) -> None:
+        self.active.pop(key, None)
+        self._cached.pop(key, None)
         self.halts.pop(key, None)
-        self.alarms.set(key, 0)
+        self.deadline_queue.set(key, 0)
         self._open.pop(key, None)
         self._finished.pop(key, None)
 
 
 class RunLimits:
-    """How many runs the whole worker has, and how many decoded states each of its partitions may keep."""
+    """The number of runs of the whole worker, and of decoded states that each partition may keep."""
 
     def __init__(self) -> None:
         self.runs = 0
-        self.evicted = 0  # runs that had to go before their time, for want of room
-        self.hot_share = HOT_RUNS_MAX // 2
+        self.evicted = 0  # runs removed before their expiry because of the run limit
+        self.active_share = ACTIVE_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
-        self.due_ms: Callable[[RunState], int] = lambda _state: 0  # when a run that stays silent wants to be asked
+        self.due_ms: Callable[[RunState], int] = lambda _state: 0  # the deadline of a silent run
 
     def share(self, partitions: int) -> None:
-        """Divide the hot states among partitions: each keeps as many cool ones again."""
-        self.hot_share = max(1, HOT_RUNS_MAX // 2 // max(1, partitions))
+        """Divide the active states among partitions; each keeps as many cached ones."""
+        self.active_share = max(1, ACTIVE_RUNS_MAX // 2 // max(1, partitions))
 
 
 class RunStore(PartitionStore[Runs]):
-    """The runs of every partition that this worker has, as Faust's table wants to see them."""
+    """The store of the table `runs`: one `Runs` for each partition of this worker."""
 
     on_disk: Callable[[int], Runs] | None = None
-    """Finds the runs of a partition on disk, where they are kept there. (The worker sets this.)"""
+    """Opens the runs of a partition on disk, if they are kept there. (The worker sets this.)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.census = RunLimits()
+        self.run_limits = RunLimits()
         self.failed: Callable[[BaseException], None] = lambda _problem: None
-        """Told what Faust would log and forget. (The worker sets this.)"""
+        """Called with errors that Faust would only log. (The worker sets this.)"""
 
     def _new(self, partition: int) -> Runs:
-        return Runs(partition, self.census) if self.on_disk is None else self.on_disk(partition)
+        return Runs(partition, self.run_limits) if self.on_disk is None else self.on_disk(partition)
 
     def _counted(self) -> None:
-        self.census.share(len(self.partitions))
+        self.run_limits.share(len(self.partitions))
 
     def forget_another_log(self, ends: dict[int, int]) -> None:
-        """Given where each partition of the turns topic ends: forget runs that know of more than there is.
+        """Drop runs that have applied offsets beyond the end of their partition of the turns topic.
 
-        Somebody has made the topic anew. Its offsets began again, and these runs would skip what they have not seen.
+        The topic was deleted and created again. Its offsets start at 0, and these runs would skip new records.
         """
         for partition, end in ends.items():
             runs = self.partitions.get(partition)
             if runs is not None and runs.applied >= end:
-                log.warning("the turns topic was made anew: forgetting %d runs of partition %d", len(runs), partition)
+                log.warning("the turns topic was recreated; dropping %d runs of partition %d", len(runs), partition)
                 runs.discard()
                 self.leave(partition)
 
     async def on_rebalance(
         self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any], generation_id: int = 0
     ) -> None:
-        """Forget the partitions that are no longer this worker's; find what is on disk of the others."""
+        """Drop the partitions that have moved to other workers; open the others on disk."""
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         if self.on_disk is None:
             return
@@ -307,37 +310,40 @@ class RunStore(PartitionStore[Runs]):
         mine = [tp for tp in assigned if tp.topic == topic]
         ends = await self.app.consumer.highwaters(*mine) if mine else {}
         for tp, end in ends.items():
-            runs = self.runs(tp.partition)
+            runs = self.partition_of(tp.partition)
             if runs.changelog_offset is not None and runs.changelog_offset >= end:
-                log.warning("%s was made anew: forgetting %d runs of partition %d", topic, len(runs), tp.partition)
+                log.warning("%s was recreated; dropping %d runs of partition %d", topic, len(runs), tp.partition)
                 runs.discard()
                 self.leave(tp.partition)
-                self.runs(tp.partition)
+                self.partition_of(tp.partition)
 
     async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:  # noqa: ARG002 (Faust's signature)
-        """Say what this worker has now."""
+        """Log the partitions and runs of this worker."""
         if self.on_disk is not None:
             tables: Any = self.app.tables
             try:
                 for tp in active_tps:
-                    self.runs(tp.partition).restored(tables.recovery.active_offsets.get(tp, -1))
+                    self.partition_of(tp.partition).restored(tables.recovery.active_offsets.get(tp, -1))
             except Exception as problem:
                 self.failed(problem)
                 raise
         mine = sorted(tp.partition for tp in active_tps)
         unreadable = sum(runs.unreadable for runs in self.partitions.values())
         log.info(
-            "ready partitions=%s runs=%d unreadable=%d", ",".join(map(str, mine)) or "-", self.census.runs, unreadable
+            "ready partitions=%s runs=%d unreadable=%d",
+            ",".join(map(str, mine)) or "-",
+            self.run_limits.runs,
+            unreadable,
         )
 
 
 class RunsTable(Table[bytes, bytes]):
-    """The table `runs`. It is written by the lanes, in batches, and not through its mapping."""
+    """The table `runs`. The pipelines write it in batches, not through its mapping."""
 
     def _new_store(self) -> RunStore:
         return RunStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
 
     @property
     def store(self) -> RunStore:
-        """The store, by its own type."""
+        """The store, with its own type."""
         return cast(RunStore, self.data)

@@ -1,7 +1,7 @@
-"""One record after the other through the engine: decode once, step, and note what is to be told.
+"""The turn processor: decodes records, steps them through the engine, and collects the records to publish.
 
-Synchronous and without I/O. Whatever a record holds, it costs its own run or itself at most: what cannot be read
-is refused into the dead-letter topic, and so is an event on which the engine fails; its run stays as it was.
+It is synchronous and does no I/O. A bad record affects at most its own run: an unreadable record goes to the
+dead-letter topic, and so does an event on which the engine fails, whose run keeps its state.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ log = logging.getLogger(__name__)
 NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
-AGAIN: Final = frozenset({RunStarted, OperatorResume})  # they may take a halt back
-STATUS_EVENTS: Final = AGAIN | {RunFinished}  # they change a run's status without a decision
+LIFT_HALT: Final = frozenset({RunStarted, OperatorResume})  # they may lift a halt
+STATUS_EVENTS: Final = LIFT_HALT | {RunFinished}  # they change the status of a run without a decision
 
 _decode_decision: Final = msgspec.json.Decoder(Decision).decode
 
 
 @dataclass(slots=True)
 class ProcessorCounts:
-    """What the worker has done since it started."""
+    """Counts since the worker started."""
 
     records: int = 0
     repeated: int = 0
@@ -61,7 +61,7 @@ class ProcessorCounts:
 
 
 class TurnProcessor:
-    """Takes slices of one partition's records through the engine."""
+    """Steps slices of one partition's records through the engine."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class TurnProcessor:
         event_bytes_max: int,
         dead_letter_bytes: int,
         version: str,
-        orders: FleetCommands | None = None,
+        fleet_commands: FleetCommands | None = None,
     ) -> None:
         self.counts = ProcessorCounts()
-        self._orders = orders
+        self._fleet_commands = fleet_commands
         self._engine = engine
         self._topic = topic
         self._charges: list[Charge] = []
@@ -84,25 +84,25 @@ class TurnProcessor:
         self._version = version
 
     def accept(self, runs: Runs, records: Sequence[Fetched]) -> list[OutgoingRecord]:
-        """Step records of one partition, oldest first; what is to be told about them.
+        """Step records of one partition, oldest first; return the records to publish.
 
-        A record that a run has applied already (by its offset) is skipped exactly.
+        A record that its run has already applied, by offset, is skipped.
         """
-        letters: list[OutgoingRecord] = []
-        changed: dict[bytes, Event] = {}  # runs whose status is to be told, once, after this slice
-        engine, hot, dirty = self._engine, runs.hot, runs.dirty
+        outgoing: list[OutgoingRecord] = []
+        changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
+        engine, active, dirty = self._engine, runs.active, runs.dirty
         step = engine.step
-        killing = self._orders.killing if self._orders is not None else None
-        stopped: set[bytes] = set()  # of these, runs that were told so in this slice
+        killing = self._fleet_commands.killing if self._fleet_commands is not None else None
+        stopped: set[bytes] = set()  # runs for which this slice already has a stop event
         for record in records:
-            event = self._read(record, runs.partition, letters)
+            event = self._read(record, runs.partition, outgoing)
             if event is None:
                 continue
             key, offset = cast(bytes, record.key), record.offset
-            state = hot.get(key)
+            state = active.get(key)
             if state is None:
-                state = self._wake(runs, key, event, changed)
-                hot = runs.hot
+                state = self._load(runs, key, event, changed)
+                active = runs.active
             if offset <= state.offset:
                 self.counts.repeated += 1
                 continue
@@ -110,7 +110,7 @@ class TurnProcessor:
             try:
                 decisions = step(state, event, log_time(record))
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
-                letters.append(self._failed(runs, record, event, problem))
+                outgoing.append(self._failed(runs, record, event, problem))
                 continue
             state.offset = offset
             applied = dirty.get(key)
@@ -118,31 +118,31 @@ class TurnProcessor:
                 dirty[key] = [record]
             else:
                 applied.append(record)
-            if type(event) in AGAIN and (state.halted < 0 or _halts(decisions)):
-                runs.halts.pop(key, None)  # of a run that had this id before, or was resumed
+            if type(event) in LIFT_HALT and (state.halted < 0 or _halts(decisions)):
+                runs.halts.pop(key, None)  # of an earlier run with this id, or before it was resumed
             if killing is not None and state.halted < 0 and key not in stopped:
-                stopped.update(self._kill(state, event, offset, killing, letters))
+                stopped.update(self._kill(state, event, offset, killing, outgoing))
             if decisions:
-                self._decided(runs, record, decisions, letters)
+                self._decided(runs, record, decisions, outgoing)
             if decisions or type(event) in STATUS_EVENTS:
                 changed[key] = event
         self.counts.records += len(records)
-        letters += spend_records(self._charges, runs.partition)
+        outgoing += spend_records(self._charges, runs.partition)
         self._charges.clear()
-        letters += [OutgoingRecord("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
-        return letters
+        outgoing += [OutgoingRecord("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
+        return outgoing
 
-    def _wake(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
-        """The state of a run that is not hot; one that is new starts here."""
-        state = runs.wake(key)
+    def _load(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
+        """Return the state of a run that is not active; create that of a new run."""
+        state = runs.load(key)
         if state is None:
             state = RunState(partition=runs.partition)
             runs.keep(key, state)
             changed[key] = event
         return state
 
-    def _read(self, record: Fetched, partition: int, letters: list[OutgoingRecord]) -> Event | None:
-        """The event of a record; None, and a dead letter, where it cannot be used."""
+    def _read(self, record: Fetched, partition: int, outgoing: list[OutgoingRecord]) -> Event | None:
+        """Return the event of a record; for an unusable one add a dead letter and return None."""
         value = record.value
         try:
             if value is None:
@@ -152,26 +152,26 @@ class TurnProcessor:
             event = read_event(value)
             if event.run_id.encode() != record.key:
                 raise InvalidEvent((_wrong_key(event, record.key),))
-            if isinstance(event, OperatorEvent) and self._orders is not None:
-                self._orders.authority.check_event(event, log_time(record) or 0)
+            if isinstance(event, OperatorEvent) and self._fleet_commands is not None:
+                self._fleet_commands.authority.check_event(event, log_time(record) or 0)
         except InvalidEvent as problem:
-            letters.append(self._refused(placed(record, self._topic, partition), problem.problems))
+            outgoing.append(self._refused(placed(record, self._topic, partition), problem.problems))
         except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
             what = Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE)
-            letters.append(self._refused(placed(record, self._topic, partition), (what,)))
+            outgoing.append(self._refused(placed(record, self._topic, partition), (what,)))
         else:
             return event
         return None
 
     def _kill(
-        self, state: RunState, event: Event, offset: int, fleet: Fleet, letters: list[OutgoingRecord]
+        self, state: RunState, event: Event, offset: int, fleet: Fleet, outgoing: list[OutgoingRecord]
     ) -> tuple[bytes, ...]:
-        """Order a run to stop whose user or tenant is killed: as an event of the log, on which the engine decides."""
-        order = None if state.finished else fleet.killing(state.user, state.tenant)
-        if order is None or self._orders is None:
+        """Stop a run whose user or tenant is killed, by an event in the log on which the engine decides."""
+        command = None if state.finished else fleet.killing(state.user, state.tenant)
+        if command is None or self._fleet_commands is None:
             return ()
-        stop = self._orders.stop_of(order, event.run_id, f"{order.id}@{offset}")
-        letters.append(OutgoingRecord("turns", event.run_id.encode(), encode(stop)))
+        stop = self._fleet_commands.stop_of(command, event.run_id, f"{command.id}@{offset}")
+        outgoing.append(OutgoingRecord("turns", event.run_id.encode(), encode(stop)))
         return (event.run_id.encode(),)
 
     def _too_large(self, value: bytes) -> Problem:
@@ -191,7 +191,7 @@ class TurnProcessor:
         return dead_letter_record(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
 
     def _failed(self, runs: Runs, failing: Fetched, event: Event, problem: Exception) -> OutgoingRecord:
-        """Undo what a failing step began; this event counts as applied, so that it is not tried over and over."""
+        """Undo a failed step. The event counts as applied and is not tried again."""
         record = placed(failing, self._topic, runs.partition)
         key = cast(bytes, record.key)
         state = runs.rebuild(key, self._again)
@@ -200,7 +200,7 @@ class TurnProcessor:
         runs.dirty.setdefault(key, [])
         self.counts.failures += 1
         log.error(
-            "the engine failed on %s[%d]@%d, run %s; the run stays as it was (the record is in the dead-letter topic)",
+            "the engine failed on %s[%d]@%d, run %s; the run keeps its state (the record is in the dead-letter topic)",
             record.topic, record.partition, record.offset, event.run_id, exc_info=problem,
         )  # fmt: skip
         what = Problem(
@@ -211,10 +211,10 @@ class TurnProcessor:
         return dead_letter_record(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
 
     def _again(self, state: RunState, record: Fetched) -> None:
-        """Step once more what was stepped before."""
+        """Step a record again that was stepped before."""
         self._engine.step(state, read_event(cast(bytes, record.value)), log_time(record))
 
-    def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], letters: list[OutgoingRecord]) -> None:
+    def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], outgoing: list[OutgoingRecord]) -> None:
         self.counts.decisions += len(decisions)
         key = cast(bytes, record.key)
         for decision in decisions:
@@ -222,11 +222,11 @@ class TurnProcessor:
                 decision.trigger.topic = self._topic
                 decision.trigger.partition = runs.partition
                 decision.trigger.offset = record.offset
-            letter = control_record(key, decision)
-            letters.append(letter)
+            outgoing_record = control_record(key, decision)
+            outgoing.append(outgoing_record)
             if decision.severity == "halt":
                 self.counts.halts += 1
-                runs.halts.setdefault(key, letter.value)
+                runs.halts.setdefault(key, outgoing_record.value)
                 log.info(
                     "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
                     decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
@@ -237,13 +237,13 @@ class TurnProcessor:
         halt = runs.halts.get(key)
         try:
             decision = _decode_decision(halt) if halt is not None else None
-        except ValueError:  # spoilt in the changelog: the run is halted all the same
+        except ValueError:  # damaged in the changelog: the run is halted all the same
             decision = None
-        return encode_status(self._engine.status(runs.hot[key], event.run_id, decision))
+        return encode_status(self._engine.status(runs.active[key], event.run_id, decision))
 
 
 def log_time(record: Fetched) -> int | None:
-    """When the log says that this happened; None where that is no time."""
+    """Return the log time of a record; None if it is not a valid time."""
     at_ms = record.timestamp
     return at_ms if at_ms is not None and 0 <= at_ms <= AT_MS_MAX else None
 

@@ -1,11 +1,11 @@
-"""A thread that ends the process when its event loop stands still, or when an end takes too long.
+"""The watchdog: a thread that ends the process if its event loop is blocked, or if stopping takes too long.
 
-A loop that does not turn cannot say so itself. It sends no heartbeats either, so the group goes on without this worker,
-while its supervisor believes it alive. The thread tells where every thread stands, and ends the process with 1: nothing
-is lost by it, because only what is stored is committed.
+A blocked loop cannot report itself. It sends no heartbeats either, so the group continues without this worker, while
+its supervisor believes it alive. The thread prints the stack of every thread and exits with 1. Nothing is lost, because
+only stored records are committed.
 
-Time is counted in the thread's own ticks: a process that was frozen (SIGSTOP, a suspended machine) has not been stuck.
-Code that never gives the interpreter back (a regular expression, say) stops this thread, too; then the interpreter's
+Time is counted in the thread's own ticks, so a process that was frozen (SIGSTOP, a suspended machine) is not stuck.
+Code that never releases the interpreter (a regular expression, say) blocks this thread as well. Then the interpreter's
 own watchdog, which needs no Python, does the same after a longer time.
 """
 
@@ -28,7 +28,7 @@ STDERR: Final = 2
 
 
 class Watchdog:
-    """Watches one loop after the other, each until it is closed. A context manager."""
+    """Watches one loop at a time, each until it is closed. A context manager."""
 
     def __init__(self, stuck_after_s: float) -> None:
         self._stuck_after_s = stuck_after_s
@@ -47,7 +47,7 @@ class Watchdog:
         self._thread.join()
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on this loop has to turn."""
+        """Watch this loop from now on."""
 
         def turn() -> None:
             self._still_s = 0.0
@@ -57,7 +57,7 @@ class Watchdog:
         self._loop, self._left_s = loop, None
 
     def end_within(self, seconds: float) -> None:
-        """The loop has so long to come to its end."""
+        """Give the loop this long to end."""
         self._left_s = seconds
 
     def _run(self) -> None:
@@ -67,18 +67,21 @@ class Watchdog:
                 continue
             self._still_s += WATCH_TICK_S
             if self._still_s > self._stuck_after_s:
-                _die(f"the event loop stands still for {self._still_s:g} s")
+                _exit(f"the event loop has been blocked for {self._still_s:g} s")
             if self._left_s is not None:
                 self._left_s -= WATCH_TICK_S
                 if self._left_s < 0:
-                    _die("the end takes too long")
+                    _exit("stopping takes too long")
         faulthandler.cancel_dump_traceback_later()
 
 
-def _die(why: str) -> None:
-    """Say why and where everything stands, and end at once. Without `logging`: its lock may be what is waited for."""
+def _exit(why: str) -> None:
+    """Write the reason and all stacks to stderr, and exit. Without `logging`, whose lock may be the cause."""
     with contextlib.suppress(OSError):
         os.set_blocking(STDERR, False)
-        os.write(STDERR, f"CRITICAL {__name__}: {why}; ending with {EXIT_STUCK}, what is committed stands\n".encode())
+        os.write(
+            STDERR,
+            f"CRITICAL {__name__}: {why}; exiting with {EXIT_STUCK}; a restart begins at committed offsets\n".encode(),
+        )
     faulthandler.dump_traceback(file=STDERR, all_threads=True)
     os._exit(EXIT_STUCK)

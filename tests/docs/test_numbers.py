@@ -42,7 +42,7 @@ STATED = [
     ("publishing", f"`block_ms_max` ({of(TurnPublisher, 'block_ms_max'):g} ms)"),
     ("publishing", f"`close_timeout_s` ({of(TurnPublisher, 'close_timeout_s'):g} s)"),
     ("publishing", f"at most {Settings.model_fields['event_bytes_max'].default / MIB:g} MiB"),
-    ("operations", f"up to {spaced(limits.RUNS_MAX)} runs a worker, the last {spaced(limits.HOT_RUNS_MAX)} of them"),
+    ("operations", f"up to {spaced(limits.RUNS_MAX)} runs a worker, the last {spaced(limits.ACTIVE_RUNS_MAX)} of them"),
     ("operations", f"up to {spaced(of(TurnPublisher, 'buffer_max'))} events or"),
     ("operations", f"`STREAMPROC_SESSION_TIMEOUT_S` ({Settings.model_fields['session_timeout_s'].default:g} s)"),
 ]
@@ -51,7 +51,7 @@ IN_WORDS = [
     ("architecture", "an idle one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
     ("architecture", "ten repeats, and three times", (Limits().live_repeats_min, Limits().live_standstills) == (10, 3)),
     ("operations", "leaves after an hour, an idle one after seven days", limits.FINISHED_KEEP_MS == HOUR_MS),
-    ("operations", "five crashes within five minutes", (limits.LIVES_MAX, limits.LIVES_WINDOW_S) == (5, 300)),
+    ("operations", "five crashes within five minutes", (limits.CRASHES_MAX, limits.CRASHES_WINDOW_S) == (5, 300)),
     ("operations", "after ten seconds", of(HaltListener, "start_timeout_s") == 10),
     ("operations", "about a second of work back", limits.COMMIT_INTERVAL_S == 1),
     ("operations", "a line of counts each minute", limits.REPORT_INTERVAL_S == 60),

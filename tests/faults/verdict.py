@@ -12,7 +12,7 @@ from streamproc.core.run_state import RunState
 from streamproc.kafka.topics import changelog_topic
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
-from streamproc.worker.codec import unpack
+from streamproc.worker.codec import decode_run
 from streamproc.worker.tables import RunLimits, Runs
 from tests.faults.workload import SESSION, line
 
@@ -156,7 +156,7 @@ def compare_states(changelog: Iterable[Any], scanned: Scanned, log: Log) -> None
         if raw is None:
             behind["missing"] += 1
             continue
-        found = unpack(raw)[0]
+        found = decode_run(raw)[0]
         behind["at an old offset"] += found.offset < offset
         # The moment at which an account's breach reaches its run is random.
         compared = ("turns",) if wanted.workflow == SESSION else RunState.__struct_fields__

@@ -22,7 +22,7 @@ import logging, resource
 logging.disable(logging.INFO)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, resource.RLIM_INFINITY))
 from streamproc.worker import app
-app.RETRY_FIRST_S, app.LIVES_MAX = 0.01, 2
+app.RETRY_FIRST_S, app.CRASHES_MAX = 0.01, 2
 """
 
 

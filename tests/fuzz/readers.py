@@ -25,7 +25,7 @@ from streamproc.model.raw_events import parse_line
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import read_layer, read_preset
 from streamproc.replay.diff import read_published
-from streamproc.worker.codec import pack, unpack
+from streamproc.worker.codec import decode_run, encode_run
 from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
 from streamproc.worker.tables import RunLimits, Runs
@@ -147,7 +147,7 @@ def _work(value: bytes) -> None:
     for offset, (key, raw) in enumerate(runs.take()):
         restored.restore(key, raw, offset)
     assert restored.unreadable == 0
-    assert len(restored) == len(runs.hot)
+    assert len(restored) == len(runs.active)
 
 
 def _account(value: bytes) -> None:
@@ -160,7 +160,7 @@ def _account(value: bytes) -> None:
     restored = AccountPartition(0, lambda: 0)
     for offset, (name, raw) in enumerate(accounts.take()):
         restored.restore(name, raw, offset)
-        restored.wake(name)
+        restored.load(name)
 
 
 def _apply(command: FleetCommand) -> None:
@@ -205,7 +205,7 @@ def _policies() -> list[bytes]:
 
 
 NOTHING: Final[tuple[type[Exception], ...]] = ()
-STATES: Final = lambda: [pack(state, halt, 5) for state in _stepped()[0] for halt in (None, _stepped()[1][0])]  # noqa: E731
+STATES: Final = lambda: [encode_run(state, halt, 5) for state in _stepped()[0] for halt in (None, _stepped()[1][0])]  # noqa: E731
 READERS: Final = {
     "an event, fingerprinted": Reader(_wire_lines, read_event, (InvalidEvent,), _step),
     "an event, raw": Reader(_raw_lines, read_event, (InvalidEvent,), _step),
@@ -226,7 +226,7 @@ READERS: Final = {
     "a status, in the listener": Reader(
         lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,)
     ),
-    "a stored run": Reader(STATES, unpack, (msgspec.DecodeError,), msgpack=False),
+    "a stored run": Reader(STATES, decode_run, (msgspec.DecodeError,), msgpack=False),
     "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), msgpack=True),
     "a stored run, in the worker": Reader(STATES, _restored, NOTHING, restructured=False),
     "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), msgpack=True),

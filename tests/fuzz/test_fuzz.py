@@ -12,7 +12,7 @@ from streamproc.errors import InvalidEvent
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.replay.diff import read_published
-from streamproc.worker.codec import unpack
+from streamproc.worker.codec import decode_run
 from tests.fuzz.readers import READERS
 from tests.fuzz.run import fuzz
 
@@ -26,7 +26,7 @@ def test_every_input_is_read_or_refused(name: str) -> None:
     assert outcome.read, "some inputs are valid"
 
 
-@pytest.mark.parametrize("read", [load, load_account, read_statement, unpack, wire.decode])
+@pytest.mark.parametrize("read", [load, load_account, read_statement, decode_run, wire.decode])
 def test_invalid_text_and_deep_nesting_raise_a_decode_error(read) -> None:
     for value in (b"[" * 5_000, b"\x91" * 5_000, b'["\xff"]', b"\x91\xa1\xff", b"[1," + b'"\xed\xa0\x80"' * 3, b""):
         with pytest.raises(msgspec.DecodeError):

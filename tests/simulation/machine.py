@@ -1,6 +1,6 @@
 """A worker in the simulation: the parts of the real one, put together as `worker.app` does it, around another Kafka.
 
-Real: lanes, processors, tables and their stores, the publisher and its letters, the deadlines, and of the consumer
+Real: pipelines, processors, tables and their stores, the publisher and its outgoing, the deadlines, and of the consumer
 whatever moves records, restores, and decides what is committed. Not real: aiokafka's clients, Faust's services.
 """
 
@@ -16,9 +16,10 @@ from faust.types import TP
 from streamproc.core.engine import Engine
 from streamproc.settings import load_settings
 from streamproc.worker.agents import add_slice_agents
-from streamproc.worker.app import Worker
-from streamproc.worker.consumer import POLL_S, BatchConsumer
+from streamproc.worker.composition import Worker
+from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.deadlines import Deadlines
+from streamproc.worker.kafka_client import POLL_S
 from streamproc.worker.limits import COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.spend import AccountProcessor, AccountStore
@@ -262,10 +263,12 @@ def _store(kind: type[Any], changelog: str) -> Any:
     return store
 
 
-class Life:
-    """One life of a worker: from its start to its end, or to the moment when it is killed."""
+class WorkerRun:
+    """One worker_run of a worker: from its start to its end, or to the moment when it is killed."""
 
-    def __init__(self, name: str, cluster: Cluster, group: Group, rules: RulesOf, *, fetch_most: int, hot: int) -> None:
+    def __init__(
+        self, name: str, cluster: Cluster, group: Group, rules: RulesOf, *, fetch_most: int, active: int
+    ) -> None:
         self.process = Process(name)
         self.cluster, self.group = cluster, group
         self.member = Member(self.process)
@@ -281,27 +284,29 @@ class Life:
         self.accounts = AccountProcessor(SPEND, version="1", dead_letter_bytes=8192)
         self.store: RunStore = _store(RunStore, RUNS_LOG)
         self.account_store: AccountStore = _store(AccountStore, ACCOUNTS_LOG)
-        self.store.census.now_ms = self.account_store.now_ms = lambda: int(cluster.loop.now_s * 1000)
-        self.store.census.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
-        self.store.census.share = lambda _partitions: None  # type: ignore[method-assign]
-        self.store.census.hot_share = hot
+        self.store.run_limits.now_ms = self.account_store.now_ms = lambda: int(cluster.loop.now_s * 1000)
+        self.store.run_limits.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
+        self.store.run_limits.share = lambda _partitions: None  # type: ignore[method-assign]
+        self.store.run_limits.active_share = active
         failed = lambda problem: Worker._failed(self, problem)  # type: ignore[arg-type]  # noqa: E731
-        self.lanes = PartitionPipelines("runs", self.store, self.processor, self.publisher, failed)
-        self.account_lanes = PartitionPipelines("accounts", self.account_store, self.accounts, self.publisher, failed)
-        self.orders = SimpleNamespace(keep=lambda _mine: None, have=lambda _mine: None)
+        self.pipelines = PartitionPipelines("runs", self.store, self.processor, self.publisher, failed)
+        self.account_pipelines = PartitionPipelines(
+            "accounts", self.account_store, self.accounts, self.publisher, failed
+        )
+        self.fleet_commands = SimpleNamespace(keep=lambda _mine: None, have=lambda _mine: None)
         self.store.retained = lambda mine: Worker._retain(self, mine)  # type: ignore[arg-type]
-        self.account_store.retained = self.account_lanes.retain
+        self.account_store.retained = self.account_pipelines.retain
         self.recovery = Recovery()
         self.app = SimApp(self.recovery)
-        slices = add_slice_agents(self.app, self.lanes, self.account_lanes)
+        slices = add_slice_agents(self.app, self.pipelines, self.account_pipelines)
         transport = SimpleNamespace(
-            pipelines={TURNS: self.lanes, SPEND: self.account_lanes},
+            pipelines={TURNS: self.pipelines, SPEND: self.account_pipelines},
             stores={RUNS_LOG: self.store, ACCOUNTS_LOG: self.account_store},
             channels={TURNS: slices.turns, SPEND: slices.spend},
         )
         self.fetching = Fetching(cluster, group, self.member, fetch_most)
         self.consumer = self.app.consumer = SimConsumer(self.app, transport, self.fetching)
-        self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.lanes, self.publisher)
+        self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.pipelines, self.publisher)
         self._turns, self._count = TURNS, count
 
     # As in `worker.app.Worker`.
@@ -324,12 +329,12 @@ class Life:
         for task in done - {stop, self._failure}:
             self.violations.append(f"{self.process.name}: a part of the worker ended: {task.exception()!r}")
         tasks[0].cancel()
-        await self._give_back()
+        await self._revoke()
         self.consumer._stopped.set()
         for task in tasks:
             task.cancel()
-        self.lanes.retain(set())
-        self.account_lanes.retain(set())
+        self.pipelines.retain(set())
+        self.account_pipelines.retain(set())
         self.group.leave(self.member)
         self.over.set()
 
@@ -347,13 +352,13 @@ class Life:
             recovering.add_done_callback(lambda task: task.cancelled() or self._crashed_by(task.exception()))
             await self.member.must_join.wait()
             recovering.cancel()
-            await self._give_back()
+            await self._revoke()
 
     def _crashed_by(self, problem: BaseException | None) -> None:
         if problem is not None:
             self.violations.append(f"{self.process.name}: the rebalance failed: {problem!r}")
 
-    async def _give_back(self) -> None:
+    async def _revoke(self) -> None:
         self.app.rebalancing = True
         self.consumer.stop_flow()
         self.app.suspend()
@@ -404,10 +409,10 @@ class Life:
 
     def _check_memory(self, partitions: set[int]) -> None:
         """What is not this worker's any more is gone."""
-        for lanes, store in ((self.lanes, self.store), (self.account_lanes, self.account_store)):
-            left = (set(lanes._lanes) | set(lanes._tasks) | set(store.partitions)) - partitions
+        for pipelines, store in ((self.pipelines, self.store), (self.account_pipelines, self.account_store)):
+            left = (set(pipelines._pipelines) | set(pipelines._tasks) | set(store.partitions)) - partitions
             if left:
                 self.violations.append(f"{self.process.name}: still remembers partitions {sorted(left)}")
         runs = sum(map(len, self.store.partitions.values()))
-        if self.store.census.runs != runs:
-            self.violations.append(f"{self.process.name}: counts {self.store.census.runs} runs and has {runs}")
+        if self.store.run_limits.runs != runs:
+            self.violations.append(f"{self.process.name}: counts {self.store.run_limits.runs} runs and has {runs}")

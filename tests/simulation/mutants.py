@@ -40,7 +40,7 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
     return Mutant((Change(owner, method, old, new),), kinds or KINDS)
 
 
-TOLD: Final = "await self._until(lambda position=position: self.told >= position)"
+TOLD: Final = "await self._until(lambda position=position: self.published >= position)"
 STORED: Final = "self.committable = position"
 REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 
@@ -48,7 +48,7 @@ MUTANTS: Final = {
     "stored before it is told": _mutant(PartitionPipeline, "store", TOLD, "pass"),
     "committable before it is stored": _mutant(PartitionPipeline, "store", TOLD, f"{TOLD}; {STORED}"),
     "commits go as far as was stepped": _mutant(
-        PartitionPipelines, "committable", "lane.committable for", "lane.position for"
+        PartitionPipelines, "committable", "pipeline.committable for", "pipeline.position for"
     ),
     "what was applied is applied again": _mutant(TurnProcessor, "accept", "if offset <= state.offset:", "if False:"),
     "the last state wins, whoever wrote it": _mutant(
@@ -59,10 +59,10 @@ MUTANTS: Final = {
     ),
     "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
     "what a failed step did stays": _mutant(
-        TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.hot[key]"
+        TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.active[key]"
     ),
     "refused records are dropped": _mutant(
-        TurnProcessor, "_read", f"letters.append({REFUSED}, problem.problems))", "pass"
+        TurnProcessor, "_read", f"outgoing.append({REFUSED}, problem.problems))", "pass"
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
     "what a fetch brings that outlived a rebalance is dropped": _mutant(

@@ -14,7 +14,7 @@ from streamproc.core.engine import Engine
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
-from streamproc.worker.codec import unpack
+from streamproc.worker.codec import decode_run
 from streamproc.worker.spend import AccountPartition
 from streamproc.worker.tables import RunLimits, Runs
 from tests.simulation.machine import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.simulation.cluster import Cluster, Record
-    from tests.simulation.machine import Life
+    from tests.simulation.machine import WorkerRun
 
 SHOWN: Final = 3  # violations of one kind that are told
 
@@ -99,15 +99,15 @@ def _read(record: Record) -> Any:
         return None
 
 
-def violations(cluster: Cluster, lives: list[Life]) -> list[str]:
+def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
     """Everything that is wrong, in words."""
     truths = {n: truth_of(cluster.log(TURNS, n), n) for n in range(cluster.partitions)}
     accounts, told = _accounts(cluster)
     found: list[str] = []
     for check in (
-        _controls(cluster, truths), _dead_letters(cluster, truths), _states(cluster, truths, lives),
+        _controls(cluster, truths), _dead_letters(cluster, truths), _states(cluster, truths, worker_runs),
         () if cluster.zombies else _statuses(cluster, truths), _spend(cluster, truths), _reached(cluster, told),
-        _account_states(cluster, accounts, lives), _commits(cluster, truths), _spend_commits(cluster),
+        _account_states(cluster, accounts, worker_runs), _commits(cluster, truths), _spend_commits(cluster),
     ):  # fmt: skip
         several = list(check)
         found += several[:SHOWN] + ([f"… and {len(several) - SHOWN} more"] if len(several) > SHOWN else [])
@@ -135,16 +135,22 @@ def _dead_letters(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
         yield from (f"a dead letter for [{partition}]@{offset}, which is fine" for offset in found - set(truth.refused))
 
 
-def _states(cluster: Cluster, truths: dict[int, Truth], lives: list[Life]) -> Iterator[str]:
+def _states(cluster: Cluster, truths: dict[int, Truth], worker_runs: list[WorkerRun]) -> Iterator[str]:
     for partition, truth in truths.items():
-        owners = [life for life in lives if partition in life.member.partitions and life.member.generation >= 0]
+        owners = [
+            worker_run
+            for worker_run in worker_runs
+            if partition in worker_run.member.partitions and worker_run.member.generation >= 0
+        ]
         if len(owners) != 1:
             yield f"partition {partition} has {len(owners)} owners"
         for number, gone in enumerate((frozenset(), cluster.compacted.get((RUNS_LOG, partition), frozenset()))):
             restored = _restored(cluster, partition, gone)
             yield from _compare(truth, restored, f"changelog [{partition}]{' compacted' * number}")
-        for life in owners:
-            yield from _compare(truth, life.store.runs(partition), f"memory of {life.process.name} [{partition}]")
+        for worker_run in owners:
+            yield from _compare(
+                truth, worker_run.store.partition_of(partition), f"memory of {worker_run.process.name} [{partition}]"
+            )
 
 
 def _restored(cluster: Cluster, partition: int, gone: Any) -> Runs:
@@ -161,7 +167,7 @@ def _compare(truth: Truth, runs: Runs, where: str) -> Iterator[str]:
         return
     for key, state in truth.states.items():
         raw = runs.raw(key)
-        for kind, found in (("stored", raw and unpack(raw)[0]), ("decoded", runs.decoded(key))):
+        for kind, found in (("stored", raw and decode_run(raw)[0]), ("decoded", runs.decoded(key))):
             if found is not None and dump(found) != dump(load(dump(state))):
                 yield f"{where}, {kind} state of {key!r}: {_difference(found, state)}"
 
@@ -220,19 +226,21 @@ def _spend(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
             yield f"charge {place} is {found.get(place)}, not {expected.get(place)}"
 
 
-def _account_states(cluster: Cluster, books: dict[int, dict[bytes, Account]], lives: list[Life]) -> Iterator[str]:
+def _account_states(
+    cluster: Cluster, books: dict[int, dict[bytes, Account]], worker_runs: list[WorkerRun]
+) -> Iterator[str]:
     for partition, accounts in books.items():
         places = [(f"changelog [{partition}]", _restored_accounts(cluster, partition))]
         places += [
-            (f"memory of {life.process.name} [{partition}]", life.account_store.runs(partition))
-            for life in lives
-            if partition in life.member.partitions
+            (f"memory of {worker_run.process.name} [{partition}]", worker_run.account_store.partition_of(partition))
+            for worker_run in worker_runs
+            if partition in worker_run.member.partitions
         ]
         for where, found in places:
             if set(found._stored) != set(accounts):
                 yield f"{where} has accounts {sorted(found._stored)}, not {sorted(accounts)}"
             for key, account in accounts.items():
-                if dump_account(mine := found.wake(key)) != dump_account(account):
+                if dump_account(mine := found.load(key)) != dump_account(account):
                     yield f"{where} remembers account {key!r} as {mine}, not {account}"
 
 
@@ -272,7 +280,7 @@ def _commits(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
         stored: dict[bytes, list[tuple[int, int]]] = {}
         for record in cluster.log(RUNS_LOG, partition):
             if record.value is not None:
-                stored.setdefault(record.key or b"", []).append((record.offset, unpack(record.value)[0].offset))
+                stored.setdefault(record.key or b"", []).append((record.offset, decode_run(record.value)[0].offset))
         for place, offset, ends in cluster.commits:
             if place != (TURNS, partition):
                 continue

@@ -79,7 +79,7 @@ class Plan:
     slice_most: int
     backlog: int
     fetch_most: int
-    hot: int
+    active: int
     inputs: tuple[Input, ...]
     faults: tuple[Fault, ...]
 
@@ -94,7 +94,7 @@ class Plan:
 
     def __str__(self) -> str:
         knobs = f"partitions={self.partitions} workers={self.workers} slice={self.slice_most} backlog={self.backlog}"
-        lines = [f"{knobs} fetch={self.fetch_most} hot={self.hot}"]
+        lines = [f"{knobs} fetch={self.fetch_most} active={self.active}"]
         lines += [
             f"  step {fault.step}: {fault.kind} worker={fault.worker} {fault.amount:.2f}" for fault in self.faults
         ]
@@ -129,7 +129,7 @@ def plan(seed: int, kinds: tuple[str, ...] = KINDS) -> Plan:
         slice_most=rng.choice((1, 2, 3, 8)),
         backlog=rng.choice((4, 8, 1000)),
         fetch_most=rng.choice((1, 3, 10)),
-        hot=rng.choice((1, 2, 50)),
+        active=rng.choice((1, 2, 50)),
         inputs=tuple(_inputs(rng, partitions)),
         faults=tuple(_faults(rng, kinds)),
     )

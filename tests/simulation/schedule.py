@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streamproc.worker import consumer, deadlines, limits, partition_pipeline, publishing
 from tests.simulation.cluster import Cluster, Group
 from tests.simulation.loop import START_S, SimLoop, Stuck
-from tests.simulation.machine import ACCOUNTS_LOG, RUNS_LOG, SPEND, TURNS, Life
+from tests.simulation.machine import ACCOUNTS_LOG, RUNS_LOG, SPEND, TURNS, WorkerRun
 from tests.simulation.oracle import violations
 from tests.simulation.plan import Fault, Plan, plan, policy
 
@@ -35,8 +35,8 @@ class Schedule:
         self.loop = SimLoop(rng)
         self.cluster = Cluster(self.loop, rng, script.partitions)
         self.group: Group
-        self.lives: list[Life] = []  # of each worker the present one
-        self.past: list[Life] = []
+        self.worker_runs: list[WorkerRun] = []  # of each worker the present one
+        self.past: list[WorkerRun] = []
         self._faults = list(reversed(script.faults))
         self._struck = asyncio.Event()  # set when all faults are done
 
@@ -54,12 +54,12 @@ class Schedule:
         except Stuck as problem:
             found.append(f"stuck: {problem}")
         finally:
-            self._bury()
-        lives = [*self.past, *self.lives]
-        found += [violation for life in lives for violation in life.violations]
-        return found or violations(self.cluster, self.lives)
+            self._close_all()
+        worker_runs = [*self.past, *self.worker_runs]
+        found += [violation for worker_run in worker_runs for violation in worker_run.violations]
+        return found or violations(self.cluster, self.worker_runs)
 
-    def _bury(self) -> None:
+    def _close_all(self) -> None:
         """Close what was under way, where it stands."""
         for task in self.loop.tasks:
             if not task.done():
@@ -70,15 +70,15 @@ class Schedule:
     async def _main(self) -> None:
         self.group = Group(self.cluster)
         for number in range(self.plan.workers):
-            self._give_birth(f"worker-{number}")
+            self._start_worker(f"worker-{number}")
         for one in self.plan.inputs:
             self.loop.call_at(START_S + one.at_s, self.cluster.append, TURNS, one.partition, one.key, one.value)
         await asyncio.sleep(self.plan.inputs[-1].at_s + 0.1 if self.plan.inputs else 0.1)
         await self._struck.wait()
         self.cluster.slow, self.cluster.down_until_s = 1.0, 0.0
         self.cluster.refusals.clear()
-        for life in self.lives:
-            self.loop.thaw(life.process)
+        for worker_run in self.worker_runs:
+            self.loop.thaw(worker_run.process)
         end_s = self.loop.now_s + CALM_S
         calm = 0
         while calm < CALM_LOOKS:
@@ -94,29 +94,36 @@ class Schedule:
         return {place: (committed.get(place, 0), end) for place, end in logs.items() if committed.get(place, 0) < end}
 
     def _done(self) -> bool:
-        mine = [partition for life in self.lives if not life.app.rebalancing for partition in life.member.partitions]
+        mine = [
+            partition
+            for worker_run in self.worker_runs
+            if not worker_run.app.rebalancing
+            for partition in worker_run.member.partitions
+        ]
         return self.group.stable and sorted(mine) == list(range(self.plan.partitions)) and not self._left()
 
     # Workers.
 
-    def _give_birth(self, name: str) -> None:
+    def _start_worker(self, name: str) -> None:
         script = self.plan
-        life = Life(name, self.cluster, self.group, policy(), fetch_most=script.fetch_most, hot=script.hot)
-        self.lives.append(life)
-        self.loop.start(life.process, life.run())
-        self.loop.create_task(self._follow(life, name), context=self.cluster.context)
+        worker_run = WorkerRun(
+            name, self.cluster, self.group, policy(), fetch_most=script.fetch_most, active=script.active
+        )
+        self.worker_runs.append(worker_run)
+        self.loop.start(worker_run.process, worker_run.run())
+        self.loop.create_task(self._follow(worker_run, name), context=self.cluster.context)
 
-    async def _follow(self, life: Life, name: str) -> None:
-        """When a life is over, another begins."""
-        await life.over.wait()
-        self._bury_life(life)
+    async def _follow(self, worker_run: WorkerRun, name: str) -> None:
+        """When a worker_run is over, another begins."""
+        await worker_run.over.wait()
+        self._retire(worker_run)
         await asyncio.sleep(RESTART_S)
-        self._give_birth(name)
+        self._start_worker(name)
 
-    def _bury_life(self, life: Life) -> None:
-        life.process.dead = True
-        self.lives.remove(life)
-        self.past.append(life)
+    def _retire(self, worker_run: WorkerRun) -> None:
+        worker_run.process.dead = True
+        self.worker_runs.remove(worker_run)
+        self.past.append(worker_run)
 
     # Trouble.
 
@@ -132,30 +139,30 @@ class Schedule:
 
     def _busy(self, fault: Fault) -> bool:
         """Whether the victim has something in hand: then it hurts most."""
-        life = self._victim(fault)
-        return life is not None and any(lane.backlog for lane in life.lanes._lanes.values())
+        worker_run = self._victim(fault)
+        return worker_run is not None and any(pipeline.backlog for pipeline in worker_run.pipelines._pipelines.values())
 
-    def _victim(self, fault: Fault) -> Life | None:
-        return self.lives[fault.worker % len(self.lives)] if self.lives else None
+    def _victim(self, fault: Fault) -> WorkerRun | None:
+        return self.worker_runs[fault.worker % len(self.worker_runs)] if self.worker_runs else None
 
     def _kill(self, fault: Fault) -> None:
-        if (life := self._victim(fault)) is not None:
-            self._bury_life(life)
-            self.loop.call_later(RESTART_S, self._give_birth, life.process.name, context=self.cluster.context)
+        if (worker_run := self._victim(fault)) is not None:
+            self._retire(worker_run)
+            self.loop.call_later(RESTART_S, self._start_worker, worker_run.process.name, context=self.cluster.context)
 
     def _freeze(self, fault: Fault) -> None:
         """For less than a session, or for more: then it comes back as one who was thought dead."""
-        if (life := self._victim(fault)) is not None:
-            self.loop.freeze(life.process)
-            self.loop.call_later(30 * fault.amount, self.loop.thaw, life.process, context=self.cluster.context)
+        if (worker_run := self._victim(fault)) is not None:
+            self.loop.freeze(worker_run.process)
+            self.loop.call_later(30 * fault.amount, self.loop.thaw, worker_run.process, context=self.cluster.context)
 
     def _stop(self, fault: Fault) -> None:
-        if (life := self._victim(fault)) is not None:
-            life.stop.set()
+        if (worker_run := self._victim(fault)) is not None:
+            worker_run.stop.set()
 
     def _join(self, fault: Fault) -> None:
-        if len(self.lives) < 4:
-            self._give_birth(f"late-{len(self.lives) + len(self.past)}")
+        if len(self.worker_runs) < 4:
+            self._start_worker(f"late-{len(self.worker_runs) + len(self.past)}")
 
     def _rebalance(self, fault: Fault) -> None:
         self.group.rebalance()

@@ -1,4 +1,4 @@
-"""How the worker is put together, what it logs, and how it ends when it cannot go on."""
+"""The composition of a worker, its log, and how it exits when it cannot continue."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ app.RETRY_FIRST_S = 0.01
 """
 
 SMALL = """
-from streamproc.worker import app, tables
-tables.RUNS_MAX = app.RUNS_MAX = 20
-app.REPORT_INTERVAL_S = 0.1
+from streamproc.worker import composition, tables
+tables.RUNS_MAX = composition.RUNS_MAX = 20
+composition.REPORT_INTERVAL_S = 0.1
 """
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_faust_s_clients_connect_as_all_others_do(protocol: str, mechanism: str) -> None:
+def test_the_clients_of_faust_use_the_same_connection_options_as_all_others(protocol: str, mechanism: str) -> None:
     settings = load_settings(
         security_protocol=protocol, sasl_mechanism=mechanism, sasl_username="me", sasl_password="secret"
     )
@@ -48,7 +48,7 @@ def line(name: str, level: int, message: str) -> logging.LogRecord:
     return logging.LogRecord(name, level, "", 0, message, (), None)
 
 
-def test_another_library_says_the_same_once_and_ours_is_heard_each_time() -> None:
+def test_a_repeated_line_of_another_library_is_logged_once_and_one_of_ours_each_time() -> None:
     calm = Calm()
     lost = line("aiokafka.consumer", logging.ERROR, "Failed fetch messages from %s: %s")
     assert [calm.filter(lost) for _ in range(3)] == [True, False, False]
@@ -59,15 +59,17 @@ def test_another_library_says_the_same_once_and_ours_is_heard_each_time() -> Non
     assert calm.filter(line("streamproc.worker.consumer", logging.ERROR, "[^-ChunkConsumer]: Crashed"))
 
 
-async def test_a_worker_that_crashes_again_and_again_leaves_it_to_its_supervisor(settings, start_worker) -> None:
+async def test_a_worker_that_keeps_crashing_exits_and_leaves_the_restart_to_its_supervisor(
+    settings, start_worker
+) -> None:
     worker = start_worker(settings, before=BROKEN)
     await until(lambda: not worker.running, 60)
     assert worker.end() == 1
-    assert worker.text.count("crashed, starting anew from what is committed: ZeroDivisionError") == 4
-    assert "crashed 5 times within 300 s; leaving it to the supervisor" in worker.text
+    assert worker.text.count("worker crashed; restarting from committed offsets: ZeroDivisionError") == 4
+    assert "worker crashed 5 times within 300 s; leaving the restart to its supervisor" in worker.text
 
 
-async def test_a_worker_stops_when_it_is_asked_while_it_starts(settings, start_worker) -> None:
+async def test_a_worker_can_be_stopped_while_it_starts(settings, start_worker) -> None:
     worker = start_worker(settings)
     await until(lambda: worker.said("starts brokers="), 60)
     assert worker.end(signal.SIGINT) == 0
@@ -84,11 +86,11 @@ async def test_a_worker_without_a_partition_waits_for_one(brokers, topic_prefix,
     assert second.end() == 0
 
 
-async def test_a_flood_of_run_ids_takes_no_more_room_than_there_is_and_is_told(settings, topics, start_worker) -> None:
+async def test_a_flood_of_run_ids_stays_within_the_run_limit_and_is_logged(settings, topics, start_worker) -> None:
     worker = start_worker(settings, before=SMALL)
     await worker.ready()
     for wave in range(3):
         await topics.send([pair for number in range(60) for pair in honest_run(f"run-{wave}-{number}", 1)])
         await topics.done()
-    await until(lambda: worker.said("no room for more than 20 runs: "), 30, "the worker to say so")
+    await until(lambda: worker.said("run limit of 20 reached; evicted "), 30, "the worker to log it")
     await until(lambda: worker.said(" evicted=1"), 30, "the worker to count them")

@@ -91,11 +91,11 @@ async def test_what_cannot_be_used_is_refused_with_reason_field_remedy_and_place
     await topics.send([(bad.key, bad.value) for bad in BAD.values()] + after)
     await gather_controls(topics, expected_ids(after))
 
-    letters = await letters_of(topics, len(BAD))
+    outgoing = await letters_of(topics, len(BAD))
     places = {(record.partition, record.offset): record for record in await topics.read("turns")}
 
     for name, bad in BAD.items():
-        mine = [letter for letter in letters if came_from(letter, places, bad)]
+        mine = [outgoing_record for outgoing_record in outgoing if came_from(outgoing_record, places, bad)]
         assert len(mine) == 1, name
         headers = {key: value.decode() for key, value in mine[0].headers}
         assert bad.field in headers["field"].split(";")[0], name
@@ -110,11 +110,11 @@ async def test_what_cannot_be_used_is_refused_with_reason_field_remedy_and_place
         else:
             assert mine[0].value == (bad.value or b"")
             assert mine[0].key == bad.key
-    assert len(letters) == len(BAD)
+    assert len(outgoing) == len(BAD)
 
 
-def came_from(letter: Any, places: dict[tuple[int, int], Any], bad: Bad) -> bool:
-    headers = dict(letter.headers)
+def came_from(outgoing_record: Any, places: dict[tuple[int, int], Any], bad: Bad) -> bool:
+    headers = dict(outgoing_record.headers)
     source = places[int(headers["source.partition"]), int(headers["source.offset"])]
     assert int(headers["source.timestamp"]) == source.timestamp
     return (source.key, source.value) == (bad.key, bad.value)
@@ -137,9 +137,9 @@ async def test_an_engine_that_fails_on_one_run_stops_neither_the_others_nor_the_
     controls = await gather_controls(topics, expected_ids(cursed) | expected_ids(other))
 
     await topics.done()
-    [letter] = [one for one in await topics.read("dead-letter") if one.key == b"cursed-run"]
-    headers = dict(letter.headers)
-    assert letter.value == bad[1]
+    [outgoing_record] = [one for one in await topics.read("dead-letter") if one.key == b"cursed-run"]
+    headers = dict(outgoing_record.headers)
+    assert outgoing_record.value == bad[1]
     assert headers["field"] == b"engine"
     assert b"a bug in a detector" in headers["reason"]
     mine = [control["id"] for control in controls if control["run_id"] == "cursed-run"]

@@ -58,13 +58,13 @@ def test_no_more_than_so_many_at_once() -> None:
 
 
 def test_a_partition_that_moves_takes_its_alarms_along() -> None:
-    census = RunLimits()
-    census.due_ms = lambda state: state.at_ms + 600
-    before, after = Runs(0, census), Runs(0, RunLimits())
+    run_limits = RunLimits()
+    run_limits.due_ms = lambda state: state.at_ms + 600
+    before, after = Runs(0, run_limits), Runs(0, RunLimits())
     for key, at_ms in ((b"a", 50), (b"b", 20), (b"c", 90)):
         before.keep(key, RunState(partition=0, offset=1, at_ms=at_ms))
         before.dirty[key] = []
     for place, (key, raw) in enumerate(before.take()):
         after.restore(key, raw, place)
     after.restore(b"c", None, 9)
-    assert after.alarms.take(10_000, 10) == [b"b", b"a"], "a run that is forgotten waits for nothing"
+    assert after.deadline_queue.take(10_000, 10) == [b"b", b"a"], "a run that is forgotten waits for nothing"

@@ -211,7 +211,7 @@ async def test_a_status_file_and_the_orders_are_one(settings, topics, start_work
     await until(lambda: path.read_text().startswith("STOP 20"), 30, "the order to be written back")
 
     path.write_text("HALT everything\n")
-    await until(lambda: worker.said("cannot be read, so nothing changes"), 30)
+    await until(lambda: worker.said("is not readable; the standing command stays"), 30)
     assert await controls(topics, code="FLEET002")
     assert (await read_fleet(signing(settings))).stopped
     assert path.read_text() == "HALT everything\n"

@@ -1,4 +1,4 @@
-"""Told before stored, stored before committable: whatever the broker takes its time with."""
+"""Published before stored, stored before committable, however long the broker takes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.policy import load_policy
-from streamproc.worker import partition_pipeline as worker_lanes
-from streamproc.worker.codec import unpack
+from streamproc.worker import partition_pipeline as pipeline_module
+from streamproc.worker.codec import decode_run
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
 from streamproc.worker.tables import RunLimits, Runs
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class ScriptedBroker:
-    """Takes letters and states when it is let, and remembers in which order."""
+    """Accepts records and states when the test allows it, and remembers their order."""
 
     def __init__(self) -> None:
-        self.may_tell = asyncio.Event()
+        self.may_publish = asyncio.Event()
         self.may_store = asyncio.Event()
-        self.letters: list = []
+        self.outgoing: list = []
         self.stores: list = []
         self.order: list[str] = []
         self.fails_with: Exception | None = None
 
-    async def tell(self, _partition: int, letters: list) -> None:
-        await self.may_tell.wait()
+    async def publish(self, _partition: int, outgoing: list) -> None:
+        await self.may_publish.wait()
         if self.fails_with is not None:
             raise self.fails_with
-        self.letters += letters
-        self.order.append("told")
+        self.outgoing += outgoing
+        self.order.append("published")
 
     async def store(self, _table: str, _partition: int, changes: list) -> int:
         self.order.append("storing")
@@ -53,7 +53,7 @@ class Store:
     def __init__(self) -> None:
         self.of_0 = Runs(0, RunLimits())
 
-    def runs(self, _partition: int) -> Runs:
+    def partition_of(self, _partition: int) -> Runs:
         return self.of_0
 
     def leave(self, _partition: int) -> None:
@@ -71,112 +71,114 @@ def failures() -> list[BaseException]:
 
 
 @pytest.fixture
-async def lanes(broker: ScriptedBroker, failures: list[BaseException]) -> AsyncIterator[PartitionPipelines]:
+async def pipelines(broker: ScriptedBroker, failures: list[BaseException]) -> AsyncIterator[PartitionPipelines]:
     processor = TurnProcessor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
-    lanes = PartitionPipelines("runs", Store(), processor, broker, failures.append)
-    yield lanes
-    lanes.retain(set())
+    pipelines = PartitionPipelines("runs", Store(), processor, broker, failures.append)
+    yield pipelines
+    pipelines.retain(set())
 
 
-async def test_nothing_is_stored_before_it_is_told_nor_committable_before_it_is_stored(lanes, broker) -> None:
-    lane = lanes[0]
-    lane.accept(records_of(looping_run("r", 3), first=100))
-    settling = asyncio.ensure_future(lane.settle())
+async def test_nothing_is_stored_before_it_is_published_nor_committable_before_it_is_stored(pipelines, broker) -> None:
+    pipeline = pipelines[0]
+    pipeline.accept(records_of(looping_run("r", 3), first=100))
+    settling = asyncio.ensure_future(pipeline.settle())
     await asyncio.sleep(0)
-    assert lanes.committable() == {0: 100}
+    assert pipelines.committable() == {0: 100}
 
-    broker.may_tell.set()
-    await until(lambda: broker.order == ["told", "storing"])
-    assert {letter.topic for letter in broker.letters} == {"control", "runs"}
-    assert lanes.committable() == {0: 100}
+    broker.may_publish.set()
+    await until(lambda: broker.order == ["published", "storing"])
+    assert {record.topic for record in broker.outgoing} == {"control", "runs"}
+    assert pipelines.committable() == {0: 100}
 
     broker.may_store.set()
     await settling
-    assert lanes.committable() == {0: 103}
+    assert pipelines.committable() == {0: 103}
 
 
-async def test_a_decision_does_not_wait_for_the_states_before_it(lanes, broker) -> None:
-    lane = lanes[0]
-    broker.may_tell.set()
-    lane.accept(records_of(honest_run("a", 1)))
-    settling = asyncio.ensure_future(lane.settle())
+async def test_a_decision_does_not_wait_for_the_states_before_it(pipelines, broker) -> None:
+    pipeline = pipelines[0]
+    broker.may_publish.set()
+    pipeline.accept(records_of(honest_run("a", 1)))
+    settling = asyncio.ensure_future(pipeline.settle())
     await until(lambda: "storing" in broker.order)
 
-    lane.accept(records_of(looping_run("r", 3), first=1))
+    pipeline.accept(records_of(looping_run("r", 3), first=1))
 
-    await until(lambda: sum(letter.topic == "control" for letter in broker.letters) == 2)
-    assert lane.committable == 0
+    await until(lambda: sum(record.topic == "control" for record in broker.outgoing) == 2)
+    assert pipeline.committable == 0
     broker.may_store.set()
     await settling
 
 
-async def test_a_state_is_stored_as_it_was_when_its_decisions_were_told(lanes, broker) -> None:
-    """What was stepped while an earlier decision was on its way is not in the state that is written for it."""
-    lane = lanes[0]
+async def test_a_state_is_stored_as_it_was_when_its_decisions_were_published(pipelines, broker) -> None:
+    """Steps taken while an earlier decision is being published are not in the state written for that decision."""
+    pipeline = pipelines[0]
     broker.may_store.set()
-    lane.accept(records_of(looping_run("r", 2)))
-    settling = asyncio.ensure_future(lane.settle())
-    await until(lambda: not lane._runs.dirty)
-    lane.accept(records_of(looping_run("r", 3)[2:], first=2))
-    broker.may_tell.set()
+    pipeline.accept(records_of(looping_run("r", 2)))
+    settling = asyncio.ensure_future(pipeline.settle())
+    await until(lambda: not pipeline._runs.dirty)
+    pipeline.accept(records_of(looping_run("r", 3)[2:], first=2))
+    broker.may_publish.set()
     await settling
-    await lane.settle()
-    assert [unpack(raw)[0].turns for changes in broker.stores for _, raw in changes] == [2, 3]
+    await pipeline.settle()
+    assert [decode_run(raw)[0].turns for changes in broker.stores for _, raw in changes] == [2, 3]
 
 
-async def test_slices_without_anything_to_tell_are_stored_together(lanes, broker) -> None:
-    lane = lanes[0]
-    broker.may_tell.set()
+async def test_slices_without_anything_to_publish_are_stored_together(pipelines, broker) -> None:
+    pipeline = pipelines[0]
+    broker.may_publish.set()
     broker.may_store.set()
-    lane.accept(records_of(honest_run("r", 1)))
-    await lane.settle()
+    pipeline.accept(records_of(honest_run("r", 1)))
+    await pipeline.settle()
     for number in range(1, 20):
-        lane.accept(records_of(honest_run("r", 20)[number : number + 1], first=number))
-    await lane.settle()
+        pipeline.accept(records_of(honest_run("r", 20)[number : number + 1], first=number))
+    await pipeline.settle()
     assert [len(changes) for changes in broker.stores] == [1, 1]
-    assert lane.committable == 20
+    assert pipeline.committable == 20
 
 
-async def test_a_partition_waits_when_the_broker_does_not_keep_up(lanes, broker) -> None:
-    lane: PartitionPipeline = lanes[0]
+async def test_a_partition_waits_when_the_broker_does_not_keep_up(pipelines, broker) -> None:
+    pipeline: PartitionPipeline = pipelines[0]
     pair = honest_run("r", 1)
     for first in range(0, BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX):
-        await asyncio.wait_for(lane.room(), 5)
-        lane.accept(records_of(pair * SLICE_RECORDS_MAX, first=first))
-    waiting = asyncio.ensure_future(lane.room())
+        await asyncio.wait_for(pipeline.room(), 5)
+        pipeline.accept(records_of(pair * SLICE_RECORDS_MAX, first=first))
+    waiting = asyncio.ensure_future(pipeline.room())
     await asyncio.sleep(0)
     assert not waiting.done()
 
-    broker.may_tell.set()
+    broker.may_publish.set()
     broker.may_store.set()
     await waiting
-    assert lane.backlog < BACKLOG_RECORDS_MAX
+    assert pipeline.backlog < BACKLOG_RECORDS_MAX
 
 
-async def test_whoever_waits_for_room_in_a_lane_that_is_closed_is_let_go(lanes, broker, monkeypatch) -> None:
-    """It is the one who reads all partitions: were it not let go, none would ever be read again."""
-    monkeypatch.setattr(worker_lanes, "BACKLOG_RECORDS_MAX", 1)
-    lane = lanes[0]
-    assert await lane.room()
-    lane.accept(records_of(looping_run("r", 3)))
-    waiting = asyncio.ensure_future(lane.room())
+async def test_closing_a_pipeline_wakes_up_a_consumer_that_waits_for_room(pipelines, broker, monkeypatch) -> None:
+    """The consumer reads all partitions: if it did not wake up, none would ever be read again."""
+    monkeypatch.setattr(pipeline_module, "BACKLOG_RECORDS_MAX", 1)
+    pipeline = pipelines[0]
+    assert await pipeline.room()
+    pipeline.accept(records_of(looping_run("r", 3)))
+    waiting = asyncio.ensure_future(pipeline.room())
     await asyncio.sleep(0)
-    lanes.abandon()
-    assert not await asyncio.wait_for(waiting, 5), "the records in hand will be read again"
+    pipelines.abandon()
+    assert not await asyncio.wait_for(waiting, 5), "the records in hand are read again"
 
 
-async def test_what_does_not_settle_in_time_is_forgotten_and_will_be_stepped_again(lanes, broker) -> None:
-    lanes[0].accept(records_of(looping_run("r", 3)))
-    assert not await lanes.settle(0)
-    assert lanes.committable() == {}
-    assert lanes[0]._runs.wake(b"r") is None
+async def test_a_pipeline_that_does_not_settle_in_time_is_dropped_and_its_records_are_processed_again(
+    pipelines, broker
+) -> None:
+    pipelines[0].accept(records_of(looping_run("r", 3)))
+    assert not await pipelines.settle(0)
+    assert pipelines.committable() == {}
+    assert pipelines[0]._runs.load(b"r") is None
     assert broker.order == []
 
 
-async def test_a_broker_that_refuses_for_good_is_a_failure_of_the_worker(lanes, broker, failures) -> None:
+async def test_a_broker_that_refuses_for_good_is_a_failure_of_the_worker(pipelines, broker, failures) -> None:
     broker.fails_with = PermissionError("not allowed to write")
-    broker.may_tell.set()
-    lanes[0].accept(records_of(looping_run("r", 3)))
+    broker.may_publish.set()
+    pipelines[0].accept(records_of(looping_run("r", 3)))
     await until(lambda: failures)
     assert failures == [broker.fails_with]
-    assert not await lanes.settle(60), "and nobody waits for it"
+    assert not await pipelines.settle(60), "without waiting for it"

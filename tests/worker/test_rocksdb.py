@@ -20,7 +20,7 @@ FULL = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
 from streamproc.worker import app
-app.RETRY_FIRST_S, app.LIVES_MAX = 0.01, 2
+app.RETRY_FIRST_S, app.CRASHES_MAX = 0.01, 2
 """
 
 
@@ -95,7 +95,7 @@ async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(
     worker = start_worker(settings, before=FULL)
     await until(lambda: not worker.running, 90)
     assert worker.end() == 1
-    assert "cannot be kept: IO error: While appending to file" in worker.text
+    assert "IO error: While appending to file" in worker.text
     assert "Is the disk full? Nothing is lost" in worker.text
     committed, _ = await topics.offsets()
     assert not any(committed.values()), "nothing that is not kept"
@@ -132,6 +132,6 @@ async def test_a_changelog_that_was_made_anew_is_not_mistaken_for_the_old_one(se
     second = start_worker(anew)
     await second.ready()
 
-    assert "was made anew: forgetting 1 runs of partition" in second.text
+    assert "was recreated; dropping 1 runs of partition" in second.text
     assert ready_lines(second.text)[-1] == ({0, 1, 2, 3}, 0)
     assert second.end() == 0

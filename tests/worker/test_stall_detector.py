@@ -1,6 +1,6 @@
-"""A worker that gets nowhere ends by itself, so that its supervisor can start it again; one that only waits does not.
+"""A worker without progress exits, so that its supervisor can restart it; one that only waits does not.
 
-What stands still is put together here: an engine that never returns, a client that hangs, a broker that is frozen.
+The stalls are simulated: an engine that never returns, a client or an agent that hangs, a broker that is frozen.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Engine.step = endless
 """
 
 SOON = """
-from streamproc.worker import app, consumer, stall_detector
-app.DRAIN_TIMEOUT_S = consumer.DRAIN_TIMEOUT_S = 3.0
-stall_detector.PROGRESS_LOOK_S, stall_detector.COMMIT_STUCK_S, stall_detector.BROKER_PROBE_S = 0.2, 2.0, 1.5
+from streamproc.worker import composition, consumer, stall_detector
+composition.DRAIN_TIMEOUT_S = consumer.DRAIN_TIMEOUT_S = 3.0
+stall_detector.STALL_CHECK_S, stall_detector.COMMIT_STUCK_S, stall_detector.BROKER_PROBE_S = 0.2, 2.0, 1.5
 stall_detector.REBALANCE_STUCK_S = 8.0
 """
 
 # A worker that may hold a tenth of what it may, and says whenever it holds more than before: records that are stepped
-# and not stored, letters that are not sent, states that are not written.
+# and not stored, outgoing that are not sent, states that are not written.
 SMALL = """
 import sys
 from streamproc.worker import consumer, partition_pipeline
@@ -56,7 +56,7 @@ partition_pipeline.BACKLOG_RECORDS_MAX, consumer.SLICE_RECORDS_MAX = 1_000, 200
 stepped, most = partition_pipeline.PartitionPipeline.accept, {}
 def accept(self, records):
     stepped(self, records)
-    held = max(self.backlog, len(self._letters) // 3, len(self._runs.dirty))
+    held = max(self.backlog, len(self._outgoing) // 3, len(self._runs.dirty))
     if held > most.get(self.partition, 0):
         most[self.partition] = held
         print("held", held, file=sys.stderr, flush=True)
@@ -67,7 +67,7 @@ HELD_MAX = 1_000 + 200
 # A framework that does not stop when it is asked to, and whose agents take being cancelled for a crash.
 ENDLESS_STOP = """
 import asyncio
-from streamproc.worker import app, faust_app
+from streamproc.worker import composition, faust_app
 async def agent():
     for life in range(3):
         try:
@@ -78,7 +78,7 @@ async def never(self):
     global kept
     kept = asyncio.ensure_future(agent())
     await asyncio.Event().wait()
-faust_app.App.stop, app.DRAIN_TIMEOUT_S = never, 0.1
+faust_app.App.stop, composition.DRAIN_TIMEOUT_S = never, 0.1
 """
 
 # A client whose commits stop, without a word, after the first ones; one whose fetches never return.
@@ -120,7 +120,7 @@ BatchConsumer.on_partitions_assigned = mute
 
 @pytest.mark.parametrize(
     ("node", "said"),
-    [("endless", "the event loop stands still for 4 s"), ("greedy", "Timeout (0:00:05)!")],
+    [("endless", "the event loop has been blocked for 4 s"), ("greedy", "Timeout (0:00:05)!")],
 )
 async def test_an_engine_that_never_returns_ends_the_process(settings, topics, start_worker, node, said) -> None:
     """Nothing is lost by it: a worker without the fault begins where the last commit was."""
@@ -153,8 +153,8 @@ async def test_a_client_that_hangs_while_the_broker_is_there_ends_the_process(
     await until(it_has_ended, 60, every_s=0.3)
     assert worker.end() == 1
     assert f"{settings.topic('turns')}[" in worker.text
-    assert "stands still since" in worker.text
-    assert "the broker is there, so this process is not fit to go on" in worker.text
+    assert "has not moved since" in worker.text
+    assert "worker stalled while the broker is reachable; exiting: " in worker.text
 
 
 async def test_an_agent_that_hangs_ends_the_process(settings, topics, start_worker, path) -> None:
@@ -171,7 +171,7 @@ async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) 
     worker = start_worker(settings, before=SOON + MUTE_REBALANCE)
     await until(lambda: not worker.running, 60)
     assert worker.end() == 1
-    assert "the rebalance or recovery stands still since" in worker.text
+    assert "the rebalance or recovery has not moved since" in worker.text
 
 
 async def test_a_worker_whose_framework_does_not_stop_ends_well_all_the_same(settings, start_worker, path) -> None:
@@ -179,7 +179,7 @@ async def test_a_worker_whose_framework_does_not_stop_ends_well_all_the_same(set
     worker = start_worker(settings, path, before=ENDLESS_STOP)
     await worker.ready()
     assert worker.end(signal.SIGTERM, timeout_s=END_TIMEOUT_S) == 0
-    assert "the broker did not take everything in time" in worker.text
+    assert "the broker did not acknowledge everything in time" in worker.text
     assert "in never" in worker.text
 
 
@@ -195,7 +195,7 @@ async def test_a_worker_whose_broker_is_frozen_under_load_holds_so_much_goes_on_
     await until(lambda: worker.said("held "), 60)
     os.killpg(state.pid, signal.SIGSTOP)
     try:
-        await until(lambda: worker.said("the broker does not answer, waiting for it"), 60)
+        await until(lambda: worker.said("the broker does not answer; waiting for it"), 60)
     finally:
         os.killpg(state.pid, signal.SIGCONT)
 

@@ -42,7 +42,7 @@ def test_a_status_is_read_however_it_is_written(text: str, entry: StatusEntry) -
 
 @pytest.mark.parametrize("text", ["", "\n", "HALT", "STOPPED", "# STOP", "please STOP", "\x00\x01"])
 def test_what_is_no_status_is_told_with_what_to_write(text: str) -> None:
-    with pytest.raises(InvalidEvent, match="is no status") as refused:
+    with pytest.raises(InvalidEvent, match="is not a status") as refused:
         parse(text)
     assert "write STOP, PAUSE or CLEAR" in refused.value.problems[0].remedy
 
@@ -60,7 +60,7 @@ class Mirror:
     def __init__(self, path: Path) -> None:
         self.fleet = Fleet()
         self.given: list[FleetCommand] = []
-        self.told: list[Decision] = []
+        self.published: list[Decision] = []
         self.file = StatusFile(path, self.fleet, self._given, self._told)
 
     def order(self, status: Status, at_ms: int = NOON_MS) -> None:
@@ -71,7 +71,7 @@ class Mirror:
         self.given.append(order)
 
     async def _told(self, decision: Decision) -> None:
-        self.told.append(decision)
+        self.published.append(decision)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ async def test_what_cannot_be_read_changes_nothing_and_is_told_once(tmp_path: Pa
     for _ in range(3):
         await mirror.file.sync()
 
-    [told] = mirror.told
+    [told] = mirror.published
     assert (told.code, told.type, told.severity) == ("FLEET002", "fleet.state", "warn")
-    assert "is no status" in told.message
+    assert "is not a status" in told.message
     assert (mirror.given, path.read_text()) == ([], "HALT everything\n")
 
     mirror.order("STOP", NOON_MS + 1)

@@ -49,7 +49,7 @@ async def test_a_worker_that_ends_again_and_again_ends_all(tmp_path: Path, monke
     monkeypatch.setattr(limits, "RETRY_FIRST_S", 0.001)
     started = tmp_path / "started"
     assert await Supervisor([ends_with(0, started), script(LASTS)]).run() == 1
-    assert started.read_text() == "x" * limits.LIVES_MAX
+    assert started.read_text() == "x" * limits.CRASHES_MAX
 
 
 async def test_a_worker_that_is_asked_to_end_before_it_listens_has_ended_well(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_two_share_the_work_and_one_that_is_killed_is_replaced(parent: Par
     await until(lambda: len(parent.ready(1)) > before, 60, "the killed worker to be replaced")
     await topics.done(90)
     assert {control["id"] for control in await topics.controls()} == expected_ids(log)
-    assert "worker 1 ended with -9, unasked; starting it again" in parent.text
+    assert "worker 1 exited unexpectedly with -9; restarting it" in parent.text
 
     parent.process.send_signal(signal.SIGTERM)
     assert parent.process.wait(90) == 0, parent.text[-3000:]

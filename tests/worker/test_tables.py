@@ -10,7 +10,7 @@ from streamproc.core.run_state import RunState
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.worker import codec, tables
-from streamproc.worker.codec import pack, unpack
+from streamproc.worker.codec import decode_run, encode_run
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.spend import AccountPartition
 from streamproc.worker.tables import RunLimits, Runs, RunStore
@@ -19,8 +19,8 @@ from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
 
-def runs(census: RunLimits | None = None) -> Runs:
-    return Runs(0, census or RunLimits())
+def runs(run_limits: RunLimits | None = None) -> Runs:
+    return Runs(0, run_limits or RunLimits())
 
 
 def step(mine: Runs, pairs, first: int = 0, at_ms: int = NOON_MS) -> None:
@@ -43,60 +43,60 @@ def test_a_state_that_changed_often_is_written_once() -> None:
     step(mine, [*honest_run("a", 20), *honest_run("b", 3)])
     changes = mine.take()
     assert [key for key, _ in changes] == [b"a", b"b"]
-    assert unpack(changes[0][1])[0].turns == 20
+    assert decode_run(changes[0][1])[0].turns == 20
     assert mine.take() == []
 
 
 def test_a_state_is_the_same_after_it_was_written_and_read() -> None:
     mine, again = runs(), runs()
     step(mine, honest_run("a", 20))
-    before = mine.hot[b"a"]
+    before = mine.active[b"a"]
     for offset, (key, raw) in enumerate(mine.take()):
         again.restore(key, raw, offset)
-    assert again.wake(b"a") == before
+    assert again.load(b"a") == before
     assert again.changelog_offset == 0
 
 
 @pytest.mark.parametrize("halt", [None, b'{"id": "x"}'])
 def test_the_decision_that_halted_a_run_travels_with_its_state(halt: bytes | None) -> None:
-    assert unpack(pack(RunState(turns=7), halt)) == (RunState(turns=7), halt)
+    assert decode_run(encode_run(RunState(turns=7), halt)) == (RunState(turns=7), halt)
 
 
 def test_a_state_under_way_to_the_broker_is_known_before_it_is_stored() -> None:
     mine = runs()
     step(mine, honest_run("a", 2))
     changes = mine.take()
-    mine.hot.clear()
-    assert mine.wake(b"a").turns == 2
+    mine.active.clear()
+    assert mine.load(b"a").turns == 2
     step(mine, honest_run("a", 3)[2:], first=2)
     mine.stored(changes, 0)
-    assert [unpack(raw)[0].turns for _, raw in mine.take()] == [3]
+    assert [decode_run(raw)[0].turns for _, raw in mine.take()] == [3]
 
 
 def test_the_runs_that_are_decoded_are_bounded_and_a_changed_one_is_never_lost() -> None:
-    census = RunLimits()
-    census.hot_share = 10
-    mine = runs(census)
+    run_limits = RunLimits()
+    run_limits.active_share = 10
+    mine = runs(run_limits)
     for number in range(200):
         step(mine, honest_run(f"run-{number}", 1), first=number)
         if number % 7 == 0:
             write(mine)
-        assert len(mine.hot) + len(mine._cool) <= 40
+        assert len(mine.active) + len(mine._cached) <= 40
     write(mine)
     assert len(mine) == 200
-    assert all(mine.wake(f"run-{number}".encode()).turns == 1 for number in range(200))
+    assert all(mine.load(f"run-{number}".encode()).turns == 1 for number in range(200))
 
 
 def clocked() -> tuple[RunLimits, list[int]]:
-    """A census whose clock stands still until it is set."""
-    census, now_ms = RunLimits(), [0]
-    census.now_ms = lambda: now_ms[0]
-    return census, now_ms
+    """Run limits whose clock stands still until it is set."""
+    run_limits, now_ms = RunLimits(), [0]
+    run_limits.now_ms = lambda: now_ms[0]
+    return run_limits, now_ms
 
 
 def test_a_finished_run_is_forgotten_after_a_while() -> None:
-    census, now_ms = clocked()
-    mine = runs(census)
+    run_limits, now_ms = clocked()
+    mine = runs(run_limits)
     step(mine, [*honest_run("done", 2), end("done"), *honest_run("open", 2)])
     write(mine)
     now_ms[0] += FINISHED_KEEP_MS - 1
@@ -112,12 +112,12 @@ def test_a_finished_run_is_forgotten_after_a_while() -> None:
     assert (b"done", None) in changes
     assert b"done" not in mine
     assert b"open" in mine
-    assert mine.wake(b"done") is None
+    assert mine.load(b"done") is None
 
 
 def test_an_idle_run_is_forgotten_later_and_one_that_goes_on_is_not() -> None:
-    census, now_ms = clocked()
-    mine = runs(census)
+    run_limits, now_ms = clocked()
+    mine = runs(run_limits)
     step(mine, [*honest_run("idle", 1), *honest_run("busy", 1)])
     write(mine)
     now_ms[0] += 1000
@@ -138,7 +138,7 @@ def test_an_imported_log_with_times_months_apart_makes_no_run_expire() -> None:
     write(mine)
     step(mine, honest_run("november", 2)[1:], 7, at_ms=NOON_MS + 1000)
     write(mine)
-    assert unpack(mine.raw(b"november"))[0].turns == 2
+    assert decode_run(mine.raw(b"november"))[0].turns == 2
     assert b"april" in mine
 
 
@@ -153,20 +153,20 @@ def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: p
     assert len(mine) == 3
     assert b"run-0" not in mine
     assert b"run-2" in mine
-    assert mine.forgotten == 2
+    assert mine.removed == 2
 
 
 def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more come with each write than one sweep would take away."""
     monkeypatch.setattr(tables, "RUNS_MAX", 20)
     monkeypatch.setattr(tables, "SWEEP_RUNS_MAX", 2)
-    census = RunLimits()
-    mine = runs(census)
+    run_limits = RunLimits()
+    mine = runs(run_limits)
     for wave in range(10):
         step(mine, [pair for number in range(15) for pair in honest_run(f"run-{wave}-{number}", 1)], first=100 * wave)
         write(mine)
-        assert census.runs == len(mine) <= 20 + 15
-    assert census.evicted == mine.forgotten == 10 * 15 - len(mine)
+        assert run_limits.runs == len(mine) <= 20 + 15
+    assert run_limits.evicted == mine.removed == 10 * 15 - len(mine)
 
 
 def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
@@ -182,11 +182,11 @@ def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
 
 def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
     """A worker that was thought dead wrote its older state after its successor's newer one."""
-    older, newer = (pack(RunState(partition=0, offset=offset, turns=offset), None) for offset in (5, 9))
+    older, newer = (encode_run(RunState(partition=0, offset=offset, turns=offset), None) for offset in (5, 9))
     mine = runs()
     for place, raw in enumerate((older, newer, older)):
         mine.restore(b"a", raw, place)
-    assert mine.wake(b"a").turns == 9
+    assert mine.load(b"a").turns == 9
 
 
 def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
@@ -196,11 +196,11 @@ def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
         mine.restore(b"user:ann", raw, place)
         assert mine.changelog_offset == place
         if place == 2:
-            assert mine.wake(b"user:ann").applied == {0: 9}
-    assert len(mine) == 0, "of another version: the account begins anew"
+            assert mine.load(b"user:ann").applied == {0: 9}
+    assert len(mine) == 0, "of another version: the account starts empty"
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, pack(RunState(version=99), None)])
+@pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, encode_run(RunState(version=99), None)])
 def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> None:
     mine = runs()
     mine.restore(b"a", raw, 3)
@@ -217,64 +217,64 @@ def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, fi
         state = RunState(
             partition=partition, offset=offset, turns=turns, call_turns=turns, at_ms=at_ms, finished=finished
         )
-        assert codec.seen_of(pack(state, b"{}", NOON_MS)) == (offset, finished)
+        assert codec.peek_run(encode_run(state, b"{}", NOON_MS)) == (offset, finished)
 
 
-def test_a_state_that_nobody_can_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptureFixture) -> None:
     mine = runs()
-    whole = pack(RunState(offset=3, turns=4), None)
+    whole = encode_run(RunState(offset=3, turns=4), None)
     mine.restore(b"r", whole[:-3], 0)
     step(mine, honest_run("r", 2), first=4)
-    assert mine.hot[b"r"].turns == 2
+    assert mine.active[b"r"].turns == 2
     assert mine.unreadable == 1
-    assert "the memory of run b'r' cannot be read, it begins anew" in caplog.text
+    assert "the stored state of run b'r' is unreadable; the run starts from an empty state" in caplog.text
 
 
 def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
-    census = RunLimits()
-    mine = runs(census)
-    for place, raw in enumerate((*(pack(RunState(offset=offset), None) for offset in (1, 2, 0)), None, None)):
+    run_limits = RunLimits()
+    mine = runs(run_limits)
+    for place, raw in enumerate((*(encode_run(RunState(offset=offset), None) for offset in (1, 2, 0)), None, None)):
         mine.restore(b"a", raw, place)
-        assert census.runs == len(mine) == (place < 3)
+        assert run_limits.runs == len(mine) == (place < 3)
 
 
 def test_the_census_counts_the_runs_of_all_partitions() -> None:
-    census = RunLimits()
-    one, two = Runs(0, census), Runs(1, census)
+    run_limits = RunLimits()
+    one, two = Runs(0, run_limits), Runs(1, run_limits)
     step(one, honest_run("a", 1))
     step(two, [*honest_run("b", 1), *honest_run("c", 1)])
     write(one)
     write(two)
-    assert census.runs == 3
+    assert run_limits.runs == 3
     two.leave()
-    assert census.runs == 1
+    assert run_limits.runs == 1
 
 
-def test_a_state_that_somebody_made_too_large_begins_anew_and_stays_halted() -> None:
+def test_a_state_that_has_grown_too_large_is_reset_and_stays_halted() -> None:
     mine = runs()
     step(mine, looping_run("a", 3))
-    mine.hot[b"a"].budgets = {f"budget-{number}": number for number in range(10_000)}
+    mine.active[b"a"].budgets = {f"budget-{number}": number for number in range(10_000)}
     [(_, raw)] = mine.take()
-    state = unpack(raw)[0]
+    state = decode_run(raw)[0]
     assert len(raw) < 1024
     assert (state.halted, state.turns, state.offset, state.budgets) == (2, 3, 2, {})
 
 
-def test_runs_of_a_topic_that_was_made_anew_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    """Its offsets begin again, below those that the runs have applied. What is stepped since then says nothing."""
+def test_runs_of_a_recreated_topic_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """Its offsets start again, below those that the runs have applied. Records stepped since then do not matter."""
     store = RunStore.__new__(RunStore)
-    store.census, store.partitions = RunLimits(), {}
+    store.run_limits, store.partitions = RunLimits(), {}
     for partition in (0, 1):
         before = runs()
         step(before, honest_run(f"run-{partition}", 5))
         for key, raw in before.take():
-            store.runs(partition).restore(key, raw, 0)
-        step(store.runs(partition), honest_run("new", 1), first=70)
+            store.partition_of(partition).restore(key, raw, 0)
+        step(store.partition_of(partition), honest_run("new", 1), first=70)
 
     store.forget_another_log({0: 5, 1: 4, 2: 0})
 
     assert set(store.partitions) == {0}
-    assert "the turns topic was made anew: forgetting 1 runs of partition 1" in caplog.text
+    assert "the turns topic was recreated; dropping 1 runs of partition 1" in caplog.text
 
 
 @pytest.mark.parametrize("part", [runs(), AccountPartition(0, lambda: 0)])
@@ -285,16 +285,16 @@ def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) ->
     part.stored([(b"a", b"3")], 2)
     assert part.changelog_offset == 2
     part.stored([(b"a", b"4"), (b"b", b"5")], 6)
-    assert part.changelog_offset == 2, "what stands at 3 and 4 is somebody else's"
+    assert part.changelog_offset == 2, "3 and 4 are records of another worker"
     part.stored([(b"a", b"6")], None)
     assert part.changelog_offset == 2
 
 
 def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
     store = RunStore.__new__(RunStore)
-    store.census, store.partitions = RunLimits(), {}
+    store.run_limits, store.partitions = RunLimits(), {}
     assert store.persisted_offset(TP("changelog", 0)) == -1
-    store.runs(0).restore(b"a", None, 7)
+    store.partition_of(0).restore(b"a", None, 7)
     assert store.persisted_offset(TP("changelog", 0)) == 7
     store.leave(0)
     assert store.persisted_offset(TP("changelog", 0)) == -1

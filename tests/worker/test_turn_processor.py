@@ -32,33 +32,33 @@ def runs() -> Runs:
     return Runs(0, RunLimits())
 
 
-def controls(letters) -> list:
-    return [read_control(letter.value) for letter in letters if letter.topic == "control"]
+def controls(outgoing) -> list:
+    return [read_control(record.value) for record in outgoing if record.topic == "control"]
 
 
-def statuses(letters) -> list[RunStatus]:
-    return [RunStatus.model_validate_json(letter.value) for letter in letters if letter.topic == "runs"]
+def statuses(outgoing) -> list[RunStatus]:
+    return [RunStatus.model_validate_json(record.value) for record in outgoing if record.topic == "runs"]
 
 
 def test_decisions_are_told_with_their_place_in_the_log() -> None:
-    letters = processor().accept(runs(), records_of(looping_run("r"), first=40))
+    outgoing = processor().accept(runs(), records_of(looping_run("r"), first=40))
 
-    warning, halt = controls(letters)
+    warning, halt = controls(outgoing)
     assert (warning.severity, halt.severity) == ("warn", "halt")
     assert (halt.trigger.topic, halt.trigger.partition, halt.trigger.offset) == ("streamproc.turns", 0, 42)
     assert halt.trigger.turn == 2
 
 
 def test_the_log_s_time_is_the_record_s() -> None:
-    letters = processor().accept(runs(), records_of(looping_run("r")))
-    assert controls(letters)[0].at == "2023-11-14T22:13:20.001Z"
+    outgoing = processor().accept(runs(), records_of(looping_run("r")))
+    assert controls(outgoing)[0].at == "2023-11-14T22:13:20.001Z"
 
 
 @pytest.mark.parametrize("timestamp", [-1, 253_402_300_800_000, 2**62])
 def test_a_time_that_no_calendar_knows_is_no_time(timestamp: int) -> None:
     mine = runs()
-    letters = processor().accept(mine, [Record(n, *pair, timestamp) for n, pair in enumerate(looping_run("r"))])
-    assert controls(letters)[0].at is None
+    outgoing = processor().accept(mine, [Record(n, *pair, timestamp) for n, pair in enumerate(looping_run("r"))])
+    assert controls(outgoing)[0].at is None
 
 
 PAIRS = interleaved([looping_run("a", 8), honest_run("b", 8), looping_run("c", 5)])
@@ -116,9 +116,9 @@ def test_a_refused_record_is_kept_as_it_was_with_the_reason() -> None:
     key, value = looping_run("r", 1)[0]
     worker = processor()
     mine = runs()
-    letters = worker.accept(mine, [Record(7, b"other", value), Record(8, b"r" * 50, b"\xff"), Record(9, key, value)])
+    outgoing = worker.accept(mine, [Record(7, b"other", value), Record(8, b"r" * 50, b"\xff"), Record(9, key, value)])
 
-    wrong_key, unreadable = [letter for letter in letters if letter.topic == "dead-letter"]
+    wrong_key, unreadable = [record for record in outgoing if record.topic == "dead-letter"]
     headers = dict(wrong_key.headers)
     assert (wrong_key.key, wrong_key.value) == (b"other", value)
     assert headers["field"] == b"key"
@@ -128,25 +128,25 @@ def test_a_refused_record_is_kept_as_it_was_with_the_reason() -> None:
     assert headers["detector.version"] == b"1.2.3"
     assert unreadable.value == b"\xff"
     assert worker.counts.refused == 2
-    assert list(mine.hot) == [b"r"], "a refused record makes no run"
+    assert list(mine.active) == [b"r"], "a refused record makes no run"
 
 
 def test_what_is_too_large_to_be_kept_whole_is_kept_in_part() -> None:
     value = looping_run("r", 1)[0][1] + b" " * BYTES_MAX
-    [letter] = processor().accept(runs(), [Record(0, b"r", value)])
-    assert len(letter.value) + len(letter.key) == 1024
-    assert value.startswith(letter.value)
-    assert dict(letter.headers)["truncated.from_bytes"] == str(len(value)).encode()
+    [record] = processor().accept(runs(), [Record(0, b"r", value)])
+    assert len(record.value) + len(record.key) == 1024
+    assert value.startswith(record.value)
+    assert dict(record.headers)["truncated.from_bytes"] == str(len(value)).encode()
 
 
 def test_a_key_that_is_too_large_is_kept_in_part() -> None:
-    letter = dead_letter_record(
+    record = dead_letter_record(
         Record(0, b"k" * 5000, b"v"),
         [Problem("event", "too large", "send less")],
         version="1",
         bytes_max=1000,
     )
-    assert len(letter.key) + len(letter.value) <= 1000
+    assert len(record.key) + len(record.value) <= 1000
 
 
 def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,22 +175,22 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
 
     told = [*first, *second]
     assert {control.id for control in controls(told)} == expected_ids(loop)
-    refused = [letter for letter in told if letter.topic == "dead-letter"]
-    assert [letter.value for letter in refused] == [value for _, value in news]
+    refused = [record for record in told if record.topic == "dead-letter"]
+    assert [record.value for record in refused] == [value for _, value in news]
     assert b"ZeroDivisionError: a bug" in dict(refused[0].headers)["reason"]
     assert "a bug" in caplog.text
-    assert mine.hot[b"r"].turns == 3
+    assert mine.active[b"r"].turns == 3
     assert not worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2)), "it counts as applied"
 
 
-def test_a_decision_with_somebody_s_enormous_labels_still_arrives() -> None:
+def test_a_decision_with_enormous_labels_still_arrives() -> None:
     decision = Decision(
         id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="m" * CONTROL_BYTES_MAX,
         labels={"a": "b" * CONTROL_BYTES_MAX}, evidence=Evidence(kind="k", failing_tests=["t" * CONTROL_BYTES_MAX]),
     )  # fmt: skip
-    letter = control_record(b"r", decision)
-    assert len(letter.value) < CONTROL_BYTES_MAX
-    assert read_control(letter.value).code == "LOOP001"
+    record = control_record(b"r", decision)
+    assert len(record.value) < CONTROL_BYTES_MAX
+    assert read_control(record.value).code == "LOOP001"
 
 
 def test_the_log_says_each_halt_in_one_line(caplog: pytest.LogCaptureFixture) -> None:

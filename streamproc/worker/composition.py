@@ -1,0 +1,271 @@
+"""The composition root: the parts of a worker, how they are connected, and how they stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Literal
+
+from faust.types import TP
+
+from streamproc.kafka import topics
+from streamproc.worker.agents import add_command_agent, add_slice_agents
+from streamproc.worker.consumer import BatchTransport
+from streamproc.worker.deadlines import Deadlines
+from streamproc.worker.faust_app import new_app
+from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
+from streamproc.worker.limits import (
+    CANCEL_AGAIN_S,
+    DRAIN_TIMEOUT_S,
+    END_TIMEOUT_S,
+    LEAVE_TIMEOUT_S,
+    REPORT_INTERVAL_S,
+    RUNS_MAX,
+)
+from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.publishing import Publisher
+from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
+from streamproc.worker.spend import AccountProcessor, AccountsTable
+from streamproc.worker.stall_detector import StallDetector, WorkerStalled
+from streamproc.worker.status_file import status_file_of
+from streamproc.worker.stock import StockTransport, add_event_agents
+from streamproc.worker.tables import RunsTable
+from streamproc.worker.tasks import dump_tasks, unless_stopped
+from streamproc.worker.turn_processor import TurnProcessor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamproc.core.engine import Engine
+    from streamproc.policy import Policy
+    from streamproc.settings import Settings
+    from streamproc.worker.readiness import Ready
+    from streamproc.worker.watchdog import Watchdog
+
+log = logging.getLogger("streamproc.worker")
+
+Path = Literal["batch", "stock"]
+
+
+class Worker:
+    """The parts of a worker, connected."""
+
+    def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
+        engine = policy.engine()
+        self.faults = engine.faults
+        self._turns, self._spend = settings.topic("turns"), settings.topic("spend")
+        self._count = ready.partitions[self._turns]
+        self._changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
+        self._uses_append_time = ready.live
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.publisher = Publisher(settings, self._changelogs, ready.partitions)
+        self._add_processors(settings, engine, ready)
+        self.app = new_app(settings, self._count)
+        self._add_tables(settings, engine)
+        self._add_transport(path)
+        self._add_agents(path)
+        self.app.tables.add(self._runs_table)
+        self.app.tables.add(self._accounts_table)
+        self.deadlines = Deadlines(self.app, self._turns, engine, self.store, self.pipelines, self.publisher)
+        self.deadlines.paused = lambda: self.fleet_commands.fleet.status != "CLEAR"
+        self.stall_detector = StallDetector(
+            self.app,
+            self._pipelines,
+            settings,
+            [
+                self._turns,
+                *(settings.topic(role) for role in ("control", "runs", "spend")),
+                *self._changelogs.values(),
+            ],
+        )
+
+    # The parts, in the order in which they are needed.
+
+    def _add_processors(self, settings: Settings, engine: Engine, ready: Ready) -> None:
+        limits: dict[str, Any] = {"version": _version(), "dead_letter_bytes": ready.dead_letter_bytes}
+        self.accounts = AccountProcessor(self._spend, **limits)
+        self.fleet_commands = FleetCommands(settings, self.publisher, self._count, **limits)
+        self.status_file = (
+            status_file_of(settings, self.fleet_commands, self.publisher) if settings.status_file else None
+        )
+        self.processor = TurnProcessor(
+            engine,
+            self._turns,
+            event_bytes_max=settings.event_bytes_max,
+            fleet_commands=self.fleet_commands,
+            **limits,
+        )
+
+    def _add_tables(self, settings: Settings, engine: Engine) -> None:
+        """Make the tables `runs` and `accounts`, and the pipelines that write them."""
+        options: dict[str, Any] = {"partitions": self._count, "key_type": bytes, "value_type": bytes}
+        self._runs_table = RunsTable(self.app, name="runs", **options)
+        self._accounts_table = AccountsTable(self.app, name="accounts", **options)
+        self._runs_table.on_recover(self._recovered)
+        self.store, self.account_store = self._runs_table.store, self._accounts_table.store
+        self.rocksdb_stores = keep_runs_in_rocksdb(self.store, settings) if settings.store == "rocksdb" else None
+        self.pipelines = PartitionPipelines("runs", self.store, self.processor, self.publisher, self._failed)
+        self.account_pipelines = PartitionPipelines(
+            "accounts", self.account_store, self.accounts, self.publisher, self._failed
+        )
+        self._pipelines = {self._turns: self.pipelines, self._spend: self.account_pipelines}
+        self.store.failed = self._failed
+        self.store.retained, self.account_store.retained = self._retain, self.account_pipelines.retain
+        self.fleet_commands.runs_of = self.store.partition_of
+        if self._uses_append_time:
+            self.store.run_limits.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
+
+    def _add_transport(self, path: Path) -> None:
+        """Let Faust use our consumer. Its channels are added with the agents."""
+        self._channels: dict[str, Any] = {}
+        transport = StockTransport if path == "stock" else BatchTransport
+        self.app.transport = transport(
+            self.app.conf.broker_consumer,
+            self.app,
+            pipelines=self._pipelines,
+            stores={self._changelogs["runs"]: self.store, self._changelogs["accounts"]: self.account_store},
+            channels=self._channels,
+        )
+
+    def _add_agents(self, path: Path) -> None:
+        options: dict[str, Any] = {"key_type": bytes, "value_type": bytes, "allow_empty": True}
+        event_topics = self.app.topic(self._turns, **options), self.app.topic(self._spend, **options)
+        if path == "stock":
+            add_event_agents(self.app, event_topics, self.pipelines, self.account_pipelines)
+        else:
+            slices = add_slice_agents(self.app, self.pipelines, self.account_pipelines)
+            self._channels |= {self._turns: slices.turns, self._spend: slices.spend}
+            for topic in event_topics:
+                self.app.topics.add(topic)  # the consumer subscribes to these, the agents do not
+        self._command_batches: Any = add_command_agent(self.app, self.fleet_commands)
+        self.fleet_commands.deliver = self._deliver_commands
+
+    async def _deliver_commands(self, records: Sequence[Any]) -> None:
+        batch = CommandBatch(records)
+        await self.app.agents.wait_until_agents_started()
+        await self._command_batches.put(batch)
+        await batch.answer
+
+    # Running.
+
+    async def run(self, stop: asyncio.Event, watchdog: Watchdog) -> None:
+        """Work until a stop is requested. Raise what makes the worker crash."""
+        try:
+            await unless_stopped(stop, self.publisher.start())
+        except BaseException:
+            await self.publisher.stop()
+            raise
+        log.info("agents=%s tables=%s", ",".join(self.app.agents), ",".join(self.app.tables))
+        starting = asyncio.ensure_future(self.app.start())
+        watching: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(stop.wait()),
+            asyncio.ensure_future(self._crashed()),
+            asyncio.ensure_future(self._report()),
+            asyncio.ensure_future(self.fleet_commands.run()),
+            asyncio.ensure_future(self.stall_detector.run()),
+        ]
+        if self.status_file is not None:
+            watching.append(
+                asyncio.ensure_future(self.status_file.run(self.fleet_commands.caught_up, self.fleet_commands.changed))
+            )
+        if self._uses_append_time:
+            watching.append(asyncio.ensure_future(self.deadlines.run()))
+        patience_s = 2 * DRAIN_TIMEOUT_S
+        try:
+            starting.add_done_callback(self._started)
+            done, _ = await asyncio.wait({*watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {watching[0]}:
+                task.result()  # none of these tasks returns by itself: it failed
+        except WorkerStalled:
+            patience_s = LEAVE_TIMEOUT_S  # a part that hangs does not finish
+            raise
+        finally:
+            watchdog.end_within(END_TIMEOUT_S)
+            await self._end([starting, *watching], patience_s)
+        if self._failure.done():
+            self._failure.result()
+
+    def _started(self, starting: asyncio.Future[None]) -> None:
+        problem = None if starting.cancelled() else starting.exception()
+        if problem is not None:
+            self._failed(problem)
+
+    async def _recovered(self) -> None:
+        """The tables are restored: drop what belongs to a turns topic that was deleted and created again."""
+        consumer = self.app.consumer
+        mine = {tp.partition for tp in consumer.assignment() if tp.topic == self._turns}
+        if not mine:
+            return
+        found = await consumer.highwaters(*(TP(self._turns, number) for number in range(self._count)))
+        ends = {tp.partition: end for tp, end in found.items()}
+        self.store.forget_another_log({partition: ends[partition] for partition in mine})
+        self.account_store.forget_another_log(ends)
+        self.fleet_commands.have(mine)
+
+    def _retain(self, partitions: set[int]) -> None:
+        self.pipelines.retain(partitions)
+        self.fleet_commands.keep(partitions)
+
+    def _failed(self, problem: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(problem)
+
+    async def _crashed(self) -> None:
+        """Wait until Faust reports that a part of it has crashed."""
+        await self.app._crashed.wait()
+        self._failed(self.app.crash_reason or RuntimeError("a part of the worker crashed"))
+
+    async def _report(self) -> None:
+        """Log a line of counts at intervals, whenever they have changed. Never returns."""
+        logged, evicted = "", 0
+        run_limits = self.store.run_limits
+        while True:
+            await asyncio.sleep(REPORT_INTERVAL_S)
+            counts = f"{self.processor.counts} runs={run_limits.runs} deadlines={self.deadlines.appended}"
+            if run_limits.evicted > evicted:
+                log.warning(
+                    "run limit of %d reached; evicted %d idle runs. Add workers, or check for generated run ids.",
+                    RUNS_MAX, run_limits.evicted,
+                )  # fmt: skip
+                evicted = run_limits.evicted
+            if evicted:
+                counts += f" evicted={evicted}"
+            counts += f" {self.accounts}"
+            if self.faults:
+                counts += f" faults={sum(self.faults.values())}"
+            if counts != logged:
+                log.info("working %s", counts)
+                logged = counts
+
+    async def _end(self, tasks: list[asyncio.Future[Any]], patience_s: float) -> None:
+        """Finish what is in hand, commit, and leave the group, without waiting for an absent broker for ever."""
+        stopping = asyncio.ensure_future(self.app.stop())
+        done, _ = await asyncio.wait({stopping}, timeout=patience_s)
+        if done:
+            stopping.result()
+        else:
+            log.warning("the broker did not acknowledge everything in time; uncommitted records are processed again")
+            dump_tasks()
+            stopping.cancel()
+            await asyncio.wait({stopping}, timeout=CANCEL_AGAIN_S)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.pipelines.retain(set())
+        self.account_pipelines.retain(set())
+        self.store.close()
+        if self.rocksdb_stores is not None:
+            self.rocksdb_stores.close()
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self.publisher.stop()
+        except TimeoutError:
+            log.warning("the broker does not answer; disconnecting")
+
+
+def _version() -> str:
+    try:
+        return version("streamproc")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "unknown"

@@ -1,0 +1,121 @@
+"""Faust's Kafka client without its thread: fetches, seeks and commits run in the loop of the app.
+
+Faust runs the client in a thread of its own, so that agents which block do not stop heartbeats. Slices are bounded, so
+this client stays in the app's loop: a record does not wait for two threads to wake up, and no callback of a rebalance
+runs beside a step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
+from aiokafka.structs import TopicPartition
+from faust.transport.drivers import aiokafka as driver
+from mode import Service
+from mode.utils.futures import maybe_async
+
+from streamproc.worker.limits import FETCH_WAIT_MS
+from streamproc.worker.records import fetched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from faust.types import TP
+
+    from streamproc.worker.records import Fetched
+
+POLL_S = 1.0  # the longest wait for records
+
+
+class SameLoopConsumer(driver.AIOKafkaConsumerThread):
+    """Faust's "consumer thread", without a thread: its calls run where they are made."""
+
+    wait_for_shutdown = False
+
+    async def maybe_start(self) -> bool:
+        return await Service.maybe_start(self)
+
+    async def start(self) -> None:
+        await Service.start(self)
+
+    async def stop(self) -> None:
+        await Service.stop(self)
+
+    async def crash(self, reason: BaseException) -> None:
+        await Service.crash(self, reason)
+
+    async def on_stop(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    def _stopped_set(self) -> None:
+        self._stopped.set()
+
+    def set_shutdown(self) -> None:
+        self._shutdown.set()
+
+    async def _stop_children(self) -> None:
+        await self._default_stop_children()
+
+    async def _stop_futures(self) -> None:
+        await self._default_stop_futures()
+
+    async def _stop_exit_stacks(self) -> None:
+        await self._default_stop_exit_stacks()
+
+    async def call_thread(self, fun: Any, *args: Any, **kwargs: Any) -> Any:
+        return await maybe_async(fun(*args, **kwargs))
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust fixes 1.5 s. A fetch leaves out a partition whose records are still being processed when it is sent, and
+        # the partition's next records wait for the fetch after it.
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        return consumer
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        """Commit; return False if that is impossible now. A later commit covers these offsets as well."""
+        try:
+            await self._ensure_consumer().commit({TopicPartition(*tp): offset for tp, offset in offsets.items()})
+        except (CommitFailedError, IllegalStateError) as problem:
+            self.log.info("offsets not committed; the group is rebalancing: %s", problem)
+            return False
+        except KafkaError as problem:
+            self.log.warning("offsets not committed; trying again: %r", problem)
+            return False
+        return True
+
+    @property
+    def expelled(self) -> bool:
+        """Whether this worker is not a member of the group: it was expelled, or has not joined yet."""
+        consumer: Any = self._consumer
+        coordinator = consumer._coordinator if consumer is not None else None
+        return coordinator is None or bool(coordinator.generation == driver.DEFAULT_GENERATION_ID)
+
+    def hold(self, tps: set[TP], *, held: bool) -> None:
+        """Pause or resume fetching: a fetch that returns unwanted records delays the partitions that share it."""
+        consumer = self._ensure_consumer()
+        mine = [tp for tp in consumer.assignment() if tp in tps]
+        if mine and held:
+            consumer.pause(*mine)
+        elif mine:
+            consumer.resume(*mine)
+
+    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Fetched]]:
+        """Return records of these partitions, or none after `POLL_S` without any."""
+        consumer = self._ensure_consumer()
+        fetcher: Any = consumer._fetcher
+        if consumer._closed or fetcher._closed:
+            raise ConsumerStoppedError
+        if fetcher._fetch_task.done():
+            # After an error that it does not expect, aiokafka never fetches again. A restart fixes that at once.
+            raise KafkaError("aiokafka fetches no more") from fetcher._fetch_task.exception()
+        with fetcher._subscriptions.fetch_context():
+            return await fetched(fetcher, tps, POLL_S)
+
+    def next_offset(self, tp: TP) -> int | None:
+        """Return the offset of the next record to fetch; None while it is unknown."""
+        assignment = self._ensure_consumer()._subscription.subscription.assignment
+        state = assignment.state_value(tp) if assignment is not None else None
+        return state._position if state is not None else None
