@@ -17,7 +17,7 @@ CHUNK = 50  # schedules between two collections: what one leaves behind is a net
 
 
 def work(seeds: range) -> list[int]:
-    """Those of these seeds that fail."""
+    """Return the seeds that fail."""
     gc.disable()
     failing = [seed for seed in seeds if run_seed(seed)]
     gc.collect()
@@ -25,7 +25,7 @@ def work(seeds: range) -> list[int]:
 
 
 def main() -> int:
-    """0: nothing failed. 1: a schedule did; its seed, how to see it again, and the least of it that fails."""
+    """Return 0 if nothing failed, else 1 after printing the seed, how to repeat it, and a minimal schedule."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31), help="the first one")
     parser.add_argument("--schedules", type=int, default=0, help="how many (0: until one fails, or time is up)")
@@ -45,7 +45,7 @@ def main() -> int:
             print(f"\r{done} schedules, {60 * done / (time.monotonic() - begun_s):.0f} a minute", end="", flush=True)
             if failing:
                 print()
-                tell(failing[0])
+                show(failing[0])
                 return 1
             if time.monotonic() > end_s:
                 break
@@ -53,13 +53,13 @@ def main() -> int:
     return 0
 
 
-def tell(seed: int) -> None:
-    """What fails, and the least of it that does."""
+def show(seed: int) -> None:
+    """Print a failing schedule, and a minimal one."""
     script = plan(seed)
     print(f"seed {seed} fails; again: python -m tests.simulation --schedules 1 --seed {seed}")
     print(*run(script), sep="\n")
     least = shrunk(script)
-    print("\nThe least of it that fails:", least, *run(least), sep="\n")
+    print("\nThe minimal schedule that fails:", least, *run(least), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Kafka, as far as the worker can see it: logs that only grow, producers that may fail half way, a group.
+"""A Kafka cluster as the worker sees it: append-only logs, producers that may fail half way, a consumer group.
 
-Whatever a real broker may do within its promises, this one may do: take long, be away for a while, take a request and
-say so late or not say where, refuse for good after it has taken a request or before, compact, let a member go whose
-heartbeats stay out, and let it find out later.
+It does everything that a real broker may do: take long, be away for a while, acknowledge late or without an offset,
+refuse for good before or after it has applied a request, compact, expel a member without heartbeats, and let that
+member find out later.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ack(NamedTuple):
 
 
 class Refused(KafkaError):
-    """The broker will not have it, however often it is sent."""
+    """The broker refuses the request for good."""
 
 
 class Cluster:
@@ -69,7 +69,7 @@ class Cluster:
     def __init__(self, loop: SimLoop, rng: random.Random, partitions: int) -> None:
         self.loop = loop
         self.rng = rng
-        self.context = contextvars.copy_context()  # of no process: what the broker does goes on whoever dies
+        self.context = contextvars.copy_context()  # of no process: the broker continues whichever process is killed
         self.partitions = partitions
         self.logs: dict[Place, list[Record]] = {}
         self.compacted: dict[Place, set[int]] = {}
@@ -79,7 +79,7 @@ class Cluster:
         self._waiting: list[asyncio.Future[bool]] = []
         self.down_until_s = 0.0
         self.slow = 1.0
-        self.zombies = 0  # workers that were thought dead, and were not
+        self.zombies = 0  # workers that were expelled while they ran
         self.refusals: list[
             bool
         ] = []  # for each of the next batches that is refused: whether it was taken all the same
@@ -229,7 +229,7 @@ class SimPublisher(Publisher):
 
 
 class Member:
-    """A worker, as the group knows it, and as it knows itself."""
+    """A group member, as the coordinator and as the worker itself see it."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -241,7 +241,7 @@ class Member:
 
 
 class Group:
-    """The coordinator: everybody gives everything back at each rebalance."""
+    """The coordinator: at each rebalance all members give up all partitions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -275,13 +275,13 @@ class Group:
         self._loop.call_later(self._cluster.delay_s(), answer, context=member.process.context)
 
     def _let_know(self, member: Member, generation: int) -> None:
-        """The group goes on without it."""
+        """Tell the member that the group continues without it."""
         if member.generation == generation:
             member.generation = -1
             member.must_join.set()
 
     async def join(self, member: Member) -> tuple[int, set[int]]:
-        """Wait for the others; the new generation, and what this member has in it."""
+        """Wait for all members; return the new generation and this member's partitions in it."""
         await self._cluster.pause()
         if member not in self.members:
             self.members.append(member)
@@ -299,7 +299,7 @@ class Group:
             self._complete_if_all()
 
     def rebalance(self) -> None:
-        """Ask everybody to join again."""
+        """Ask all members to join again."""
         if self.stable:
             self.stable = False
             self._loop.call_later(REBALANCE_S, self._complete, self.generation, context=self._cluster.context)
@@ -332,7 +332,7 @@ class Group:
         return shares
 
     def commit(self, member: Member, generation: int, offsets: Mapping[Any, int]) -> bool:
-        """Commit; False for whoever is not of this generation."""
+        """Commit; return False for a member of another generation."""
         if member not in self.members or generation != self.generation:
             self._let_know(member, generation)
             return False

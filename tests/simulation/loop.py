@@ -1,8 +1,8 @@
-"""An event loop whose time is a number and whose order is drawn: the same seed gives the same course, always.
+"""An event loop with virtual time and seeded order: the same seed always gives the same schedule.
 
-One callback at a time is taken out of those that are ready, by chance, so every order is tried in which tasks may
-wake up. Every callback belongs to the process that started its task; a process can be killed between any two of its
-callbacks (that is: at any `await`), or frozen and woken up again.
+Of the callbacks that are ready, one is chosen at random, so that tasks wake up in every possible order. Every callback
+belongs to the process that started its task. A process can be killed between two of its callbacks (that is, at any
+`await`), or frozen and continued.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SimLoop(asyncio.BaseEventLoop):
         process.frozen = True
 
     def thaw(self, process: Process) -> None:
-        """Let it go on, with all that has become ready meanwhile."""
+        """Continue a process, with everything that has become ready meanwhile."""
         process.frozen = False
         self._ready.extend(process.held)  # type: ignore[attr-defined]
         process.held.clear()

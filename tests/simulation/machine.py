@@ -1,7 +1,8 @@
-"""A worker in the simulation: the parts of the real one, put together as `worker.app` does it, around another Kafka.
+"""A simulated worker: the parts of the real one, connected as in `worker.composition`, on a simulated Kafka.
 
-Real: pipelines, processors, tables and their stores, the publisher and its outgoing, the deadlines, and of the consumer
-whatever moves records, restores, and decides what is committed. Not real: aiokafka's clients, Faust's services.
+Real: the agents and their slices, pipelines, processors, tables and their stores, the publisher, the deadlines, and the
+parts of the consumer that move records, restore and commit. Not real: aiokafka's clients, Faust's services and
+channels.
 """
 
 from __future__ import annotations
@@ -242,7 +243,7 @@ class SimConsumer(BatchConsumer):
         return await self._thread.commit(offsets)
 
     async def commit(self, *_: Any) -> bool:
-        """As Faust's: one at a time, and whoever comes meanwhile waits for it and has committed nothing."""
+        """As in Faust: one at a time; a second caller waits for the first and commits nothing."""
         if self._committing is not None:
             await asyncio.wait([self._committing])
             return False
@@ -264,7 +265,7 @@ def _store(kind: type[Any], changelog: str) -> Any:
 
 
 class WorkerRun:
-    """One worker_run of a worker: from its start to its end, or to the moment when it is killed."""
+    """One run of a worker, from its start until it stops or is killed."""
 
     def __init__(
         self, name: str, cluster: Cluster, group: Group, rules: RulesOf, *, fetch_most: int, active: int
@@ -309,10 +310,10 @@ class WorkerRun:
         self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.pipelines, self.publisher)
         self._turns, self._count = TURNS, count
 
-    # As in `worker.app.Worker`.
+    # As in `worker.composition.Worker`.
 
     async def run(self) -> None:
-        """Until somebody asks for the end, or something failed."""
+        """Run until a stop is requested or something fails."""
         stop = asyncio.ensure_future(self.stop.wait())
         tasks: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(work)
@@ -344,7 +345,7 @@ class WorkerRun:
             await self.consumer.commit()
 
     async def _membership(self) -> None:
-        """What Faust and aiokafka do at rebalances."""
+        """Do what Faust and aiokafka do at rebalances."""
         while True:
             generation, partitions = await self.group.join(self.member)
             self.member.must_join.clear()
@@ -408,11 +409,11 @@ class WorkerRun:
         self.app.rebalancing = False
 
     def _check_memory(self, partitions: set[int]) -> None:
-        """What is not this worker's any more is gone."""
+        """Check that partitions of other workers are dropped."""
         for pipelines, store in ((self.pipelines, self.store), (self.account_pipelines, self.account_store)):
             left = (set(pipelines._pipelines) | set(pipelines._tasks) | set(store.partitions)) - partitions
             if left:
-                self.violations.append(f"{self.process.name}: still remembers partitions {sorted(left)}")
+                self.violations.append(f"{self.process.name}: still has partitions {sorted(left)}")
         runs = sum(map(len, self.store.partitions.values()))
         if self.store.run_limits.runs != runs:
             self.violations.append(f"{self.process.name}: counts {self.store.run_limits.runs} runs and has {runs}")

@@ -1,4 +1,4 @@
-"""Faults put into the worker on purpose: whatever the simulation is to catch, it must be seen to catch."""
+"""Faults planted in the worker: the simulation must find each of them."""
 
 from __future__ import annotations
 import __future__
@@ -40,21 +40,21 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
     return Mutant((Change(owner, method, old, new),), kinds or KINDS)
 
 
-TOLD: Final = "await self._until(lambda position=position: self.published >= position)"
+PUBLISHED: Final = "await self._until(lambda position=position: self.published >= position)"
 STORED: Final = "self.committable = position"
 REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 
 MUTANTS: Final = {
-    "stored before it is told": _mutant(PartitionPipeline, "store", TOLD, "pass"),
-    "committable before it is stored": _mutant(PartitionPipeline, "store", TOLD, f"{TOLD}; {STORED}"),
+    "stored before it is published": _mutant(PartitionPipeline, "store", PUBLISHED, "pass"),
+    "committable before it is stored": _mutant(PartitionPipeline, "store", PUBLISHED, f"{PUBLISHED}; {STORED}"),
     "commits go as far as was stepped": _mutant(
         PartitionPipelines, "committable", "pipeline.committable for", "pipeline.position for"
     ),
     "what was applied is applied again": _mutant(TurnProcessor, "accept", "if offset <= state.offset:", "if False:"),
-    "the last state wins, whoever wrote it": _mutant(
+    "the last state wins, even of an expelled worker": _mutant(
         Runs, "restore", "elif applied < self._applied(known):", "elif False:", "freeze"
     ),
-    "the last account wins, whoever wrote it": _mutant(
+    "the last account wins, even of an expelled worker": _mutant(
         AccountPartition, "restore", "account.offset < before.offset", "False", "freeze"
     ),
     "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
@@ -68,12 +68,12 @@ MUTANTS: Final = {
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
         BatchConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
     ),
-    "slices go on through a rebalance": _mutant(
+    "slices are processed through a rebalance": _mutant(
         BatchConsumer, "_step", "or not self._may_go_on(asked)", ""
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip
-"""By what is wrong with the worker then. Among them the faults that the simulation has found."""
+"""The mutants by their fault, among them those that the simulation once found in the worker."""
 
 
 @contextlib.contextmanager

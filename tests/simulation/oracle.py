@@ -1,4 +1,4 @@
-"""What must be true after a schedule: the engine has stepped the same logs once, in order, with nothing going wrong."""
+"""The oracle: after a schedule, everything is as if the engine had stepped the logs once, in order, without faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster, Record
     from tests.simulation.machine import WorkerRun
 
-SHOWN: Final = 3  # violations of one kind that are told
+SHOWN: Final = 3  # violations of one kind that are shown
 
 
 @dataclass
@@ -100,13 +100,13 @@ def _read(record: Record) -> Any:
 
 
 def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
-    """Everything that is wrong, in words."""
+    """Return everything that is wrong."""
     truths = {n: truth_of(cluster.log(TURNS, n), n) for n in range(cluster.partitions)}
-    accounts, told = _accounts(cluster)
+    accounts, reached = _accounts(cluster)
     found: list[str] = []
     for check in (
         _controls(cluster, truths), _dead_letters(cluster, truths), _states(cluster, truths, worker_runs),
-        () if cluster.zombies else _statuses(cluster, truths), _spend(cluster, truths), _reached(cluster, told),
+        () if cluster.zombies else _statuses(cluster, truths), _spend(cluster, truths), _reached(cluster, reached),
         _account_states(cluster, accounts, worker_runs), _commits(cluster, truths), _spend_commits(cluster),
     ):  # fmt: skip
         several = list(check)
@@ -119,12 +119,12 @@ def _controls(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
     seen: set[str] = set()
     for partition, truth in truths.items():
         for record in cluster.log(CONTROL, partition):
-            told = dict(record.headers)["ce_id"].decode()
-            seen.add(told)
-            if told not in expected:
+            decided = dict(record.headers)["ce_id"].decode()
+            seen.add(decided)
+            if decided not in expected:
                 yield f"control [{partition}]@{record.offset} was never decided: {record.value!r}"
-            elif expected[told] != record.value or told not in truth.decisions:
-                yield f"control [{partition}]@{record.offset} differs: {record.value!r}, not {expected[told]!r}"
+            elif expected[decided] != record.value or decided not in truth.decisions:
+                yield f"control [{partition}]@{record.offset} differs: {record.value!r}, not {expected[decided]!r}"
     yield from (f"control is missing: {expected[i]!r}" for i in expected.keys() - seen)
 
 
@@ -178,31 +178,31 @@ def _difference(found: RunState, expected: RunState) -> str:
 
 
 def _statuses(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
-    """Not where a worker was thought dead and was not: nothing fences it, so it may have told an older status last."""
+    """Check the last statuses. Skipped after an expelled worker: nothing fences it, so it may publish an older one."""
     for partition, truth in truths.items():
         last = {record.key: msgspec.json.decode(record.value) for record in cluster.log(STATUS, partition)}
         for key, state in truth.states.items():
             status = "halted" if state.halted >= 0 else "finished" if state.finished else "running"
-            told = last.get(key, {"status": "none"})
-            if told["status"] != status or (status == "halted") > ("halt" in told):
-                yield f"the last status of {key!r} in [{partition}] is {told}; the run is {status}"
+            last_status = last.get(key, {"status": "none"})
+            if last_status["status"] != status or (status == "halted") > ("halt" in last_status):
+                yield f"the last status of {key!r} in [{partition}] is {last_status}; the run is {status}"
 
 
 # AccountPartition.
 
 
 def _accounts(cluster: Cluster) -> tuple[dict[int, dict[bytes, Account]], set[tuple[int, str]]]:
-    """What one book-keeper makes of the spend topic: the accounts of each partition, and what it has told."""
+    """Book the spend topic once: the accounts of each partition, and the resulting events."""
     books: dict[int, dict[bytes, Account]] = {}
-    told: set[tuple[int, str]] = set()
+    reached: set[tuple[int, str]] = set()
     for partition in range(cluster.partitions):
         books[partition] = {}
         for record in cluster.log(SPEND, partition):
             account = books[partition].setdefault(record.key or b"", Account())
             events = step_account(account, read_statement(record.value or b""))
             account.offset = max(account.offset, record.offset)
-            told |= {(number, event.event_id) for number, event in events}
-    return books, told
+            reached |= {(number, event.event_id) for number, event in events}
+    return books, reached
 
 
 def _spend(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
@@ -217,7 +217,7 @@ def _spend(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
             for entry in statement.entries:
                 place, amounts = (account, source, entry.offset), (entry.tokens, entry.micro_usd)
                 if place not in found and entry.offset < last.get((account, source), -1):
-                    yield f"{account} heard of [{source}]@{entry.offset} too late to book it"
+                    yield f"{account} got [{source}]@{entry.offset} too late to book it"
                 elif found.setdefault(place, amounts) != amounts:
                     yield f"{account} was charged {amounts} for [{source}]@{entry.offset}, and {found[place]} before"
                 last[account, source] = max(entry.offset, last.get((account, source), -1))
@@ -251,15 +251,17 @@ def _restored_accounts(cluster: Cluster, partition: int) -> AccountPartition:
     return accounts
 
 
-def _reached(cluster: Cluster, told: set[tuple[int, str]]) -> Iterator[str]:
+def _reached(cluster: Cluster, reached: set[tuple[int, str]]) -> Iterator[str]:
     found = {
         (record.partition, event.event_id)
         for partition in range(cluster.partitions)
         for record in cluster.log(TURNS, partition)
         if isinstance(event := _read(record), BudgetReached)
     }
-    yield from (f"[{place}] never heard that a budget is reached: {event_id}" for place, event_id in told - found)
-    yield from (f"[{place}] heard of a budget that is not: {event_id}" for place, event_id in found - told)
+    yield from (f"[{place}] got no event about the reached budget: {event_id}" for place, event_id in reached - found)
+    yield from (
+        f"[{place}] got an event about a budget that is not reached: {event_id}" for place, event_id in found - reached
+    )
 
 
 # Commits.
@@ -273,7 +275,7 @@ def _first(log: list[Record], key: Any) -> dict[Any, int]:
 
 
 def _commits(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
-    """What is committed was told and stored by then."""
+    """Check that everything committed was published and stored before."""
     for partition, truth in truths.items():
         controls = _first(cluster.log(CONTROL, partition), lambda record: dict(record.headers)["ce_id"].decode())
         dead = _first(cluster.log(DEAD, partition), lambda record: int(dict(record.headers)["source.offset"]))
@@ -288,7 +290,7 @@ def _commits(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
                 yield f"{offset} was committed in {place}, which ends at {ends[place]}"
             for i, made in truth.made_at.items():
                 if made < offset and controls.get(i, 1 << 60) >= ends.get((CONTROL, partition), 0):
-                    yield f"[{partition}] was committed up to {offset} before the decision on {made} was told"
+                    yield f"[{partition}] was committed up to {offset} before the decision on {made} was published"
             for refused in truth.refused:
                 if refused < offset and dead.get(refused, 1 << 60) >= ends.get((DEAD, partition), 0):
                     yield f"[{partition}] was committed up to {offset} before the dead letter for {refused}"
@@ -306,7 +308,7 @@ def _unstored(
 
 
 def _spend_commits(cluster: Cluster) -> Iterator[str]:
-    """What is committed of the spend topic was booked and stored by then."""
+    """Check that every committed statement was booked and stored before."""
     for place, offset, ends in cluster.commits:
         if place[0] != SPEND:
             continue

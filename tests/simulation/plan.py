@@ -1,4 +1,4 @@
-"""A schedule before it is run: what publishers write, what goes wrong and when. Drawn from a seed."""
+"""The plan of a schedule, drawn from a seed: the records of publishers, and the faults with their times."""
 
 from __future__ import annotations
 

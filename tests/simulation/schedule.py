@@ -1,4 +1,4 @@
-"""One schedule, from its plan to what is wrong afterwards."""
+"""Runs one schedule: from its plan to the list of violations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CALM_S: Final = 400.0  # after the last fault, until everything must be done: dr
 LOOK_S: Final = 1.0
 CALM_LOOKS: Final = 4  # in a row, at which everything is done and nothing has been written since the last one
 RESTART_S: Final = 1.0
-PATIENCE_STEPS: Final = 300  # of the loop, in which whoever is to be killed or frozen may take something in hand
+PATIENCE_STEPS: Final = 300  # of the loop, during which a fault waits for its victim to have records in hand
 
 
 class Schedule:
-    """The world of one schedule."""
+    """The state of one schedule."""
 
     def __init__(self, script: Plan) -> None:
         self.plan = script
@@ -41,7 +41,7 @@ class Schedule:
         self._struck = asyncio.Event()  # set when all faults are done
 
     def play(self) -> list[str]:
-        """Everything that is wrong afterwards, in words."""
+        """Run the schedule; return everything that is wrong afterwards."""
         with _quiet(), _small(self):
             return self._play()
 
@@ -60,7 +60,7 @@ class Schedule:
         return found or violations(self.cluster, self.worker_runs)
 
     def _close_all(self) -> None:
-        """Close what was under way, where it stands."""
+        """Close everything that is still running."""
         for task in self.loop.tasks:
             if not task.done():
                 with contextlib.suppress(BaseException):
@@ -88,7 +88,7 @@ class Schedule:
                 raise Stuck(f"not done {CALM_S:g} s after the last fault: {self._left()}")
 
     def _left(self) -> dict[Any, tuple[int, int]]:
-        """Partitions that are not committed up to their end: offset and end."""
+        """Return the partitions that are not committed up to their end, with offset and end."""
         logs = {place: len(log) for place, log in self.cluster.logs.items() if place[0] in (TURNS, SPEND)}
         committed = self.cluster.committed
         return {place: (committed.get(place, 0), end) for place, end in logs.items() if committed.get(place, 0) < end}
@@ -114,7 +114,7 @@ class Schedule:
         self.loop.create_task(self._follow(worker_run, name), context=self.cluster.context)
 
     async def _follow(self, worker_run: WorkerRun, name: str) -> None:
-        """When a worker_run is over, another begins."""
+        """Start a worker again after each run."""
         await worker_run.over.wait()
         self._retire(worker_run)
         await asyncio.sleep(RESTART_S)
@@ -125,7 +125,7 @@ class Schedule:
         self.worker_runs.remove(worker_run)
         self.past.append(worker_run)
 
-    # Trouble.
+    # Faults.
 
     def _strike(self, step: int) -> None:
         while self._faults and self._faults[-1].step <= step:
@@ -138,7 +138,7 @@ class Schedule:
             self._struck.set()
 
     def _busy(self, fault: Fault) -> bool:
-        """Whether the victim has something in hand: then it hurts most."""
+        """Return whether the victim has records in hand, the worst moment for a fault."""
         worker_run = self._victim(fault)
         return worker_run is not None and any(pipeline.backlog for pipeline in worker_run.pipelines._pipelines.values())
 
@@ -151,7 +151,7 @@ class Schedule:
             self.loop.call_later(RESTART_S, self._start_worker, worker_run.process.name, context=self.cluster.context)
 
     def _freeze(self, fault: Fault) -> None:
-        """For less than a session, or for more: then it comes back as one who was thought dead."""
+        """Freeze a worker, for less than a session, or for more: then it comes back expelled."""
         if (worker_run := self._victim(fault)) is not None:
             self.loop.freeze(worker_run.process)
             self.loop.call_later(30 * fault.amount, self.loop.thaw, worker_run.process, context=self.cluster.context)
@@ -189,7 +189,7 @@ class Schedule:
 
 
 def _faults_in(problem: dict[str, Any]) -> Iterator[str]:
-    """What asyncio complains of, but for what a killed process leaves behind."""
+    """Yield what asyncio reports, except for the remains of killed processes."""
     if "never retrieved" not in problem["message"]:
         yield f"{problem['message']}: {problem.get('exception')!r}"
 
@@ -205,7 +205,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _small(schedule: Schedule) -> Iterator[None]:
-    """Bounds scaled down and clocks that are the schedule's, for as long as it runs."""
+    """Scale limits down and use the schedule's clocks while it runs."""
     script, loop = schedule.plan, schedule.loop
     clock = SimpleNamespace(monotonic=loop.time, time=lambda: schedule.cluster.now_ms() / 1000)
     changes: list[tuple[Any, str, Any]] = [
@@ -227,12 +227,12 @@ def _small(schedule: Schedule) -> Iterator[None]:
 
 
 def run(script: Plan) -> list[str]:
-    """What is wrong after a schedule."""
+    """Run a schedule; return its violations."""
     return Schedule(script).play()
 
 
 def shrunk(script: Plan) -> Plan:
-    """A part of a failing schedule that fails, too: fewer faults, fewer records."""
+    """Return a smaller schedule that fails, too, with fewer faults and records."""
     for part in ("faults", "inputs"):
         size = len(getattr(script, part))
         while size:
@@ -248,5 +248,5 @@ def shrunk(script: Plan) -> Plan:
 
 
 def run_seed(seed: int) -> list[str]:
-    """What is wrong after the schedule of a seed."""
+    """Run the schedule of a seed; return its violations."""
     return run(plan(seed))

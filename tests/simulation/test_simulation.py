@@ -1,4 +1,4 @@
-"""Schedules with fixed seeds, all of which must end as if nothing had gone wrong; and faults that must be found."""
+"""Schedules with fixed seeds must end as if nothing had failed, and every planted fault must be found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUTANT_SEEDS = 300
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, A_TEST))
-def test_however_it_goes_wrong_the_same_is_told_stored_and_booked(first: int) -> None:
+def test_under_faults_the_same_is_published_stored_and_booked(first: int) -> None:
     failing = {seed: found for seed in range(first, first + A_TEST) if (found := run_seed(seed))}
     gc.collect()
     assert not failing, f"again: python -m tests.simulation --schedules 1 --seed {next(iter(failing))}"
@@ -34,7 +34,7 @@ def test_a_fault_in_the_worker_is_found(fault: str) -> None:
     assert found, f"{MUTANT_SEEDS} schedules have not seen it"
 
 
-def test_the_same_seed_takes_the_same_course() -> None:
+def test_the_same_seed_gives_the_same_schedule() -> None:
     def course(seed: int) -> tuple[int, float, dict]:
         schedule = Schedule(plan(seed))
         found = schedule.play()
@@ -45,7 +45,7 @@ def test_the_same_seed_takes_the_same_course() -> None:
         assert course(seed) == course(seed)
 
 
-def test_what_fails_is_told_with_the_least_of_it_that_does() -> None:
+def test_a_failing_schedule_is_shrunk_to_a_minimal_one() -> None:
     mutant = MUTANTS["refused records are dropped"]
     with planted(mutant):
         script = next(plan(seed) for seed in range(MUTANT_SEEDS) if run_seed(seed))

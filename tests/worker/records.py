@@ -1,4 +1,4 @@
-"""Records as a consumer gives them, without a broker."""
+"""Records as a consumer returns them, without a broker."""
 
 from __future__ import annotations
 

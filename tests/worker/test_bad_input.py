@@ -1,4 +1,4 @@
-"""What nobody should send, on a real Kafka: each costs itself or its run, is told with its reason, and nothing else."""
+"""Unusable records on a real Kafka: each affects only itself or its run, and is reported with its reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def letters_of(topics: Topics, count: int) -> list[Any]:
     return found
 
 
-async def test_what_cannot_be_used_is_refused_with_reason_field_remedy_and_place(shared, large_records) -> None:
+async def test_an_unusable_record_is_refused_with_reason_field_remedy_and_origin(shared, large_records) -> None:
     topics, _worker = shared
     after = looping_run("after-the-bad-ones")
     await topics.send([(bad.key, bad.value) for bad in BAD.values()] + after)
@@ -127,7 +127,7 @@ async def test_a_refused_record_fits_into_the_dead_letter_topic(shared) -> None:
     assert int(dead["max.message.bytes"]) > int(turns["max.message.bytes"]) > settings.event_bytes_max
 
 
-async def test_an_engine_that_fails_on_one_run_stops_neither_the_others_nor_the_run(shared) -> None:
+async def test_an_engine_failure_on_one_event_stops_neither_that_run_nor_other_runs(shared) -> None:
     topics, worker = shared
     cursed, other = looping_run("cursed-run"), looping_run("its-neighbour")
     bad = event_record(wire.Turn(w=1, run_id="cursed-run", node="cursed", event_id="bad", output=said("new")))
@@ -147,7 +147,7 @@ async def test_an_engine_that_fails_on_one_run_stops_neither_the_others_nor_the_
     assert "the engine failed on" in worker.text
 
 
-async def test_repeats_latecomers_and_crowds_are_bounded(shared) -> None:
+async def test_duplicates_late_events_and_large_runs_stay_bounded(shared) -> None:
     topics, worker = shared
     twice = [looping_run("twice")[0]] * 5
     finished = [*looping_run("finished", 1), event_record(wire.RunFinished(w=1, run_id="finished", event_id="end"))]

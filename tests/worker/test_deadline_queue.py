@@ -14,7 +14,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_what_is_due_is_found_once_and_in_order(steps: list[tuple[str, int] | int]) -> None:
+def test_due_runs_are_returned_once_and_in_order(steps: list[tuple[str, int] | int]) -> None:
     alarms, known = DeadlineQueue(), dict[bytes, int]()
     for step in steps:
         if isinstance(step, int):
@@ -30,7 +30,7 @@ def test_what_is_due_is_found_once_and_in_order(steps: list[tuple[str, int] | in
         assert len(alarms) == len(known)
 
 
-def test_a_run_that_is_heard_of_all_the_time_is_in_the_heap_once() -> None:
+def test_a_run_with_frequent_events_is_in_the_heap_once() -> None:
     alarms = DeadlineQueue()
     for moment in range(1, 10_000):
         alarms.set(b"a", moment)
@@ -38,7 +38,7 @@ def test_a_run_that_is_heard_of_all_the_time_is_in_the_heap_once() -> None:
     assert len(alarms._heap) <= 2
 
 
-def test_turns_that_begin_and_end_leave_no_heap_behind() -> None:
+def test_turns_that_begin_and_end_do_not_grow_the_heap() -> None:
     alarms = DeadlineQueue()
     for turn in range(50_000):
         key = b"run-%d" % (turn % 7)
@@ -50,14 +50,14 @@ def test_turns_that_begin_and_end_leave_no_heap_behind() -> None:
     assert alarms.take(9, 100) == [b"run-%d" % number for number in range(6, 0, -1)]
 
 
-def test_no_more_than_so_many_at_once() -> None:
+def test_at_most_the_requested_number_of_runs_is_returned() -> None:
     alarms = DeadlineQueue()
     for number in range(10):
         alarms.set(b"%d" % number, 1 + number)
     assert [len(alarms.take(100, 4)) for _ in range(4)] == [4, 4, 2, 0]
 
 
-def test_a_partition_that_moves_takes_its_alarms_along() -> None:
+def test_a_partition_that_moves_takes_its_deadlines_along() -> None:
     run_limits = RunLimits()
     run_limits.due_ms = lambda state: state.at_ms + 600
     before, after = Runs(0, run_limits), Runs(0, RunLimits())

@@ -1,4 +1,4 @@
-"""A turn that never ends, on a real Kafka: found with no further event, and nothing else is taken for one."""
+"""A turn that never ends, on a real Kafka, is found without another event; nothing else is mistaken for one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOON = """
 from streamproc.worker import limits
 limits.DEADLINE_TICK_S, limits.DEADLINE_GRACE_S = 0.1, 0.3
 """
-# Every event takes 3 ms, slices are small, and nobody waits before looking at the clocks.
+# Every event takes 3 ms, slices are small, and deadlines are checked at once.
 HASTY = (
     SOON
     + """
@@ -80,7 +80,7 @@ async def replayed(topics: Topics) -> list[str]:
     return [decision.id for decision in replay.decide(await topics.read("turns"))]
 
 
-async def test_a_turn_that_never_ends_is_halted_with_no_further_event(settings, topics, start_worker, path) -> None:
+async def test_a_turn_that_never_ends_is_halted_without_another_event(settings, topics, start_worker, path) -> None:
     worker = start_worker(settings, path, before=SOON)
     await worker.ready()
     await topics.send([*begun("hangs"), *begun("ends"), ended("ends")])
@@ -97,7 +97,7 @@ async def test_a_turn_that_never_ends_is_halted_with_no_further_event(settings, 
     assert sorted(await replayed(topics)) == sorted(control["id"] for control in await topics.controls())
 
 
-async def test_a_new_owner_knows_the_deadlines_from_the_table(settings, topics, start_worker, path) -> None:
+async def test_a_new_owner_reads_the_deadlines_from_the_table(settings, topics, start_worker, path) -> None:
     first = start_worker(settings, path)  # it would wait for its grace first, longer than it lives
     await first.ready()
     await topics.send(begun("hangs"))
@@ -111,7 +111,7 @@ async def test_a_new_owner_knows_the_deadlines_from_the_table(settings, topics, 
     assert halt["code"] == "BUDGET001"
 
 
-async def test_a_backlog_after_downtime_makes_no_storm(settings, topics, start_worker) -> None:
+async def test_a_backlog_after_downtime_causes_no_false_deadlines(settings, topics, start_worker) -> None:
     """While the beginning of the log is stepped, every turn in it looks like one that has not ended for long."""
     names, timeout_ms = [f"run-{number}" for number in range(300)], 2 * TIMEOUT_MS
     await topics.send(looping_run("topics are there", 1))
@@ -131,7 +131,7 @@ async def test_a_backlog_after_downtime_makes_no_storm(settings, topics, start_w
     assert {control["run_id"] for control in await topics.controls()} == {"hangs"}
 
 
-async def test_what_a_publisher_kept_meanwhile_comes_before_any_deadline(settings, topics, start_worker) -> None:
+async def test_events_that_a_publisher_buffered_come_before_any_deadline(settings, topics, start_worker) -> None:
     """All workers are back after downtime, and the turn that is overdue comes a moment later."""
     first = start_worker(settings)
     await first.ready()
@@ -168,7 +168,7 @@ async def test_two_workers_append_one_deadline_as_one_event(settings, topics, st
     assert state.duplicates == 2
 
 
-async def test_a_run_that_runs_out_of_time_says_so_and_keeps_what_was_known(settings, topics, start_worker) -> None:
+async def test_a_run_past_its_time_limit_is_halted_and_keeps_its_state(settings, topics, start_worker) -> None:
     worker = start_worker(settings, before=SOON)
     await worker.ready()
     run = [
@@ -200,7 +200,7 @@ async def test_an_imported_log_gets_no_deadlines(brokers, topic_prefix, start_wo
     settings = settings_for(brokers, topic_prefix, timestamp_type="CreateTime")
     await kafka_topics.apply(settings)
     topics = Topics(settings)
-    worker = start_worker(settings, before=SOON)  # it is not told whose times these are, and looks
+    worker = start_worker(settings, before=SOON)  # it has to find out whose times these are
     await worker.ready()
     await topics.send([*begun("old"), *looping_run("r", 3)])
     await halted(topics, ["r"])

@@ -1,4 +1,4 @@
-"""Orders and the worker, on a real Kafka: told, checked, and turned into halts in the log."""
+"""Fleet commands and the worker on a real Kafka: checked, published, and turned into halts in the log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def write_order(settings: Settings, key: bytes, value: bytes | None) -> No
         await producer.stop()
 
 
-async def test_a_killed_user_is_stopped_in_every_partition_and_again_when_something_new_comes(
+async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones_too(
     settings, topics, start_worker, path
 ) -> None:
     eves = {f"eve-{number}" for number in range(12)}
@@ -65,11 +65,11 @@ async def test_a_killed_user_is_stopped_in_every_partition_and_again_when_someth
 
     await until(all_stopped, 60, "eve's runs to be halted", every_s=0.2)
     assert len({record.partition for record in await topics.read("control") if record.key != b"*"}) > 1
-    [told] = await controls(topics, type="fleet.state")
-    assert (told["user"], told["code"], told["trigger"]["event_id"]) == ("eve", "FLEET001", order.id)
-    assert (told["evidence"]["by"], told["evidence"]["reason"]) == ("ada", "abuse")
+    [event] = await controls(topics, type="fleet.state")
+    assert (event["user"], event["code"], event["trigger"]["event_id"]) == ("eve", "FLEET001", order.id)
+    assert (event["evidence"]["by"], event["evidence"]["reason"]) == ("ada", "abuse")
 
-    await topics.send([*began("eve-new", "eve"), turn("eve-1", output="I go on"), turn("bob-1", output="so do I")])
+    await topics.send([*began("eve-new", "eve"), turn("eve-1", output="I continue"), turn("bob-1", output="so do I")])
     eves.add("eve-new")
     await until(all_stopped, 60, "eve's new run to be halted", every_s=0.2)
 
@@ -113,29 +113,29 @@ async def test_a_run_is_killed_once_whether_or_not_it_is_known(settings, topics,
     assert len(stops) == 2
 
 
-async def test_an_order_is_told_once_whoever_works_when_it_comes(settings, topics, start_worker) -> None:
-    await issue_command(settings, "STOP", "fleet", "ada", "before anybody works")
+async def test_a_command_is_published_once_whichever_workers_are_running(settings, topics, start_worker) -> None:
+    await issue_command(settings, "STOP", "fleet", "ada", "before a worker runs")
     first = start_worker(settings)
 
-    async def told(times: int) -> bool:
+    async def published(times: int) -> bool:
         return len(await controls(topics, type="fleet.state")) == times
 
-    await until(lambda: told(1), 60, "the first order to be told", every_s=0.2)
+    await until(lambda: published(1), 60, "the first command to be published", every_s=0.2)
     second = start_worker(settings)
     await second.ready()
     await issue_command(settings, "CLEAR", "fleet", "ada", "both work")
-    await until(lambda: told(2), 60, "the second order to be told", every_s=0.2)
+    await until(lambda: published(2), 60, "the second command to be published", every_s=0.2)
     first.end()
     await second.ready(2)
     await issue_command(settings, "PAUSE", "fleet", "ada", "one works")
-    await until(lambda: told(3), 60, "the third order to be told", every_s=0.2)
+    await until(lambda: published(3), 60, "the third command to be published", every_s=0.2)
     second.end()
 
     found = [(one["severity"], one.get("action")) for one in await controls(topics, type="fleet.state")]
     assert sorted(map(str, found)) == sorted(map(str, [("halt", "halt"), ("info", None), ("warn", "pause")]))
 
 
-async def test_what_is_not_signed_is_refused_and_recorded_and_displaces_nothing(settings, topics, start_worker) -> None:
+async def test_an_unsigned_command_is_refused_and_recorded_and_replaces_nothing(settings, topics, start_worker) -> None:
     ours = signing(settings)
     worker = start_worker(ours)
     await worker.ready()
@@ -165,9 +165,7 @@ async def test_what_is_not_signed_is_refused_and_recorded_and_displaces_nothing(
     assert "0123456789abcdef" not in worker.text
 
 
-async def test_a_stop_of_a_run_counts_only_when_it_is_signed_where_that_is_required(
-    settings, topics, start_worker
-) -> None:
+async def test_a_stop_event_must_be_signed_if_signatures_are_required(settings, topics, start_worker) -> None:
     worker = start_worker(signing(settings))
     await worker.ready()
     await topics.send([*began("r1", "bob"), turn("r1", type="operator.stop", by="eve")])
@@ -189,7 +187,7 @@ async def test_a_stop_of_a_run_counts_only_when_it_is_signed_where_that_is_requi
     assert log.refused == 1
 
 
-async def test_a_status_file_and_the_orders_are_one(settings, topics, start_worker, tmp_path) -> None:
+async def test_the_status_file_and_the_standing_command_stay_equal(settings, topics, start_worker, tmp_path) -> None:
     path = tmp_path / "STOP_ALL"
     worker = start_worker(signing(settings).model_copy(update={"status_file": str(path)}))
     await until(lambda: path.exists() and path.read_text().startswith("CLEAR 20"), 60, "the file to be made")
@@ -216,12 +214,12 @@ async def test_a_status_file_and_the_orders_are_one(settings, topics, start_work
     assert (await read_fleet(signing(settings))).stopped
     assert path.read_text() == "HALT everything\n"
 
-    await issue_command(signing(settings), "CLEAR", "fleet", "ada", "mended")
+    await issue_command(signing(settings), "CLEAR", "fleet", "ada", "fixed")
     await until(lambda: path.read_text().startswith("CLEAR 20"), 30, "the next order to be written")
     assert worker.end() == 0
 
 
-async def test_a_resumed_run_goes_on_half_open_and_not_while_its_user_is_killed(
+async def test_a_resumed_run_continues_half_open_but_not_while_its_user_is_killed(
     settings, topics, start_worker, path
 ) -> None:
     worker = start_worker(settings, path)

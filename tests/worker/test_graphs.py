@@ -21,7 +21,7 @@ async def controls_of(topics: Topics, count: int) -> list[ControlEvent]:
     return sorted(found, key=lambda control: control.run_id)
 
 
-async def test_unsafe_and_unreadable_graphs_are_told_before_a_turn_however_large(
+async def test_unsafe_and_unreadable_graphs_of_any_size_are_reported_before_a_turn(
     settings, topics, start_worker
 ) -> None:
     worker = start_worker(settings)

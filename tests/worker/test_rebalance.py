@@ -44,10 +44,10 @@ async def test_partitions_move_between_workers_with_their_runs(settings, topics,
     assert len(controls) == len(set(controls)), "both stopped with everything committed"
 
 
-async def test_a_worker_with_a_name_comes_back_before_its_session_is_over(
+async def test_a_named_worker_that_restarts_within_its_session_keeps_its_partitions(
     brokers, topic_prefix, topics, start_worker
 ) -> None:
-    """Its partitions wait for nobody: a restart is no rebalance."""
+    """Its partitions wait for it: a restart is not a rebalance."""
     settings = settings_for(brokers, topic_prefix, instance="worker-0", session_timeout_s=120)
     first = start_worker(settings)
     await first.ready()

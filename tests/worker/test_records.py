@@ -1,4 +1,4 @@
-"""What the worker takes from aiokafka without its wrapping is what aiokafka would have given."""
+"""The worker's own fetch returns the records that aiokafka's would return."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fields(records: list[Any]) -> list[tuple[Any, ...]]:
     ids=["one", "from the middle", "what ends a transaction", "nothing else", "compressed", "empty"],
 )
 @pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
-def test_the_same_records_and_the_same_position(raw: bytes, offset: int, isolation: int) -> None:
+def test_a_fetch_returns_the_same_records_and_position_as_aiokafka(raw: bytes, offset: int, isolation: int) -> None:
     plain, at_plain = fetch(raw, offset, isolation)
     ours, at_ours = fetch(raw, offset, isolation)
     assert fields(_unpacked(ours)) == fields(plain.getall())
@@ -70,7 +70,7 @@ def test_the_same_records_and_the_same_position(raw: bytes, offset: int, isolati
     assert ours.has_more() == plain.has_more()
 
 
-def test_a_batch_with_another_checksum_moves_nothing() -> None:
+def test_a_batch_with_a_wrong_checksum_does_not_move_the_position() -> None:
     broken = bytearray(batch(0, 3) + batch(3, 3))
     broken[-1] ^= 1
     ours, at = fetch(bytes(broken), 0)
@@ -79,7 +79,7 @@ def test_a_batch_with_another_checksum_moves_nothing() -> None:
     assert at.position == 0
 
 
-def test_nothing_of_a_partition_that_was_sought_meanwhile() -> None:
+def test_records_fetched_before_a_seek_are_not_returned() -> None:
     ours, at = fetch(batch(0, 3), 0)
     at.position = 2
     assert _unpacked(ours) == []

@@ -1,4 +1,4 @@
-"""A worker that starts again: it knows its runs, whatever the changelog looks like by then."""
+"""A worker that restarts has its runs again, whatever the changelog looks like by then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that keeps its runs on disk: what it decides is the same, whatever happens to the process or the disk."""
+"""A worker with its runs on disk decides the same, whatever happens to the process or the disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def halves(records: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]
     return records[: len(records) // 2], records[len(records) // 2 :]
 
 
-async def test_a_killed_worker_goes_on_from_its_disk_and_decides_the_same(settings, topics, start_worker) -> None:
+async def test_a_killed_worker_continues_from_its_disk_and_decides_the_same(settings, topics, start_worker) -> None:
     records = log_of_loops(60)
     early, late = halves(records)
     first = start_worker(settings)
@@ -62,7 +62,7 @@ async def test_a_killed_worker_goes_on_from_its_disk_and_decides_the_same(settin
     assert second.end() == 0
 
 
-async def test_a_partition_that_was_away_comes_back_with_what_others_wrote(settings, topics, start_worker) -> None:
+async def test_a_partition_that_comes_back_has_the_states_of_other_workers(settings, topics, start_worker) -> None:
     """What lies on the disk of the worker that had it before is older than the changelog."""
     records = log_of_loops(40)
     third = len(records) // 3
@@ -88,7 +88,7 @@ async def test_a_partition_that_was_away_comes_back_with_what_others_wrote(setti
     assert first.end() == 0
 
 
-async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(settings, topics, start_worker) -> None:
+async def test_a_full_disk_loses_nothing_and_the_worker_continues_with_space(settings, topics, start_worker) -> None:
     early = [*log_of_loops(20), *interleaved([honest_run(f"many-{number}", 2) for number in range(1_500)])]
     late = looping_run("late")
     await topics.send(early)
@@ -109,7 +109,7 @@ async def test_a_full_disk_loses_nothing_and_with_room_again_the_worker_goes_on(
     assert roomy.end() == 0
 
 
-async def test_a_second_worker_in_the_same_place_is_refused(settings, start_worker) -> None:
+async def test_a_second_worker_in_the_same_directory_is_refused(settings, start_worker) -> None:
     first = start_worker(settings)
     await first.ready()
     second = start_worker(settings)
@@ -119,17 +119,17 @@ async def test_a_second_worker_in_the_same_place_is_refused(settings, start_work
     assert first.end() == 0
 
 
-async def test_a_changelog_that_was_made_anew_is_not_mistaken_for_the_old_one(settings, topics, start_worker) -> None:
+async def test_a_recreated_changelog_is_not_mistaken_for_the_old_one(settings, topics, start_worker) -> None:
     first = start_worker(settings)
     await topics.send(honest_run("r", 5))
     await topics.done()
     assert first.end() == 0
-    anew = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-anew"})
-    await kafka_topics.apply(anew)
+    renamed = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-renamed"})
+    await kafka_topics.apply(renamed)
     place = Path(settings.datadir)
-    (place / settings.worker_group).rename(place / anew.worker_group)
+    (place / settings.worker_group).rename(place / renamed.worker_group)
 
-    second = start_worker(anew)
+    second = start_worker(renamed)
     await second.ready()
 
     assert "was recreated; dropping 1 runs of partition" in second.text

@@ -1,4 +1,4 @@
-"""Runs on disk: the same as in memory, kept together with the offset that they correspond to, thrown away in doubt."""
+"""Runs on disk: the same as in memory, stored together with their changelog offset, deleted if in doubt."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def raw(offset: int = 0, due_ms: int = 0, *, finished: bool = False) -> bytes:
     return encode_run(RunState(offset=offset, finished=finished), None, due_ms)
 
 
-def test_it_is_a_mapping_that_forgets_what_was_not_kept(stores) -> None:
+def test_the_store_is_a_mapping_that_loses_uncommitted_changes(stores) -> None:
     chance = random.Random(7)
     store, now, kept = stores.open(0), {}, {}
     offset = -1
@@ -85,7 +85,7 @@ def test_it_is_a_mapping_that_forgets_what_was_not_kept(stores) -> None:
     store.close()
 
 
-def test_alarms_ring_as_those_in_memory_do_and_after_a_restart_too(stores) -> None:
+def test_deadlines_equal_those_in_memory_also_after_a_restart(stores) -> None:
     chance = random.Random(11)
     store, model = stores.open(0), DeadlineQueue()
     for clock in range(0, 20_000, 10):
@@ -98,7 +98,7 @@ def test_alarms_ring_as_those_in_memory_do_and_after_a_restart_too(stores) -> No
             store = reopened(stores, store)
         rung, expected = store.take(clock, 100), model.take(clock, 100)
         assert sorted(rung) == sorted(expected)
-        assert store.take(clock, 100) == [], "each is told once"
+        assert store.take(clock, 100) == [], "each is returned once"
         for asked in rung:  # what the engine makes of it is written
             later = chance.choice([0, clock + 500])
             store[asked] = raw(clock, later)
@@ -107,7 +107,7 @@ def test_alarms_ring_as_those_in_memory_do_and_after_a_restart_too(stores) -> No
     store.close()
 
 
-def test_a_run_that_was_asked_and_not_told_is_asked_again(stores, store) -> None:
+def test_a_due_run_without_an_event_is_due_again_after_a_restart(stores, store) -> None:
     store[b"a"] = raw(1, due_ms=100)
     store.commit(1)
     assert store.take(100, 10) == [b"a"]
@@ -119,7 +119,7 @@ def test_a_run_that_was_asked_and_not_told_is_asked_again(stores, store) -> None
     again.close()
 
 
-def test_finished_and_idle_runs_leave_in_their_time_also_over_a_restart(stores, now_ms) -> None:
+def test_finished_and_idle_runs_expire_in_time_also_over_a_restart(stores, now_ms) -> None:
     store = stores.open(0)
     store[b"idle"], store[b"busy"], store[b"done"] = raw(1), raw(2), raw(3, finished=True)
     store.commit(3)
@@ -139,7 +139,7 @@ def test_finished_and_idle_runs_leave_in_their_time_also_over_a_restart(stores, 
     store.close()
 
 
-def test_of_too_many_runs_the_one_idle_longest_leaves(store, now_ms) -> None:
+def test_over_the_run_limit_the_run_idle_longest_expires(store, now_ms) -> None:
     for number in range(10):
         now_ms[0] += 1
         store[b"run-%d" % number] = raw(number)
@@ -165,7 +165,7 @@ def runs_of(stores: RocksDBStores) -> Iterator[Callable[[], RocksDBRuns]]:
         last.leave()
 
 
-def test_runs_are_known_again_after_a_restart_as_they_were_written(runs_of) -> None:
+def test_runs_are_the_same_after_a_restart(runs_of) -> None:
     mine = runs_of()
     step(mine, [*honest_run("a", 5), *honest_run("b", 3)])
     mine.stored(mine.take(), 1)
@@ -181,7 +181,7 @@ def test_runs_are_known_again_after_a_restart_as_they_were_written(runs_of) -> N
     assert mine.load(b"a") == before, "without what the broker did not have"
 
 
-def test_a_store_says_only_up_to_where_it_is_complete(runs_of) -> None:
+def test_a_store_names_only_the_offset_up_to_which_it_is_complete(runs_of) -> None:
     """Another worker has written to the changelog in between: what it wrote must be read."""
     mine = runs_of()
     for number, last_offset in enumerate((0, 1, 5, 6)):
@@ -208,7 +208,7 @@ def test_recovery_keeps_the_state_that_applied_more_of_the_log(runs_of) -> None:
     assert (len(mine), mine.load(b"a").turns) == (1, 3)
 
 
-def test_a_run_that_is_touched_while_its_time_is_up_stays(runs_of, now_ms) -> None:
+def test_a_run_with_an_event_at_its_expiry_stays(runs_of, now_ms) -> None:
     mine = runs_of()
     step(mine, [*honest_run("a", 1), *honest_run("b", 1), *honest_run("done", 1), end("done")])
     write(mine)
@@ -223,7 +223,7 @@ def test_a_run_that_is_touched_while_its_time_is_up_stays(runs_of, now_ms) -> No
 
 
 @pytest.mark.parametrize("fault", ["spoiled", "garbage", "flipped", "old", "from the future", "form"])
-def test_a_store_that_cannot_be_trusted_is_thrown_away(stores, tmp_path, now_ms, monkeypatch, fault) -> None:
+def test_an_unusable_store_is_deleted(stores, tmp_path, now_ms, monkeypatch, fault) -> None:
     store = stores.open(0)
     store[b"a"] = raw()
     store.commit(5)
@@ -251,7 +251,7 @@ def test_a_store_that_cannot_be_trusted_is_thrown_away(stores, tmp_path, now_ms,
     store.close()
 
 
-def test_what_turns_out_to_be_unreadable_is_not_used_again(stores, tmp_path) -> None:
+def test_a_store_that_proves_unreadable_is_not_used_again(stores, tmp_path) -> None:
     store = stores.open(0)
     for number in range(2_000):
         store[b"run-%d" % number] = raw() + random.Random(number).randbytes(1_000)
@@ -269,19 +269,19 @@ def test_what_turns_out_to_be_unreadable_is_not_used_again(stores, tmp_path) -> 
     assert reopened(stores, store).offset == -1
 
 
-def test_two_workers_do_not_share_a_place(stores, tmp_path) -> None:
+def test_two_workers_do_not_share_a_directory(stores, tmp_path) -> None:
     with pytest.raises(InvalidSettings, match="give each worker a STREAMPROC_INSTANCE of its own"):
         RocksDBStores(load_settings(datadir=str(tmp_path), instance="w0"))
     RocksDBStores(load_settings(datadir=str(tmp_path), instance="w1")).close()
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path) -> None:
+def test_an_unwritable_directory_is_named(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidSettings, match=r"STREAMPROC_DATADIR: .*file"):
         RocksDBStores(load_settings(datadir=str(tmp_path / "file")))
 
 
-def test_what_is_of_another_log_goes_for_good(stores) -> None:
+def test_runs_of_a_deleted_topic_are_deleted(stores) -> None:
     store = stores.open(0)
     store[b"a"] = raw()
     store.commit(5)

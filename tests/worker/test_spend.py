@@ -1,4 +1,4 @@
-"""What runs spend together, on a real Kafka: over partitions, over workers, over crashes."""
+"""The common spend of runs on a real Kafka: over partitions, workers and crashes."""
 
 from __future__ import annotations
 
@@ -102,9 +102,7 @@ async def test_a_run_of_an_exhausted_tenant_that_starts_later_is_halted_at_once(
     assert halt["code"] == "BUDGET010"
 
 
-async def test_a_child_run_is_halted_by_the_sessions_limit_and_what_scan_says_is_the_same(
-    settings, topics, start_worker
-) -> None:
+async def test_a_child_run_is_halted_by_the_sessions_limit_as_in_scan(settings, topics, start_worker) -> None:
     records = [
         started("root", session_id="s1", budgets={"maxSessionTokens": 1_000}),
         started("child", session_id="s1", parent_run_id="root"),

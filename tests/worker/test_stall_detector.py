@@ -132,7 +132,7 @@ async def test_an_engine_that_never_returns_ends_the_process(settings, topics, s
     await until(lambda: not worker.running, 60)
     assert worker.end() == 1
     assert said in worker.text
-    assert "in endless" in worker.text, "where it stood is told"
+    assert "in endless" in worker.text, "its stack is printed"
 
     start_worker(settings)
     await gather_controls(topics, expected_ids(records))
@@ -174,7 +174,7 @@ async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) 
     assert "the rebalance or recovery has not moved since" in worker.text
 
 
-async def test_a_worker_whose_framework_does_not_stop_ends_well_all_the_same(settings, start_worker, path) -> None:
+async def test_a_worker_whose_framework_does_not_stop_still_exits_with_0(settings, start_worker, path) -> None:
     """And says where it stood."""
     worker = start_worker(settings, path, before=ENDLESS_STOP)
     await worker.ready()
@@ -183,7 +183,7 @@ async def test_a_worker_whose_framework_does_not_stop_ends_well_all_the_same(set
     assert "in never" in worker.text
 
 
-async def test_a_worker_whose_broker_is_frozen_under_load_holds_so_much_goes_on_and_can_be_ended(
+async def test_a_worker_with_a_frozen_broker_keeps_a_bounded_backlog_continues_and_can_be_stopped(
     own_broker: Broker, start_worker
 ) -> None:
     state = await asyncio.to_thread(own_broker.start)
@@ -213,7 +213,7 @@ async def test_a_worker_whose_broker_is_frozen_under_load_holds_so_much_goes_on_
         os.killpg(state.pid, signal.SIGCONT)
 
 
-def test_the_watchdog_is_content_with_a_loop_that_turns_and_ends_with_it(monkeypatch) -> None:
+def test_the_watchdog_accepts_a_running_loop_and_ends_with_it(monkeypatch) -> None:
     monkeypatch.setattr(watchdog, "WATCH_TICK_S", 0.001)
     turns = []
 

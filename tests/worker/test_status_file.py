@@ -36,18 +36,18 @@ NOON_MS = 1_769_860_800_000
         ),
     ],
 )
-def test_a_status_is_read_however_it_is_written(text: str, entry: StatusEntry) -> None:
+def test_a_status_is_read_in_every_accepted_form(text: str, entry: StatusEntry) -> None:
     assert parse(text) == entry
 
 
 @pytest.mark.parametrize("text", ["", "\n", "HALT", "STOPPED", "# STOP", "please STOP", "\x00\x01"])
-def test_what_is_no_status_is_told_with_what_to_write(text: str) -> None:
+def test_an_invalid_status_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(InvalidEvent, match="is not a status") as refused:
         parse(text)
     assert "write STOP, PAUSE or CLEAR" in refused.value.problems[0].remedy
 
 
-def test_what_is_written_is_what_is_read() -> None:
+def test_a_rendered_status_parses_to_the_same_status() -> None:
     order = new_command(Fleet(), "STOP", "fleet", "ada\n", "two\nlines\nCLEAR", now_ms=NOON_MS)
     assert render(order, 0) == "STOP 2026-01-31T12:00:00.000Z\n# by ada: two lines CLEAR\n"
     assert parse(render(order, 0)) == StatusEntry("STOP", NOON_MS, "")
@@ -55,39 +55,39 @@ def test_what_is_written_is_what_is_read() -> None:
 
 
 class Mirror:
-    """A status file, and what becomes of what is written into it."""
+    """A status file with the commands and events that result from edits."""
 
     def __init__(self, path: Path) -> None:
         self.fleet = Fleet()
-        self.given: list[FleetCommand] = []
+        self.issued: list[FleetCommand] = []
         self.published: list[Decision] = []
-        self.file = StatusFile(path, self.fleet, self._given, self._told)
+        self.file = StatusFile(path, self.fleet, self._issued, self._published)
 
     def order(self, status: Status, at_ms: int = NOON_MS) -> None:
-        """Somebody gives an order elsewhere, and it is heard."""
+        """Apply a command that was issued elsewhere."""
         self.fleet.apply(new_command(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
 
-    async def _given(self, order: FleetCommand) -> None:
-        self.given.append(order)
+    async def _issued(self, order: FleetCommand) -> None:
+        self.issued.append(order)
 
-    async def _told(self, decision: Decision) -> None:
+    async def _published(self, decision: Decision) -> None:
         self.published.append(decision)
 
 
 @pytest.mark.parametrize(
     ("written", "stands", "given", "left"),
     [
-        # A person wrote it while no worker was there.
+        # The file was edited while no worker ran.
         ("STOP 2026-01-31T13:00:00Z", "CLEAR", ["STOP"], "STOP 2026-01-31T13"),
         ("CLEAR 2026-01-31T13:00:00Z", "STOP", ["CLEAR"], "CLEAR 2026-01-31T13"),
         ("STOP", "CLEAR", ["STOP"], "STOP"),
-        # An order came while no worker was there.
+        # A command was issued while no worker ran.
         ("STOP 2026-01-31T11:00:00Z", "CLEAR", [], "CLEAR 2026-01-31T12"),
         # A file was laid out again.
         ("CLEAR", "STOP", [], "STOP 2026-01-31T12"),
     ],
 )
-async def test_at_the_start_the_later_one_is_right(
+async def test_at_the_start_the_later_of_file_and_command_wins(
     tmp_path: Path, written: str, stands: Status, given: list[str], left: str
 ) -> None:
     path = tmp_path / "STOP_ALL"
@@ -97,11 +97,11 @@ async def test_at_the_start_the_later_one_is_right(
 
     await mirror.file.sync()
 
-    assert [order.status for order in mirror.given] == given
+    assert [order.status for order in mirror.issued] == given
     assert path.read_text().startswith(left)
 
 
-async def test_what_a_person_writes_is_ordered_once(tmp_path: Path) -> None:
+async def test_an_edit_of_the_file_is_issued_once(tmp_path: Path) -> None:
     path = tmp_path / "STOP_ALL"
     mirror = Mirror(path)
     await mirror.file.sync()
@@ -110,7 +110,7 @@ async def test_what_a_person_writes_is_ordered_once(tmp_path: Path) -> None:
     path.write_text("STOP\nthe deployment is broken\n")
     for _ in range(3):
         await mirror.file.sync()
-    [order] = mirror.given
+    [order] = mirror.issued
     assert (order.status, order.scope, order.why) == ("STOP", "fleet", "the deployment is broken")
     assert order.by.endswith("(file STOP_ALL)")
 
@@ -119,10 +119,10 @@ async def test_what_a_person_writes_is_ordered_once(tmp_path: Path) -> None:
     assert path.read_text().startswith("STOP 20")
     path.write_text(path.read_text().replace("STOP 20", "CLEAR 20"))
     await mirror.file.sync()
-    assert [order.status for order in mirror.given] == ["STOP", "CLEAR"]
+    assert [order.status for order in mirror.issued] == ["STOP", "CLEAR"]
 
 
-async def test_what_cannot_be_read_changes_nothing_and_is_told_once(tmp_path: Path) -> None:
+async def test_an_unreadable_file_changes_nothing_and_is_reported_once(tmp_path: Path) -> None:
     path = tmp_path / "STOP_ALL"
     mirror = Mirror(path)
     mirror.order("PAUSE")
@@ -130,10 +130,10 @@ async def test_what_cannot_be_read_changes_nothing_and_is_told_once(tmp_path: Pa
     for _ in range(3):
         await mirror.file.sync()
 
-    [told] = mirror.published
-    assert (told.code, told.type, told.severity) == ("FLEET002", "fleet.state", "warn")
-    assert "is not a status" in told.message
-    assert (mirror.given, path.read_text()) == ([], "HALT everything\n")
+    [event] = mirror.published
+    assert (event.code, event.type, event.severity) == ("FLEET002", "fleet.state", "warn")
+    assert "is not a status" in event.message
+    assert (mirror.issued, path.read_text()) == ([], "HALT everything\n")
 
     mirror.order("STOP", NOON_MS + 1)
     await mirror.file.sync()
@@ -154,6 +154,6 @@ def test_the_file_keeps_its_rights_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["STOP_ALL"]
 
 
-def test_a_directory_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="there is no directory"):
         Mirror(tmp_path / "nowhere" / "STOP_ALL")

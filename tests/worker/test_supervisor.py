@@ -1,4 +1,4 @@
-"""Several workers under one parent: they share the work, one that dies is replaced, and all end when they are asked."""
+"""Several workers under one parent: they share the work, a crashed one is replaced, and all stop on request."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def ends_with(code: int, started: Path) -> tuple[list[str], dict[str, str]]:
     return script(f"import sys; open({str(started)!r}, 'a').write('x'); sys.exit({code})")
 
 
-async def test_settings_that_cannot_be_used_end_all_at_once(tmp_path: Path) -> None:
+async def test_unusable_settings_stop_all_workers_at_once(tmp_path: Path) -> None:
     started = tmp_path / "started"
     assert await Supervisor([script(LASTS), ends_with(2, started)]).run() == 2
     assert started.read_text() == "x"
 
 
-async def test_a_worker_that_ends_again_and_again_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_keeps_exiting_stops_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RETRY_FIRST_S", 0.001)
     started = tmp_path / "started"
     assert await Supervisor([ends_with(0, started), script(LASTS)]).run() == 1
     assert started.read_text() == "x" * limits.CRASHES_MAX
 
 
-async def test_a_worker_that_is_asked_to_end_before_it_listens_has_ended_well(tmp_path: Path) -> None:
+async def test_a_worker_stopped_before_it_handles_signals_exits_with_0(tmp_path: Path) -> None:
     started = tmp_path / "started"
     supervisor = Supervisor([script(f"open({str(started)!r}, 'w'); {LASTS}")])
     ending = asyncio.ensure_future(supervisor.run())
@@ -61,7 +61,7 @@ async def test_a_worker_that_is_asked_to_end_before_it_listens_has_ended_well(tm
     assert await ending == 0
 
 
-async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SUPERVISOR_PATIENCE_S", 0.2)
     deaf, started = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);", tmp_path / "started"
     supervisor = Supervisor([script(f"{deaf} open({str(started)!r}, 'w'); {LASTS}")])
@@ -71,7 +71,7 @@ async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, monkeypatch:
     assert await ending == 1
 
 
-def test_each_worker_has_a_name_and_a_directory_of_its_own_and_one_the_status_file() -> None:
+def test_each_worker_has_its_own_name_and_directory_and_only_one_the_status_file() -> None:
     settings = load_settings(instance="machine-a", datadir="/data", status_file="status")
     first, second = own(settings, 1), own(settings, 2)
     assert [first["STREAMPROC_INSTANCE"], second["STREAMPROC_INSTANCE"]] == ["machine-a-1", "machine-a-2"]
@@ -126,12 +126,12 @@ def parent(settings: Settings, tmp_path: Path) -> Iterator[Parent]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended (nobody may have asked for its exit code yet)."""
+    """Whether a process has ended (its exit code may not have been collected yet)."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
 
 
-async def test_two_share_the_work_and_one_that_is_killed_is_replaced(parent: Parent, topics: Topics) -> None:
+async def test_two_workers_share_the_work_and_a_killed_one_is_replaced(parent: Parent, topics: Topics) -> None:
     """And what they decide together is what a scan of the log decides."""
     await until(parent.shared, 90, "two workers with two partitions each")
     log = interleaved([looping_run(f"run-{number}", 6) for number in range(40)])
@@ -150,7 +150,7 @@ async def test_two_share_the_work_and_one_that_is_killed_is_replaced(parent: Par
     assert len(re.findall(r"INFO streamproc.worker: stopped ", parent.text)) == 2
 
 
-async def test_workers_end_when_their_parent_is_killed(parent: Parent) -> None:
+async def test_workers_stop_when_their_parent_is_killed(parent: Parent) -> None:
     await until(lambda: parent.text.count(" starts brokers=") == 2, 60, "two workers to start")
     parent.process.kill()
     parent.process.wait()

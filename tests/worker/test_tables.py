@@ -1,4 +1,4 @@
-"""What the worker remembers of runs: written once per change, forgotten by the log's clock, and put together again."""
+"""The table of runs: written once per change, expired by the clock, and restored from the changelog."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def end(run_id: str) -> tuple[bytes, bytes]:
     return event_record(wire.RunFinished(w=1, run_id=run_id, event_id=f"{run_id}/end"))
 
 
-def test_a_state_that_changed_often_is_written_once() -> None:
+def test_a_state_with_several_changes_is_written_once() -> None:
     mine = runs()
     step(mine, [*honest_run("a", 20), *honest_run("b", 3)])
     changes = mine.take()
@@ -62,7 +62,7 @@ def test_the_decision_that_halted_a_run_travels_with_its_state(halt: bytes | Non
     assert decode_run(encode_run(RunState(turns=7), halt)) == (RunState(turns=7), halt)
 
 
-def test_a_state_under_way_to_the_broker_is_known_before_it_is_stored() -> None:
+def test_a_state_on_its_way_to_the_broker_is_readable_before_it_is_stored() -> None:
     mine = runs()
     step(mine, honest_run("a", 2))
     changes = mine.take()
@@ -73,7 +73,7 @@ def test_a_state_under_way_to_the_broker_is_known_before_it_is_stored() -> None:
     assert [decode_run(raw)[0].turns for _, raw in mine.take()] == [3]
 
 
-def test_the_runs_that_are_decoded_are_bounded_and_a_changed_one_is_never_lost() -> None:
+def test_the_number_of_decoded_runs_is_bounded_and_a_changed_one_is_never_lost() -> None:
     run_limits = RunLimits()
     run_limits.active_share = 10
     mine = runs(run_limits)
@@ -94,7 +94,7 @@ def clocked() -> tuple[RunLimits, list[int]]:
     return run_limits, now_ms
 
 
-def test_a_finished_run_is_forgotten_after_a_while() -> None:
+def test_a_finished_run_is_removed_after_a_while() -> None:
     run_limits, now_ms = clocked()
     mine = runs(run_limits)
     step(mine, [*honest_run("done", 2), end("done"), *honest_run("open", 2)])
@@ -115,7 +115,7 @@ def test_a_finished_run_is_forgotten_after_a_while() -> None:
     assert mine.load(b"done") is None
 
 
-def test_an_idle_run_is_forgotten_later_and_one_that_goes_on_is_not() -> None:
+def test_an_idle_run_is_removed_later_and_a_busy_one_is_not() -> None:
     run_limits, now_ms = clocked()
     mine = runs(run_limits)
     step(mine, [*honest_run("idle", 1), *honest_run("busy", 1)])
@@ -142,7 +142,7 @@ def test_an_imported_log_with_times_months_apart_makes_no_run_expire() -> None:
     assert b"april" in mine
 
 
-def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_run_over_the_limit_evicts_the_one_that_is_idle_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "RUNS_MAX", 3)
     mine = runs()
     for number in range(5):
@@ -156,7 +156,7 @@ def test_one_run_too_many_pushes_out_the_one_that_is_idle_longest(monkeypatch: p
     assert mine.removed == 2
 
 
-def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_runs_evicts_as_many_as_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more come with each write than one sweep would take away."""
     monkeypatch.setattr(tables, "RUNS_MAX", 20)
     monkeypatch.setattr(tables, "SWEEP_RUNS_MAX", 2)
@@ -169,7 +169,7 @@ def test_a_flood_of_runs_pushes_out_as_many_as_come(monkeypatch: pytest.MonkeyPa
     assert run_limits.evicted == mine.removed == 10 * 15 - len(mine)
 
 
-def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
+def test_a_tombstone_in_the_changelog_removes_the_run() -> None:
     mine = runs()
     step(mine, honest_run("a", 1))
     [(key, raw)] = mine.take()
@@ -180,7 +180,7 @@ def test_a_tombstone_in_the_changelog_is_a_run_forgotten() -> None:
     assert len(again) == 0
 
 
-def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
+def test_of_two_states_the_one_that_has_applied_more_wins() -> None:
     """A worker that was thought dead wrote its older state after its successor's newer one."""
     older, newer = (encode_run(RunState(partition=0, offset=offset, turns=offset), None) for offset in (5, 9))
     mine = runs()
@@ -189,7 +189,7 @@ def test_of_two_states_the_one_that_has_applied_more_is_right() -> None:
     assert mine.load(b"a").turns == 9
 
 
-def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
+def test_of_two_accounts_the_one_that_has_booked_more_wins() -> None:
     older, newer = (dump_account(Account(offset=offset, applied={0: offset})) for offset in (5, 9))
     mine = AccountPartition(0, lambda: 0)
     for place, raw in enumerate((older, newer, older, b"garbage")):
@@ -201,7 +201,7 @@ def test_of_two_accounts_the_one_that_has_booked_more_is_right() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, encode_run(RunState(version=99), None)])
-def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> None:
+def test_a_state_of_another_version_is_ignored_and_counted(raw: bytes) -> None:
     mine = runs()
     mine.restore(b"a", raw, 3)
     assert b"a" not in mine
@@ -212,7 +212,7 @@ def test_a_state_of_another_version_is_left_aside_and_counted(raw: bytes) -> Non
 @pytest.mark.parametrize("partition", [-1, 3, 200, 70_000])
 @pytest.mark.parametrize("offset", [-1, 0, 127, 128, 255, 256, 65_535, 65_536, 1 << 33, 1 << 62])
 @pytest.mark.parametrize("finished", [False, True])
-def test_what_is_seen_of_a_state_is_what_it_says(partition: int, offset: int, finished: bool) -> None:
+def test_peeking_at_a_state_gives_the_values_of_decoding_it(partition: int, offset: int, finished: bool) -> None:
     for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
         state = RunState(
             partition=partition, offset=offset, turns=turns, call_turns=turns, at_ms=at_ms, finished=finished
@@ -230,7 +230,7 @@ def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptu
     assert "the stored state of run b'r' is unreadable; the run starts from an empty state" in caplog.text
 
 
-def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
+def test_run_limits_count_a_run_once_however_often_it_was_written() -> None:
     run_limits = RunLimits()
     mine = runs(run_limits)
     for place, raw in enumerate((*(encode_run(RunState(offset=offset), None) for offset in (1, 2, 0)), None, None)):
@@ -238,7 +238,7 @@ def test_the_census_counts_a_run_once_however_often_it_was_written() -> None:
         assert run_limits.runs == len(mine) == (place < 3)
 
 
-def test_the_census_counts_the_runs_of_all_partitions() -> None:
+def test_run_limits_count_the_runs_of_all_partitions() -> None:
     run_limits = RunLimits()
     one, two = Runs(0, run_limits), Runs(1, run_limits)
     step(one, honest_run("a", 1))
@@ -278,7 +278,7 @@ def test_runs_of_a_recreated_topic_are_dropped(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("part", [runs(), AccountPartition(0, lambda: 0)])
-def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) -> None:
+def test_own_records_count_as_read_unless_records_of_another_worker_precede_them(part) -> None:
     """Who was expelled, and does not know it yet, writes behind its successor, which it has not read."""
     part.stored([(b"a", b"1"), (b"b", b"2")], 1)
     assert part.changelog_offset == 1
@@ -290,7 +290,7 @@ def test_own_records_count_as_read_where_nobody_elses_stand_before_them(part) ->
     assert part.changelog_offset == 2
 
 
-def test_a_partition_is_read_from_where_it_is_in_memory_and_else_from_its_beginning() -> None:
+def test_a_partition_is_restored_from_its_known_offset_or_from_its_beginning() -> None:
     store = RunStore.__new__(RunStore)
     store.run_limits, store.partitions = RunLimits(), {}
     assert store.persisted_offset(TP("changelog", 0)) == -1

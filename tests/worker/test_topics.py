@@ -1,4 +1,4 @@
-"""The topics: what each must be like, and that `apply` makes them so and touches nothing that exists."""
+"""The topics: their settings, which `apply` creates without changing existing topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def by_name(**options: object) -> dict[str, topics.TopicSpec]:
     return {spec.name.removeprefix("p."): spec for spec in topics.specs(settings)}
 
 
-def test_every_topic_of_the_architecture_is_there_with_one_number_of_partitions() -> None:
+def test_every_topic_exists_with_the_same_number_of_partitions() -> None:
     specs = by_name(partitions=12)
     assert set(specs) == {
         "turns", "control", "runs", "commands", "spend", "dead-letter", "p-worker-runs-changelog",
@@ -26,7 +26,7 @@ def test_every_topic_of_the_architecture_is_there_with_one_number_of_partitions(
     assert {spec.partitions for spec in specs.values()} == {12}
 
 
-def test_what_must_be_kept_is_kept_and_what_is_a_status_is_compacted() -> None:
+def test_logs_have_a_retention_and_statuses_are_compacted() -> None:
     specs = by_name()
     policies = {name: spec.config["cleanup.policy"] for name, spec in specs.items()}
     kept = {
@@ -50,12 +50,12 @@ def test_the_turns_topic_keeps_the_clock_that_the_settings_name(clock: str, kept
     assert config["retention.ms"] == str(kept_ms)
 
 
-def test_where_there_are_three_replicas_two_must_have_a_record() -> None:
+def test_with_three_replicas_two_must_acknowledge_a_record() -> None:
     assert "min.insync.replicas" not in by_name()["control"].config
     assert all(spec.config["min.insync.replicas"] == "2" for spec in by_name(replication_factor=3).values())
 
 
-async def test_apply_makes_the_topics_once_and_check_finds_them_as_they_should_be(brokers, topic_prefix) -> None:
+async def test_apply_creates_the_topics_once_and_check_finds_no_drift(brokers, topic_prefix) -> None:
     settings = settings_for(brokers, topic_prefix, partitions=2)
     names = {spec.name for spec in topics.specs(settings)}
     assert set((await topics.check(settings)).missing) == names
@@ -69,7 +69,7 @@ async def test_apply_makes_the_topics_once_and_check_finds_them_as_they_should_b
     assert await topics.partitions(settings) == dict.fromkeys(names, 2)
 
 
-async def test_a_topic_that_differs_is_told_and_left_alone(brokers, topic_prefix) -> None:
+async def test_a_topic_that_differs_is_reported_and_not_changed(brokers, topic_prefix) -> None:
     settings = settings_for(brokers, topic_prefix, partitions=2)
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
@@ -78,9 +78,9 @@ async def test_a_topic_that_differs_is_told_and_left_alone(brokers, topic_prefix
     await admin.close()
 
     for report in (await topics.apply(settings), await topics.check(settings)):
-        told = {drift.setting: (drift.found, drift.wanted) for drift in report.drift if drift.topic == turns}
-        assert told["partitions"] == ("3", "2")
-        assert told["retention.ms"] == ("1000", str(7 * DAY_MS))
-        assert told["message.timestamp.type"] == ("CreateTime", "LogAppendTime")
+        drifts = {drift.setting: (drift.found, drift.wanted) for drift in report.drift if drift.topic == turns}
+        assert drifts["partitions"] == ("3", "2")
+        assert drifts["retention.ms"] == ("1000", str(7 * DAY_MS))
+        assert drifts["message.timestamp.type"] == ("CreateTime", "LogAppendTime")
         assert not report.ok
     assert str(report.drift[0]).startswith(f"{turns}: ")

@@ -1,4 +1,4 @@
-"""One slice of records through the real engine: what is told, what is refused, what is skipped."""
+"""One slice of records through the real engine: what is published, refused and skipped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def statuses(outgoing) -> list[RunStatus]:
     return [RunStatus.model_validate_json(record.value) for record in outgoing if record.topic == "runs"]
 
 
-def test_decisions_are_told_with_their_place_in_the_log() -> None:
+def test_decisions_name_their_place_in_the_log() -> None:
     outgoing = processor().accept(runs(), records_of(looping_run("r"), first=40))
 
     warning, halt = controls(outgoing)
@@ -49,13 +49,13 @@ def test_decisions_are_told_with_their_place_in_the_log() -> None:
     assert halt.trigger.turn == 2
 
 
-def test_the_log_s_time_is_the_record_s() -> None:
+def test_log_time_is_the_timestamp_of_the_record() -> None:
     outgoing = processor().accept(runs(), records_of(looping_run("r")))
     assert controls(outgoing)[0].at == "2023-11-14T22:13:20.001Z"
 
 
 @pytest.mark.parametrize("timestamp", [-1, 253_402_300_800_000, 2**62])
-def test_a_time_that_no_calendar_knows_is_no_time(timestamp: int) -> None:
+def test_a_timestamp_outside_the_calendar_counts_as_none(timestamp: int) -> None:
     mine = runs()
     outgoing = processor().accept(mine, [Record(n, *pair, timestamp) for n, pair in enumerate(looping_run("r"))])
     assert controls(outgoing)[0].at is None
@@ -70,21 +70,21 @@ def test_slices_and_redelivery_change_nothing(cuts: list[int], again: list[int])
     """However the log is cut, and from wherever it is read again, each decision is made once."""
     log = records_of(PAIRS)
     mine, worker = runs(), processor()
-    told = []
+    outgoing = []
     position = 0
     for end in [*sorted(cuts), len(log)]:
-        told += worker.accept(mine, log[position:end])
+        outgoing += worker.accept(mine, log[position:end])
         position = end
         for start in again:
             if start < position:
-                told += worker.accept(mine, log[start:position])
+                outgoing += worker.accept(mine, log[start:position])
         if end % 2:
             mine.stored(mine.take(), None)
 
-    assert sorted(control.id for control in controls(told)) == sorted(expected_ids(PAIRS))
+    assert sorted(control.id for control in controls(outgoing)) == sorted(expected_ids(PAIRS))
 
 
-def test_a_status_is_told_when_a_run_starts_when_something_is_decided_and_when_it_ends() -> None:
+def test_a_status_is_published_at_the_start_at_each_decision_and_at_the_end() -> None:
     mine, worker = runs(), processor()
     [begins] = statuses(worker.accept(mine, records_of(looping_run("r", 1))))
     assert begins.status == "running"
@@ -131,7 +131,7 @@ def test_a_refused_record_is_kept_as_it_was_with_the_reason() -> None:
     assert list(mine.active) == [b"r"], "a refused record makes no run"
 
 
-def test_what_is_too_large_to_be_kept_whole_is_kept_in_part() -> None:
+def test_a_value_too_large_for_a_dead_letter_is_truncated() -> None:
     value = looping_run("r", 1)[0][1] + b" " * BYTES_MAX
     [record] = processor().accept(runs(), [Record(0, b"r", value)])
     assert len(record.value) + len(record.key) == 1024
@@ -139,7 +139,7 @@ def test_what_is_too_large_to_be_kept_whole_is_kept_in_part() -> None:
     assert dict(record.headers)["truncated.from_bytes"] == str(len(value)).encode()
 
 
-def test_a_key_that_is_too_large_is_kept_in_part() -> None:
+def test_a_key_too_large_for_a_dead_letter_is_truncated() -> None:
     record = dead_letter_record(
         Record(0, b"k" * 5000, b"v"),
         [Problem("event", "too large", "send less")],
@@ -173,9 +173,9 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.ERROR):
         second = worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2))
 
-    told = [*first, *second]
-    assert {control.id for control in controls(told)} == expected_ids(loop)
-    refused = [record for record in told if record.topic == "dead-letter"]
+    outgoing = [*first, *second]
+    assert {control.id for control in controls(outgoing)} == expected_ids(loop)
+    refused = [record for record in outgoing if record.topic == "dead-letter"]
     assert [record.value for record in refused] == [value for _, value in news]
     assert b"ZeroDivisionError: a bug" in dict(refused[0].headers)["reason"]
     assert "a bug" in caplog.text
@@ -193,7 +193,7 @@ def test_a_decision_with_enormous_labels_still_arrives() -> None:
     assert read_control(record.value).code == "LOOP001"
 
 
-def test_the_log_says_each_halt_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_halt_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         halt = controls(processor().accept(runs(), records_of(looping_run("r"))))[-1]
     [line] = [record.message for record in caplog.records if record.message.startswith("halt ")]
@@ -225,13 +225,13 @@ def test_a_run_that_is_halted_at_its_start_stays_halted_when_it_is_started_again
     again = wire.RunStarted(w=1, run_id="r", event_id="2", graph={"edges": [["a", "b"], ["b", "a"]]})
     mine, worker = runs(), processor()
 
-    told = worker.accept(mine, records_of([event_record(started)]))
-    told_again = worker.accept(mine, records_of([event_record(again)], first=1))
+    outgoing = worker.accept(mine, records_of([event_record(started)]))
+    outgoing_again = worker.accept(mine, records_of([event_record(again)], first=1))
 
-    [halt] = controls(told)
+    [halt] = controls(outgoing)
     assert (halt.code, halt.severity) == ("GRAPH001", "halt")
-    assert controls(told_again) == []
-    for [status] in (statuses(told), statuses(told_again)):
+    assert controls(outgoing_again) == []
+    for [status] in (statuses(outgoing), statuses(outgoing_again)):
         assert status.status == "halted"
         assert status.halt is not None
         assert status.halt.id == halt.id

@@ -29,7 +29,7 @@ async def test_the_worker_decides_as_the_engine_does_in_one_process(settings, to
     assert worker.end() == 0
 
 
-async def test_a_decision_says_where_its_cause_stands_and_carries_cloudevents_headers(shared) -> None:
+async def test_a_decision_names_its_triggering_record_and_has_cloudevents_headers(shared) -> None:
     topics, _worker = shared
     records = looping_run("r")
     await topics.send(records)
@@ -68,7 +68,7 @@ async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(shar
     assert status.halt.id in expected_ids(records)
 
 
-async def test_a_worker_that_is_asked_to_stop_has_finished_and_its_successor_repeats_nothing(
+async def test_a_stopped_worker_has_committed_everything_and_its_successor_repeats_nothing(
     settings, topics, start_worker
 ) -> None:
     records = log_of_loops(600)
