@@ -54,7 +54,7 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
 
 @pytest.fixture(scope="module", params=["batch", "stock"])
 def path(request: pytest.FixtureRequest) -> Way:
-    """The seam, and Faust's own agents. A test that asks for it runs for both: they are to behave as one."""
+    """The batch path and the stock path. A test that asks for it runs on both, which must behave alike."""
     way: Way = request.param
     return way
 
