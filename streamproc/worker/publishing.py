@@ -110,7 +110,7 @@ class Publisher:
         self._changelogs = changelogs
         self._partitions = partitions
         self._ahead_ms = 0
-        self._publishing = self._producer("tell")
+        self._publishing = self._producer("tell")  # the client id ends with it: quotas may name it
         self._storing = self._producer("store")
 
     def _producer(self, role: str) -> AIOKafkaProducer:

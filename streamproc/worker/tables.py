@@ -99,9 +99,9 @@ class Runs:
             return None
 
     def keep(self, key: bytes, state: RunState) -> None:
-        """Make a run active. Past a partition's share the hot ones become the cool ones, and those are removed.
+        """Make a run active. Past a partition's share, the active runs become the cached ones, and those are dropped.
 
-        Changed states stay hot until they are taken. `hot` is another dict after this.
+        Changed states stay active until they are taken. `active` is another dict after this.
         """
         if len(self.active) >= max(self._limits.active_share, 2 * len(self.dirty)):
             self._cached = {k: v for k, v in self.active.items() if k not in self.dirty}
