@@ -96,9 +96,9 @@ async def test_a_full_disk_loses_nothing_and_the_worker_continues_with_space(set
     await until(lambda: not worker.running, 90)
     assert worker.end() == 1
     assert "IO error: While appending to file" in worker.text
-    assert "Is the disk full? Nothing is lost" in worker.text
+    assert "Check whether the disk is full. Nothing is lost" in worker.text
     committed, _ = await topics.offsets()
-    assert not any(committed.values()), "nothing that is not kept"
+    assert not any(committed.values()), "no record that is not stored"
 
     roomy = start_worker(settings)
     await topics.send(late)
