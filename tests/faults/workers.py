@@ -111,7 +111,7 @@ async def full(scenario: Scenario) -> None:
         while on_full_disk.running:
             await scenario.send(100)
         await scenario.exits_with_an_error(on_full_disk)
-        assert "Is the disk full? Nothing is lost" in on_full_disk.text
+        assert "Check whether the disk is full. Nothing is lost" in on_full_disk.text
         scenario.result.times += 1
         scenario.before = ""
         with_space = await scenario.started_worker("worker-0", datadir=datadir)
