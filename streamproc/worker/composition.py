@@ -201,6 +201,8 @@ class Worker:
         ends = {tp.partition: end for tp, end in found.items()}
         self.store.forget_another_log({partition: ends[partition] for partition in mine})
         self.account_store.forget_another_log(ends)
+        self.pipelines.repair(mine)
+        self.account_pipelines.repair(mine)
         self.fleet_commands.have(mine)
 
     def _retain(self, partitions: set[int]) -> None:

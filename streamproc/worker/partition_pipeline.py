@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from streamproc.worker.partition_store import PartitionStore
     from streamproc.worker.publishing import OutgoingRecord, Publisher
@@ -97,6 +97,10 @@ class PartitionPipeline:
         self._moved.set()
         self._moved.clear()
 
+    def store_soon(self) -> None:
+        """Write what has changed without a record, such as a state that an expelled worker overwrote."""
+        self._to_store.set()
+
     def close(self) -> None:
         """Mark the pipeline as closed, and wake up the callers of `room`."""
         self._closed = True
@@ -124,7 +128,7 @@ class PartitionPipeline:
             await self._until(lambda position=position: self.published >= position)  # type: ignore[misc]
             last = await self._publisher.store(self._table, self.partition, changes) if changes else None
             self._runs.stored(changes, last)
-            self.committable = position
+            self.committable = max(self.committable, position)  # of the first write after a recovery: no record yet
             self._has_moved()
 
     async def _linger(self) -> None:
@@ -185,6 +189,12 @@ class PartitionPipelines:
             self._store.leave(partition)
             self._failed(problem)
             raise
+
+    def repair(self, partitions: Iterable[int]) -> None:
+        """After a recovery: write the states again that an expelled worker overwrote in the changelog."""
+        for partition in partitions:
+            if self._store.partition_of(partition).overwritten:
+                self[partition].store_soon()
 
     def get(self, partition: int) -> PartitionPipeline | None:
         """Return the pipeline of a partition if one is open."""

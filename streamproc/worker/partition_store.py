@@ -30,6 +30,7 @@ class TablePartition(Protocol):
     """One partition of a table."""
 
     partition: int
+    overwritten: set[bytes]  # keys whose last record in the changelog is older than what is in memory
     changelog_offset: int | None  # the last record of the changelog that is in memory
 
     def take(self) -> list[Change]: ...

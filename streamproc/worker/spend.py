@@ -61,6 +61,7 @@ class AccountPartition:
         self._stored: dict[bytes, bytes] = {}
         self._active: dict[bytes, Account] = {}
         self._dirty: set[bytes] = set()
+        self.overwritten: set[bytes] = set()  # accounts whose last record in the changelog is older than their state
         self._restored: set[bytes] = set()
         self._ends: dict[int, int] = {}
         self._touched: dict[bytes, int] = {}
@@ -104,6 +105,9 @@ class AccountPartition:
             self._stored[key] = raw  # only `load` reads it, so it may precede the acknowledgement
             changes.append((key, raw))
             self._age(key)
+        again = self.overwritten.difference(self._dirty)
+        changes += [(key, self._stored[key]) for key in again if key in self._stored]
+        self.overwritten.clear()
         self._dirty.clear()
         return changes + [(key, None) for key in self._expired()]
 
@@ -114,12 +118,14 @@ class AccountPartition:
     def restore(self, key: bytes, raw: bytes | None, offset: int) -> None:
         """Apply a record of the changelog.
 
-        Of two states of an account, the one that has booked more wins, as with runs.
+        Of two states of an account, the one that has booked more wins and is written again, as with runs.
         """
         self.changelog_offset = offset
         account, before = _read(raw), _read(self._stored.get(key))
         if account is not None and before is not None and account.offset < before.offset:
+            self.overwritten.add(key)
             return
+        self.overwritten.discard(key)
         self._active.pop(key, None)
         self._stored.pop(key, None)
         self._touched.pop(key, None)

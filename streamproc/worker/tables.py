@@ -58,6 +58,7 @@ class Runs:
         self._cached: dict[bytes, RunState] = {}  # decoded, not used lately
         self._stored: dict[bytes, bytes] = {}
         self._under_way: dict[bytes, bytes | None] = {}
+        self.overwritten: set[bytes] = set()  # runs whose last record in the changelog is older than their state
         self._finished: dict[bytes, int] = {}  # when a run may be removed; the one idle longest comes first
         self._open: dict[bytes, int] = {}
 
@@ -137,6 +138,9 @@ class Runs:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
             self._age(key, finished=state.finished)
+        again = self.overwritten.difference(self.dirty)
+        changes += [(key, stored) for key in again if (stored := self.raw(key)) is not None]
+        self.overwritten.clear()
         self.dirty.clear()
         changes += [(key, None) for key in self._expired(len(changes))]
         self._under_way.update(changes)
@@ -167,12 +171,13 @@ class Runs:
         """Apply a record of the changelog.
 
         Of two states of a run, the one that has applied more of the log wins: an expelled worker may have written once
-        more after its successor.
+        more after its successor. The winner is then written again, because compaction keeps only the last record.
         """
         self.changelog_offset = offset
         known = self._stored.get(key)
         if raw is None:
             self._remove(key)
+            self.overwritten.discard(key)
             self._set(key, None)
             self._limits.runs -= known is not None
             return
@@ -184,9 +189,11 @@ class Runs:
         if known is None:
             self._limits.runs += 1
         elif applied < self._applied(known):
+            self.overwritten.add(key)
             return
         else:
             self._remove(key)
+            self.overwritten.discard(key)
         self._stored[key] = raw
         self._age(key, finished=finished)
         self.deadline_queue.set(key, FRAME.unpack_from(raw)[1])

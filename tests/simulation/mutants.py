@@ -68,8 +68,14 @@ MUTANTS: Final = {
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
         BatchConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
     ),
-    "slices are processed through a rebalance": _mutant(
-        BatchConsumer, "_step", "or not self._may_go_on(asked)", ""
+    # Each of the three is enough to keep such a slice from the agent.
+    "slices are processed through a rebalance": Mutant((
+        Change(BatchConsumer, "_step", "or not self._may_go_on(asked)", ""),
+        Change(BatchConsumer, "_step", "self._may_go_on(asked) and not pipeline.closed", "True"),
+        Change(BatchConsumer, "_withdraw", "self._offered.withdraw()", "pass"),
+    )),
+    "an overwritten state is not written again": Mutant(
+        (Change(PartitionPipelines, "repair", "self[partition].store_soon()", "pass"),), ("freeze", "compact")
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip

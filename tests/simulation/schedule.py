@@ -94,12 +94,9 @@ class Schedule:
         return {place: (committed.get(place, 0), end) for place, end in logs.items() if committed.get(place, 0) < end}
 
     def _done(self) -> bool:
-        mine = [
-            partition
-            for worker_run in self.worker_runs
-            if not worker_run.app.rebalancing
-            for partition in worker_run.member.partitions
-        ]
+        if any(worker_run.app.rebalancing for worker_run in self.worker_runs):
+            return False  # until it has joined and recovered, a worker keeps its old tables
+        mine = [partition for worker_run in self.worker_runs for partition in worker_run.member.partitions]
         return self.group.stable and sorted(mine) == list(range(self.plan.partitions)) and not self._left()
 
     # Workers.

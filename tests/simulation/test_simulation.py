@@ -10,19 +10,27 @@ from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.plan import plan
 from tests.simulation.schedule import Schedule, run, run_seed, shrunk
 
-FIRST = (
-    200  # seed 112 meets a known limit: an expelled worker writes an older state last, and compaction keeps that one
-)
 SEEDS = 200
 A_TEST = 40
 MUTANT_SEEDS = 300
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, A_TEST))
+@pytest.mark.parametrize("first", range(0, SEEDS, A_TEST))
 def test_under_faults_the_same_is_published_stored_and_booked(first: int) -> None:
     failing = {seed: found for seed in range(first, first + A_TEST) if (found := run_seed(seed))}
     gc.collect()
     assert not failing, f"again: python -m tests.simulation --schedules 1 --seed {next(iter(failing))}"
+
+
+ONCE_FAILED = (
+    112,  # an expelled worker wrote an older state last, and compaction kept that one
+    558_690_460,  # a worker whose request to join was still under way was taken for one that had recovered
+)
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_a_schedule_that_once_failed_passes(seed: int) -> None:
+    assert not run_seed(seed)
 
 
 @pytest.mark.parametrize("fault", MUTANTS)

@@ -200,6 +200,25 @@ def test_of_two_accounts_the_one_that_has_booked_more_wins() -> None:
     assert len(mine) == 0, "of another version: the account starts empty"
 
 
+def test_a_state_that_an_expelled_worker_overwrote_is_written_again() -> None:
+    """Compaction keeps the last record of a key, and that is the older state."""
+    older, newer = (encode_run(RunState(partition=0, offset=offset, turns=offset), None) for offset in (5, 9))
+    mine = runs()
+    for place, (key, raw) in enumerate([(b"a", newer), (b"a", older), (b"b", newer), (b"b", older), (b"b", newer)]):
+        mine.restore(key, raw, place)
+    assert mine.take() == [(b"a", newer)]
+    assert mine.take() == []
+
+
+def test_an_account_that_an_expelled_worker_overwrote_is_written_again() -> None:
+    older, newer = (dump_account(Account(offset=offset, applied={0: offset})) for offset in (5, 9))
+    accounts = AccountPartition(0, lambda: 0)
+    for place, raw in enumerate((newer, older)):
+        accounts.restore(b"user:ann", raw, place)
+    assert accounts.take() == [(b"user:ann", newer)]
+    assert accounts.take() == []
+
+
 @pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, encode_run(RunState(version=99), None)])
 def test_a_state_of_another_version_is_ignored_and_counted(raw: bytes) -> None:
     mine = runs()
