@@ -83,6 +83,3 @@ def short(decision: Decision) -> Reported:
     assert decision.trigger is not None
     assert decision.trigger.turn is not None
     return Reported(decision.code, decision.severity, decision.trigger.turn)
-
-
-Told, told = Reported, reported  # the former names

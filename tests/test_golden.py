@@ -21,7 +21,7 @@ from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.samples import outcomes, trajectory_file
-from tests.feeding import Feed, Raw, Told, decisions, short, told
+from tests.feeding import Feed, Raw, Reported, decisions, reported, short
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -39,13 +39,13 @@ every_trace = pytest.mark.parametrize(
 stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["title"]) for trace in TRACES["stuck"]])
 
 
-def pinned(trace: Raw) -> list[Told]:
-    return [Told(*one) for one in trace["decisions"]]
+def pinned(trace: Raw) -> list[Reported]:
+    return [Reported(*one) for one in trace["decisions"]]
 
 
 @every_trace
 def test_a_trace_gets_exactly_its_decisions(trace: Raw) -> None:
-    assert told(trace["events"]) == pinned(trace), trace["why"]
+    assert reported(trace["events"]) == pinned(trace), trace["why"]
 
 
 @every_trace

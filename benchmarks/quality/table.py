@@ -13,7 +13,7 @@ BEGIN: Final = "<!-- quality:begin -->"
 END: Final = "<!-- quality:end -->"
 
 HEADINGS: Final = (
-    "detector", "planted", "found", "delay: median (most)", "too early", "warned in time", "told twice",
+    "detector", "planted", "found", "delay: median (most)", "too early", "warned in time", "reported twice",
     "false halts, honest work", "per 1 000 turns", "false halts, solved runs", "per 1 000 turns",
     "other runs halted",
 )  # fmt: skip

@@ -94,12 +94,12 @@ def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Find
     step, event = view.board_change, view.event
     assert step is not None
     assert step.task is not None
-    law = step.config
+    config = step.config
     evidence = Evidence(
         kind=kind,
-        from_state=law.name(step.source) or None,
-        to_state=law.name(step.target) or getattr(event, "to", "") or None,
-        last_valid=law.name(step.task.state) or None,
+        from_state=config.name(step.source) or None,
+        to_state=config.name(step.target) or getattr(event, "to", "") or None,
+        last_valid=config.name(step.task.state) or None,
         guard=step.guard or None,
         missing=list(step.missing) or None,
         attempts=step.attempts or None,

@@ -41,9 +41,9 @@ class DesignGate:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
             return None
-        law, task = step.config, step.task
-        message = f"{task.id} changes the user interface and cannot move to {law.name(step.target)} without its design"
-        message = f"{message}: {', '.join(step.missing)} missing; its state is {law.name(task.state)}."
+        config, task = step.config, step.task
+        message = f"{task.id} changes the user interface and cannot move to {config.name(step.target)} without a design"
+        message = f"{message}: {', '.join(step.missing)} missing; its state is {config.name(task.state)}."
         return refusal(view, self.code, self.name, message)
 
 

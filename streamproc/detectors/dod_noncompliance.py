@@ -42,10 +42,10 @@ class DodNoncompliance:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.flag):
             return None
-        law, task = step.config, step.task
-        message = f"{task.id} cannot move to {law.name(step.target)}: {', '.join(step.missing)} missing or failing"
+        config, task = step.config, step.task
+        message = f"{task.id} cannot move to {config.name(step.target)}: {', '.join(step.missing)} missing or failing"
         if step.attempts < limits.flag or step.attempts == 1:
-            return refusal(view, self.code, self.name, f"{message}; its state is {law.name(task.state)}.")
+            return refusal(view, self.code, self.name, f"{message}; its state is {config.name(task.state)}.")
         agent = actor(view.event) or "its current agent"
         message = f"{message}, at attempt {step.attempts}; reassign it from {agent} to another agent, or ask a person."
         return refusal(view, self.code, self.name, message, action="ask_human")

@@ -42,12 +42,12 @@ class InitSkip:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
             return None
-        law, task = step.config, step.task
+        config, task = step.config, step.task
         of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
         missing = ", ".join(step.missing)
-        message = f"{task.id} cannot move to {law.name(step.target)}: {missing}{of} missing or failing"
+        message = f"{task.id} cannot move to {config.name(step.target)}: {missing}{of} missing or failing"
         if step.attempts < limits.ask or step.attempts == 1:
-            return refusal(view, self.code, self.name, f"{message}; its state is {law.name(task.state)}.")
+            return refusal(view, self.code, self.name, f"{message}; its state is {config.name(task.state)}.")
         message = f"{message}, at attempt {step.attempts}; a person should look at it."
         return refusal(view, self.code, self.name, message, action="ask_human")
 

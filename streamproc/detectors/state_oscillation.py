@@ -48,9 +48,9 @@ class StateOscillation:
         found = level(step.swings, limits.warn, limits.halt)
         if found is None:
             return still_parked(view, self.code, self.name, REQUIRED)
-        law, task = step.config, step.task
-        here = law.name(step.target) or step.to
-        before = law.name(step.source) or getattr(view.event, "from_", "") or "another state"
+        config, task = step.config, step.task
+        here = config.name(step.target) or step.to
+        before = config.name(step.source) or getattr(view.event, "from_", "") or "another state"
         return task_finding(
             view,
             self.code,

@@ -41,11 +41,11 @@ class StateSkip:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
             return None
-        law, task = step.config, step.task
-        to = law.name(step.target) or getattr(view.event, "to", "")
+        config, task = step.config, step.task
+        to = config.name(step.target) or getattr(view.event, "to", "")
         why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such transition"
-        message = f"{task.id} cannot move from {law.name(step.source)} to {to}: {why}; "
-        message = f"{message}its state is {law.name(task.state)}."
+        message = f"{task.id} cannot move from {config.name(step.source)} to {to}: {why}; "
+        message = f"{message}its state is {config.name(task.state)}."
         return refusal(view, self.code, self.name, message)
 
 

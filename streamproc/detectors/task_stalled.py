@@ -44,14 +44,14 @@ class TaskStalled:
         step = view.board_change
         if step is None or not step.cycled:
             return None
-        board, law, found = step.board, step.config, list[Finding]()
+        board, config, found = step.board, step.config, list[Finding]()
         for task in board.tasks.values():
-            if task.state < 0 or not law.progress >> task.state & 1 or task.flags & STALL_REPORTED:
+            if task.state < 0 or not config.progress >> task.state & 1 or task.flags & STALL_REPORTED:
                 continue
             still = board.cycles - task.since
             halts = 0 < limits.halt < still
             if halts or 0 < limits.warn < still:
-                state = law.name(task.state)
+                state = config.name(task.state)
                 finding = task_finding(
                     view,
                     self.code,

@@ -118,7 +118,7 @@ class StatusFile:
     async def sync(self) -> None:
         """Turn an edit of the file into a command; otherwise write the standing command into the file."""
         text = await asyncio.to_thread(self._read)
-        standing = self._fleet.order
+        standing = self._fleet.command
         if text is not None and text != self._seen:
             entry = await self._entry(text)
             if entry is not None and self._is_command(entry, standing):

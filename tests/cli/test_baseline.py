@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc.policy import load_policy
-from tests.feeding import told
+from tests.feeding import reported
 from tests.laws.traces import START_MS
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def test_the_printed_lines_are_a_policy_that_halts_runs(measured, tmp_path: Path
     mine = load_policy(policy)
 
     slow = [raw | {"at": START_MS + n * 20_000} for n, raw in enumerate(runs("review", [0] * 9))]
-    assert told(slow[:15], mine) == []
-    assert told([*slow, slow[-1] | {"at": START_MS + 300_000}], mine)[0][:2] == ("BUDGET006", "halt")
+    assert reported(slow[:15], mine) == []
+    assert reported([*slow, slow[-1] | {"at": START_MS + 300_000}], mine)[0][:2] == ("BUDGET006", "halt")
     dear = runs("review", [1] * 4, "0.20")
-    assert told([raw | {"run_id": "r", "output": f"{n}"} for n, raw in enumerate(dear)], mine)[0] == (
+    assert reported([raw | {"run_id": "r", "output": f"{n}"} for n, raw in enumerate(dear)], mine)[0] == (
         "BUDGET011", "warn", 6,
     )  # fmt: skip
     assert mine.effective()["detectors"]["BUDGET006"] == {"p99_s": 50, "p99_multiple": 3}

@@ -11,7 +11,7 @@ from streamproc.core.deadlines import Due, deadline_event
 from streamproc.core.run_state import OPEN_MAX, dump, load
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
-from tests.feeding import Feed, Raw, decisions, short, told
+from tests.feeding import Feed, Raw, decisions, reported, short
 from tests.laws.traces import BRIEF, START_MS, traces
 
 MINUTE_MS = 60_000
@@ -150,7 +150,7 @@ def test_a_decision_names_the_node_that_hangs_and_not_the_active_one(start: list
 
 def test_a_multiple_of_the_usual_runtime_is_a_deadline() -> None:
     mine = policy(BUDGET006={"p99_s": 300, "p99_multiple": 3})
-    assert told([at(0, node="a"), said(14), said(15)], mine) == [("BUDGET006", "halt", 2)]
+    assert reported([at(0, node="a"), said(14), said(15)], mine) == [("BUDGET006", "halt", 2)]
     feed = DeadlineFeed(mine)
     feed.all([at(0, node="a"), said(8)])
     assert feed.until(15) == [("BUDGET006", "halt", 1)]
@@ -173,7 +173,7 @@ def test_the_time_while_a_run_was_halted_does_not_count() -> None:
 
 def test_without_deadlines_a_timeout_is_found_at_the_next_event() -> None:
     for late in (said(13, "planner"), started(13, "planner"), at(13, type="user.message"), at(13, type="run.finished")):
-        assert told([PLENTY | at(0), started(2), late])[:1] == [("BUDGET001", "halt", 0)]
+        assert reported([PLENTY | at(0), started(2), late])[:1] == [("BUDGET001", "halt", 0)]
 
 
 def test_a_deadline_is_not_activity_of_the_run() -> None:
@@ -243,7 +243,7 @@ def test_a_reused_run_id_starts_its_clocks_again() -> None:
     feed = Feed()
     feed.all([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(91)])
     assert next_due(feed) == (101, "STALL007")
-    assert told([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(149)])[-1:] != [
+    assert reported([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(149)])[-1:] != [
         ("BUDGET006", "halt", 0)
     ]
 

@@ -14,7 +14,7 @@ from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
 from streamproc.fingerprint.hash import content, h64
 from streamproc.model.log_time import rfc3339
-from tests.feeding import STANDARD, Feed, Raw, decisions, halts, told
+from tests.feeding import STANDARD, Feed, Raw, decisions, halts, reported
 
 MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}
 AGAIN: Raw = {"node": "agent", "output": "again"}
@@ -28,7 +28,7 @@ def call(name: str, n: int, result: str) -> Raw:
 
 
 def test_a_loop_is_reported_once_at_each_level_however_long_it_lasts() -> None:
-    assert told([MAKE] * 100) == [("LOOP003", "warn", 1), ("LOOP003", "halt", 2)]
+    assert reported([MAKE] * 100) == [("LOOP003", "warn", 1), ("LOOP003", "halt", 2)]
 
 
 def test_a_loop_that_began_before_the_halt_is_the_same_episode() -> None:
@@ -274,7 +274,7 @@ def test_spend_is_summed_in_integers() -> None:
 
 def test_a_budget_is_exceeded_above_its_limit_and_not_at_it() -> None:
     spend = [{"node": "a", "output": f"{n}", "usage": {"cost_usd": "0.10"}} for n in range(12)]
-    found = told([{"type": "run.started", "budgets": {"maxCostUsd": "1.00"}}, *spend])
+    found = reported([{"type": "run.started", "budgets": {"maxCostUsd": "1.00"}}, *spend])
     assert found == [("BUDGET007", "warn", 7), ("BUDGET007", "halt", 10)]
 
 

@@ -11,7 +11,7 @@ from streamproc.core.run_state import dump, load
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
-from tests.feeding import STANDARD, Feed, Raw, decisions, told
+from tests.feeding import STANDARD, Feed, Raw, decisions, reported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,17 +38,17 @@ def test_healthy_spend_is_not_an_anomaly(seed: int) -> None:
     for _ in range(400):
         context = 4_000 if context > 150_000 else context + dice.randrange(200, 4_000)
         amounts.append(round(context * dice.choice([0.1, 1.0, 1.0]) * 3e-6 + dice.expovariate(50), 6))
-    assert told(costs(*amounts)) == []
+    assert reported(costs(*amounts)) == []
 
 
 def test_expensive_turns_are_reported_when_they_are_four_of_seven() -> None:
     cheap = ["0.01"] * 30
-    assert told(costs(*cheap, *["0.50"] * 3, "0.01", *["0.50"] * 2)) == [("BUDGET011", "warn", 34)]
-    assert told(costs(*cheap, *["0.50"] * 3, *["0.01"] * 10)) == []
+    assert reported(costs(*cheap, *["0.50"] * 3, "0.01", *["0.50"] * 2)) == [("BUDGET011", "warn", 34)]
+    assert reported(costs(*cheap, *["0.50"] * 3, *["0.01"] * 10)) == []
 
 
 def test_the_first_turns_of_a_run_are_not_compared_with_each_other() -> None:
-    assert told(costs(*["0.01"] * 6, *["3.00"] * 40)) == []
+    assert reported(costs(*["0.01"] * 6, *["3.00"] * 40)) == []
 
 
 def test_a_workflow_s_usual_cost_needs_no_history() -> None:
@@ -56,16 +56,16 @@ def test_a_workflow_s_usual_cost_needs_no_history() -> None:
     assert (warning.code, warning.type, warning.severity) == ("BUDGET011", "budget.level", "warn")
     assert warning.evidence is not None
     assert (warning.evidence.used, warning.evidence.limit, warning.evidence.unit) == (100_000, 10_000, "micro_usd")
-    assert told(costs(*["0.09"] * 50), with_limits(usual_micro_usd_per_turn=10_000)) == []
+    assert reported(costs(*["0.09"] * 50), with_limits(usual_micro_usd_per_turn=10_000)) == []
 
 
 def test_the_anomaly_warning_can_be_turned_off() -> None:
-    assert told(costs(*["0.01"] * 30, *["5.00"] * 9), with_limits(warn_multiple=0)) == []
+    assert reported(costs(*["0.01"] * 30, *["5.00"] * 9), with_limits(warn_multiple=0)) == []
 
 
 def test_an_occasional_missing_price_changes_nothing() -> None:
     mixed = [raw for pair in zip(costs(*["0.01"] * 60), tokens(*[90_000] * 60), strict=True) for raw in pair]
-    assert told(mixed) == []
+    assert reported(mixed) == []
 
 
 def test_the_pace_survives_a_restart_at_every_turn() -> None:
@@ -83,18 +83,18 @@ def test_tokens_without_a_price_are_reported_once_if_cost_is_limited() -> None:
     assert "new-model" in warning.message
     assert warning.evidence is not None
     assert warning.evidence.kind == "unpriced_usage"
-    assert told(tokens(900, 900)) == [], "a missing price does not matter without a limit"
+    assert reported(tokens(900, 900)) == [], "a missing price does not matter without a limit"
 
 
 def test_turns_with_a_price_are_still_limited() -> None:
     free = {"type": "run.started", "tier": "free"}
-    found = told([free, *tokens(900), *costs("0.60")])
+    found = reported([free, *tokens(900), *costs("0.60")])
     assert [(code, severity) for code, severity, _ in found] == [("BUDGET007", "warn"), ("BUDGET007", "halt")]
 
 
 def test_a_policy_can_ignore_missing_prices() -> None:
     mine = Policy([*load_policy("deliberation").layers, Layer(name="m", detectors={"BUDGET007": {"warn_unpriced": 0}})])
-    assert told(tokens(900, 900), mine) == []
+    assert reported(tokens(900, 900), mine) == []
 
 
 PRICES = {"small": {"input_per_million_usd": "1", "output_per_million_usd": 5, "cached_per_million_usd": "0.1"}}
@@ -125,8 +125,8 @@ def test_a_turn_of_a_known_model_has_a_price(usage: dict[str, object], micro_usd
 def test_prices_limit_the_cost_of_a_run_and_unpriced_models_are_reported() -> None:
     free = {"type": "run.started", "tier": "free"}
     dear = {"node": "a", "usage": {"output_tokens": 200_000}}
-    assert told([free, dear | {"model": "small"}], priced()) == [("BUDGET007", "halt", 0)]
-    assert told([free, dear | {"model": "large"}], priced()) == [("BUDGET007", "warn", 0)]
+    assert reported([free, dear | {"model": "small"}], priced()) == [("BUDGET007", "halt", 0)]
+    assert reported([free, dear | {"model": "large"}], priced()) == [("BUDGET007", "warn", 0)]
 
 
 def test_the_prices_of_a_workflow_override_the_general_ones() -> None:

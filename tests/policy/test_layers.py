@@ -12,7 +12,7 @@ from streamproc.errors import InvalidPolicy, Problem
 from streamproc.model.budgets import BUDGETS, budget_value, declared, find_budget, usd_micro
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import preset_names
-from tests.feeding import Raw, decisions, event_of, halts, told
+from tests.feeding import Raw, decisions, event_of, halts, reported
 from tests.laws.traces import TURNS
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_standard_has_the_limits_of_the_detectors_pages() -> None:
 def test_standard_enforces_no_undeclared_budget() -> None:
     assert load_policy().effective()["budgets"] == {}
     rich = [turn | {"usage": {"cost_usd": "999", "duration_ms": 10**9, "input_tokens": 10**9}} for turn in TURNS]
-    assert [one for one in told([*rich, *rich]) if one.code.startswith("BUDGET")] == []
+    assert [one for one in reported([*rich, *rich]) if one.code.startswith("BUDGET")] == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_tier_has_its_cost(tier: str, micro: int) -> None:
 
 def test_loop_safety_halts_the_seventh_turn_of_a_node() -> None:
     turns = [{"node": "coder", "output": f"step {n}"} for n in range(8)]
-    assert told(turns, load_policy("loop-safety")) == [("BUDGET002", "warn", 5), ("BUDGET002", "halt", 6)]
+    assert reported(turns, load_policy("loop-safety")) == [("BUDGET002", "warn", 5), ("BUDGET002", "halt", 6)]
 
 
 def test_tickets_halts_the_second_of_two_equal_outputs() -> None:
@@ -204,9 +204,9 @@ def test_a_detector_can_be_switched_off_and_on_again(policy_of: Callable[[str], 
 
 
 def test_a_level_can_be_switched_off(policy_of: Callable[[str], Policy]) -> None:
-    assert told(SAID, policy_of("detectors: { LOOP001: { warn: 0, halt: 3 } }")) == [("LOOP001", "halt", 2)]
+    assert reported(SAID, policy_of("detectors: { LOOP001: { warn: 0, halt: 3 } }")) == [("LOOP001", "halt", 2)]
     alone = "detectors: { LOOP001: { warn: 2, halt: 0 }, LOOP008: false }"
-    assert told(SAID, policy_of(alone)) == [("LOOP001", "warn", 1)]
+    assert reported(SAID, policy_of(alone)) == [("LOOP001", "warn", 1)]
 
 
 @pytest.mark.parametrize("choice", ["pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider"])

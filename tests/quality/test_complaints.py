@@ -12,7 +12,7 @@ from streamproc.core.run_state import dump, load
 from streamproc.errors import Refused
 from streamproc.model.controls import TerminalStatus
 from tests.client.money import money, open_admission
-from tests.feeding import Feed, Raw, Told, short
+from tests.feeding import Feed, Raw, Reported, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,11 +28,11 @@ def controls(turns: Iterable[Raw]) -> list[ControlEvent]:
     return [control for turn in turns for control in monitor.feed({"run_id": "r"} | turn)]
 
 
-def reported(turns: Iterable[Raw]) -> list[Told]:
-    return [Told(control.code, control.severity, control.trigger.turn) for control in controls(turns)]
+def reported(turns: Iterable[Raw]) -> list[Reported]:
+    return [Reported(control.code, control.severity, control.trigger.turn) for control in controls(turns)]
 
 
-def halts(turns: Iterable[Raw]) -> list[Told]:
+def halts(turns: Iterable[Raw]) -> list[Reported]:
     return [one for one in reported(turns) if one.severity == "halt"]
 
 
@@ -119,7 +119,7 @@ def test_a_run_without_evidence_is_not_halted() -> None:
 @pytest.mark.parametrize("length", [3, 4, 7, 16])
 def test_longer_cycles_are_detected(length: int) -> None:
     ring = [said("agent", f"Step {'x' * n}.") for n in range(length)]
-    assert halts(ring * 3) == [Told("LOOP002", "halt", 2 * length - 1)]
+    assert halts(ring * 3) == [Reported("LOOP002", "halt", 2 * length - 1)]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_unrelated_event_in_between_does_not_hide_a_loop(unrelated: Raw) -> N
 
 def test_new_information_in_between_only_delays_the_halt() -> None:
     turns = [MAKE, MAKE, call("read", {"path": "README"}, "how to build"), MAKE, MAKE, MAKE, MAKE]
-    assert halts(turns) == [Told("LOOP003", "halt", 5)]
+    assert halts(turns) == [Reported("LOOP003", "halt", 5)]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_new_information_in_between_only_delays_the_halt() -> None:
 )  # fmt: skip
 def test_times_ids_and_durations_in_results_hide_no_repeat(noise: str) -> None:
     turns = [call("bash", {"command": "make"}, f"{ERROR} {noise.format(n=n)}") for n in range(10, 16)]
-    assert halts(turns) == [Told("LOOP003", "halt", 4)]
+    assert halts(turns) == [Reported("LOOP003", "halt", 4)]
 
 
 def test_a_restart_loses_no_streak() -> None:
@@ -162,7 +162,7 @@ def test_a_restart_loses_no_streak() -> None:
         feed = Feed()
         feed.state = load(kept)
         found += [short(decision) for decision in feed.raw(turn)]
-    assert found[-1] == Told("LOOP003", "halt", 4)
+    assert found[-1] == Reported("LOOP003", "halt", 4)
 
 
 @pytest.mark.parametrize("rounds", [[0, 1], [0, 0, 1, 1], [0, 1, 2], [0, 0, 0, 1, 1, 1]])
@@ -174,7 +174,7 @@ def test_switching_between_tools_does_not_hide_a_loop(rounds: list[int]) -> None
 def test_handovers_around_several_agents_are_detected() -> None:
     team = ["planner", "coder", "reviewer"]
     ring = [said(node, f"{node}: over to you", **{"from": team[place - 1]}) for place, node in enumerate(team)]
-    assert halts(ring * 3) == [Told("LOOP002", "halt", 5)]
+    assert halts(ring * 3) == [Reported("LOOP002", "halt", 5)]
 
 
 def test_a_reworded_ticket_passed_around_three_agents_is_detected() -> None:
@@ -193,7 +193,7 @@ def test_a_reworded_ticket_passed_around_three_agents_is_detected() -> None:
 
 
 def test_warnings_are_not_repeated_every_turn() -> None:
-    assert reported([MAKE] * 60) == [Told("LOOP003", "warn", 1), Told("LOOP003", "halt", 2)]
+    assert reported([MAKE] * 60) == [Reported("LOOP003", "warn", 1), Reported("LOOP003", "halt", 2)]
 
 
 def test_a_second_loop_is_not_blamed_on_the_first() -> None:

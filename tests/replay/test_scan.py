@@ -19,10 +19,10 @@ from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source, line_event_id
 from streamproc.samples import trajectory_file
-from tests.feeding import STANDARD, Raw, Told, short
+from tests.feeding import STANDARD, Raw, Reported, short
 
 AGAIN: Raw = {"node": "agent", "output": "I will try again."}
-STUCK = [Told("LOOP001", "warn", 1), Told("LOOP001", "halt", 2)]
+STUCK = [Reported("LOOP001", "warn", 1), Reported("LOOP001", "halt", 2)]
 
 
 def write(path: Path, *events: Raw) -> Path:

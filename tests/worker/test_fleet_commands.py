@@ -58,7 +58,7 @@ async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones
     await worker.ready()
     await topics.done()
 
-    order, _ = await issue_command(settings, "STOP", "user:eve", "ada", "abuse")
+    command, _ = await issue_command(settings, "STOP", "user:eve", "ada", "abuse")
 
     async def all_stopped() -> bool:
         return await halted_runs(topics) == eves
@@ -66,7 +66,7 @@ async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones
     await until(all_stopped, 60, "eve's runs to be halted", every_s=0.2)
     assert len({record.partition for record in await topics.read("control") if record.key != b"*"}) > 1
     [event] = await controls(topics, type="fleet.state")
-    assert (event["user"], event["code"], event["trigger"]["event_id"]) == ("eve", "FLEET001", order.id)
+    assert (event["user"], event["code"], event["trigger"]["event_id"]) == ("eve", "FLEET001", command.id)
     assert (event["evidence"]["by"], event["evidence"]["reason"]) == ("ada", "abuse")
 
     await topics.send([*began("eve-new", "eve"), turn("eve-1", output="I continue"), turn("bob-1", output="so do I")])
@@ -148,7 +148,7 @@ async def test_an_unsigned_command_is_refused_and_recorded_and_replaces_nothing(
     async def three_refused() -> bool:
         return len(await controls(topics, code="FLEET002")) == 3
 
-    await until(three_refused, 60, "three orders to be refused", every_s=0.2)
+    await until(three_refused, 60, "three commands to be refused", every_s=0.2)
     dead = {dict(record.headers)["reason"] for record in await topics.read("dead-letter")}
     assert dead == {
         b"signature: it is not signed",
@@ -160,7 +160,7 @@ async def test_an_unsigned_command_is_refused_and_recorded_and_replaces_nothing(
         [*_, last] = [record for record in await topics.read("commands") if record.key == b"fleet"]
         return b"in earnest" in (last.value or b"")
 
-    await until(given_again, 60, "the standing order to be given again", every_s=0.2)
+    await until(given_again, 60, "the standing command to be issued again", every_s=0.2)
     assert (await read_fleet(ours)).stopped
     assert "0123456789abcdef" not in worker.text
 
@@ -193,7 +193,7 @@ async def test_the_status_file_and_the_standing_command_stay_equal(settings, top
     await until(lambda: path.exists() and path.read_text().startswith("CLEAR 20"), 60, "the file to be made")
 
     await issue_command(signing(settings), "PAUSE", "fleet", "ada", "maintenance")
-    await until(lambda: path.read_text().startswith("PAUSE 20"), 30, "the order to be written")
+    await until(lambda: path.read_text().startswith("PAUSE 20"), 30, "the command to be written")
     assert "# by ada: maintenance\n" in path.read_text()
 
     path.write_text("stop\nthe deployment is broken\n")
@@ -201,12 +201,12 @@ async def test_the_status_file_and_the_standing_command_stay_equal(settings, top
     async def ordered() -> bool:
         return (await read_fleet(signing(settings))).stopped
 
-    await until(ordered, 30, "the file's order to be given", every_s=0.2)
-    order = (await read_fleet(signing(settings))).order
-    assert order is not None
-    assert (order.issuer, order.why) == ("file", "the deployment is broken")
-    assert order.by.endswith("(file STOP_ALL)")
-    await until(lambda: path.read_text().startswith("STOP 20"), 30, "the order to be written back")
+    await until(ordered, 30, "the command of the file to be issued", every_s=0.2)
+    command = (await read_fleet(signing(settings))).command
+    assert command is not None
+    assert (command.issuer, command.why) == ("file", "the deployment is broken")
+    assert command.by.endswith("(file STOP_ALL)")
+    await until(lambda: path.read_text().startswith("STOP 20"), 30, "the command to be written back")
 
     path.write_text("HALT everything\n")
     await until(lambda: worker.said("is not readable; the standing command stays"), 30)
@@ -215,7 +215,7 @@ async def test_the_status_file_and_the_standing_command_stay_equal(settings, top
     assert path.read_text() == "HALT everything\n"
 
     await issue_command(signing(settings), "CLEAR", "fleet", "ada", "fixed")
-    await until(lambda: path.read_text().startswith("CLEAR 20"), 30, "the next order to be written")
+    await until(lambda: path.read_text().startswith("CLEAR 20"), 30, "the next command to be written")
     assert worker.end() == 0
 
 

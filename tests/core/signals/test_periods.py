@@ -7,7 +7,7 @@ import pytest
 from streamproc.core.run_state import CALLS_MAX, SEEN_MAX, RunState
 from streamproc.core.signals.novelty import note_news, note_progress, remember_tag
 from streamproc.core.signals.periods import ARTIFACTS, PERIOD_MAX, STATEMENTS, STEPS, loop_tag, push
-from tests.feeding import Raw, halts, told
+from tests.feeding import Raw, halts, reported
 
 START_MS = 1_767_225_600_000
 
@@ -106,7 +106,9 @@ def test_a_loop_has_the_same_tag_whichever_element_comes_first() -> None:
 
 def test_a_poll_that_was_unchanged_for_an_hour_may_stay_unchanged_for_three() -> None:
     changed = [poll("1%", 0), poll("2%", 60)]
-    assert {code for code, *_ in told([*changed, *(poll("2%", 60 + n) for n in range(1, 40))])} == {"STALL007"}  # slow
+    assert {code for code, *_ in reported([*changed, *(poll("2%", 60 + n) for n in range(1, 40))])} == {
+        "STALL007"
+    }  # slow
     assert halts([*changed, *(poll("2%", 60 + 10 * n) for n in range(1, 40))]) == [("LOOP003", "halt", 19)]
 
 
@@ -117,7 +119,7 @@ def test_without_times_a_poll_may_repeat_its_answer_three_times_as_often_as_befo
 
 def test_a_poll_is_kept_while_other_calls_are_made() -> None:
     others = [other(n) for n in range(3 * CALLS_MAX)]
-    assert told([poll("1%"), poll("2%"), *others, *[poll("2%")] * 5]) == []
+    assert reported([poll("1%"), poll("2%"), *others, *[poll("2%")] * 5]) == []
     assert halts([poll("2%"), *others, *[poll("2%")] * 5]) == [("LOOP003", "halt", 3 * CALLS_MAX + 3)]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.feeding import Raw, halts, told
+from tests.feeding import Raw, halts, reported
 
 
 def report(*failed: str, passed: int | None = 5, total: int | None = 9, **more: Any) -> Raw:
@@ -25,7 +25,7 @@ def worked(n: int, node: str = "verifier") -> Raw:
 
 
 def test_the_same_failures_warn_at_the_second_and_halt_at_the_third_report() -> None:
-    assert told([report("a", "b")] * 4) == [("STALL002", "warn", 1), ("STALL002", "halt", 2)]
+    assert reported([report("a", "b")] * 4) == [("STALL002", "warn", 1), ("STALL002", "halt", 2)]
 
 
 def test_the_order_of_failures_does_not_count() -> None:
@@ -62,9 +62,9 @@ def test_only_a_new_best_result_is_progress() -> None:
 
 
 def test_work_of_a_single_agent_between_two_results_restarts_the_streak() -> None:
-    assert told([turn for n in range(6) for turn in (worked(n), report("a", "b"))]) == []
+    assert reported([turn for n in range(6) for turn in (worked(n), report("a", "b"))]) == []
     moving = [turn for n in range(6) for turn in (worked(n), report(f"a{n}", f"b{n}"))]
-    assert told(moving) == []
+    assert reported(moving) == []
 
 
 def test_work_of_other_nodes_does_not_restart_the_streak_of_a_verifier_in_a_cycle() -> None:
@@ -74,18 +74,18 @@ def test_work_of_other_nodes_does_not_restart_the_streak_of_a_verifier_in_a_cycl
 
 def test_a_suite_in_which_nothing_passes_is_reported_early() -> None:
     nothing = [report(f"a{n}", passed=0) for n in range(2)]
-    assert told(nothing) == [("STALL003", "warn", 1)]
-    assert told([nothing[0], report("b", passed=2), report("c", passed=0)]) == []
+    assert reported(nothing) == [("STALL003", "warn", 1)]
+    assert reported([nothing[0], report("b", passed=2), report("c", passed=0)]) == []
 
 
 def test_counts_without_names_show_a_plateau_but_no_failing_set() -> None:
     counts: Raw = {"node": "verifier", "tests": {"passed": 7, "total": 9}}
-    assert told([counts] * 5) == [("STALL003", "halt", 3)]
+    assert reported([counts] * 5) == [("STALL003", "halt", 3)]
 
 
 @pytest.mark.parametrize("unknown", [{}, {"passed": 3}, {"total": 9}])
 def test_a_report_without_failures_is_no_evidence(unknown: Raw) -> None:
-    assert told([{"node": "verifier", "tests": unknown}] * 9) == []
+    assert reported([{"node": "verifier", "tests": unknown}] * 9) == []
 
 
 def test_fixing_the_last_failing_test_restarts_the_streak() -> None:
@@ -102,8 +102,8 @@ def test_results_of_two_verifiers_are_separate() -> None:
 
 
 def test_the_same_artifact_warns_at_the_second_and_halts_at_the_third_time() -> None:
-    assert told([patched()] * 5) == [("STALL001", "warn", 1), ("STALL001", "halt", 2)]
-    assert told([patched(), patched(), patched("+b"), patched(), patched()]) == [("STALL001", "warn", 1)]
+    assert reported([patched()] * 5) == [("STALL001", "warn", 1), ("STALL001", "halt", 2)]
+    assert reported([patched(), patched(), patched("+b"), patched(), patched()]) == [("STALL001", "warn", 1)]
 
 
 @pytest.mark.parametrize("between", [worked(1, "coder"), report(), {"node": "coder", "progress": {"score": 2}}])
