@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc import errors
-from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Problem, StreamprocError, UnsafeCycle, shown
+from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Problem, StreamprocError, UnsafeCycle, plural, shown
 from streamproc.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -85,3 +85,8 @@ def in_itself() -> list[object]:
 def test_an_invalid_value_is_shown_shortened(value: object, text: str) -> None:
     assert shown(value) == text
     assert len(shown(["x" * 10_000])) < 100
+
+
+def test_nouns_follow_their_count() -> None:
+    assert [plural(count, "run") for count in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert plural(2, "retry", "retries") == "2 retries"

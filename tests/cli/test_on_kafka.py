@@ -148,7 +148,7 @@ def test_watch_shows_earlier_events_with_since(run, deployment: Settings) -> Non
 
     assert {read_control(line).id for line in result.stdout.splitlines()} == {c.id for c in controls(deployment)}
     lines = run("watch", "--since", "1d", "--count", count, *options(deployment)).stdout
-    assert f"halt  {STUCK}  turn 11  LOOP003  Bash was called" in lines
+    assert f"halt  {STUCK}  turn 11  LOOP003  Bash returned the same result" in lines
 
 
 async def test_watch_shows_a_halt_when_it_is_published(deployment: Settings, tmp_path: Path) -> None:

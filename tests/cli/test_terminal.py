@@ -171,8 +171,3 @@ def test_the_progress_of_the_demo_fits_into_80_columns() -> None:
 )
 def test_lines_break_between_words_with_a_hanging_indent(text: str, hang: int, folded: str) -> None:
     assert terminal.fold(text, hang, width=9) == folded
-
-
-def test_nouns_follow_their_count() -> None:
-    assert [terminal.plural(count, "run") for count in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert terminal.plural(2, "retry", "retries") == "2 retries"

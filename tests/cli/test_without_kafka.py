@@ -61,7 +61,7 @@ def test_an_invalid_option_is_reported_before_anything_is_tried(run, nowhere: st
 async def test_publishing_fails_with_the_number_of_lost_events_when_the_broker_stops(
     own_broker: Any, run, tmp_path: Path, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(publish, "BROKER_WAIT_S", 0.5)
     address = f"127.0.0.1:{own_broker.start().port}"
     settings = load_settings(brokers=address, topic_prefix=topic_prefix)
     where = ("--brokers", address, "--topic-prefix", topic_prefix)
