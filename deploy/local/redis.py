@@ -36,6 +36,7 @@ OLDEST = (6, 2)  # the wheel's version; tested with it and with 7.0
 SETTINGS = (
     "--bind", HOST,
     "--appendonly", "yes",              # every answered write survives a kill: admission counts money
+    "--appendfsync", "no",              # write before each answer; `everysec` postpones writes while the disk is busy
     "--save", "",                       # the append-only file is enough
     "--maxmemory-policy", "noeviction",
     "--set-proc-title", "no",           # the command line identifies the server (`Service.running`)
