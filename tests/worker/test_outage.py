@@ -9,18 +9,18 @@ from streamproc.kafka import topics as kafka_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 
-NOBODY = "127.0.0.1:1"
+NO_BROKER = "127.0.0.1:1"
 
 
 async def test_a_worker_gives_up_after_the_time_limit_and_logs_why(start_worker) -> None:
-    worker = start_worker(settings_for(NOBODY, "nobody"), give_up_after_s=1)
+    worker = start_worker(settings_for(NO_BROKER, "no-broker"), give_up_after_s=1)
     await until(lambda: not worker.running, 30)
     assert worker.end() == 1
-    assert f"gave up: broker at {NOBODY} does not answer" in worker.text
+    assert f"gave up: broker at {NO_BROKER} does not answer" in worker.text
 
 
 async def test_a_worker_that_waits_for_its_broker_can_be_stopped(start_worker) -> None:
-    worker = start_worker(settings_for(NOBODY, "nobody"))
+    worker = start_worker(settings_for(NO_BROKER, "no-broker"))
     await until(lambda: worker.said("does not answer"), 30)
     assert worker.end() == 0
 
@@ -28,4 +28,4 @@ async def test_a_worker_that_waits_for_its_broker_can_be_stopped(start_worker) -
 @pytest.mark.parametrize("ask", [kafka_topics.apply, kafka_topics.check])
 async def test_topic_commands_report_an_absent_broker_with_a_remedy(ask) -> None:
     with pytest.raises(Unavailable, match=r"broker at .* does not answer: start it, or set STREAMPROC_BROKERS"):
-        await ask(settings_for(NOBODY, "nobody"))
+        await ask(settings_for(NO_BROKER, "no-broker"))
