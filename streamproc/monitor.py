@@ -81,9 +81,8 @@ class Monitor:
             self.evicted += 1
         decisions = self._accounts.step(state, fingerprint(raw), raw.at)
         halts = [decision for decision in decisions if decision.severity == "halt"]
-        at_start = raw.type == "run.started" and any(halt.run_id == raw.run_id for halt in halts)
-        if state.halted < 0 or at_start:
-            self._halts.pop(raw.run_id, None)  # the run was resumed, or an earlier run had this id
+        if state.halted < 0:
+            self._halts.pop(raw.run_id, None)  # the run was resumed
         for halt in halts:
             self._halts.setdefault(halt.run_id, halt)
         return [public(decision) for decision in decisions]

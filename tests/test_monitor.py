@@ -168,7 +168,7 @@ def test_a_finished_run_is_finished() -> None:
 
 def test_a_reused_run_id_starts_a_new_run() -> None:
     monitor = Monitor()
-    fed(monitor, "r", 3)
+    fed(monitor, "r", 2)
     monitor.feed(type="run.finished", run_id="r")
     monitor.feed(type="run.started", run_id="r")
     status = monitor.status("r")

@@ -69,6 +69,7 @@ class AccountRef(msgspec.Struct, array_like=True):
     marks: list[Mark]  # limits of the policy
     declared: list[Mark]  # limits that the run declared for its session
     percents: list[int]  # marks of the rungs
+    overridable: list[str] = []  # units of the policy's limits that a run of the session may raise
 
 
 class SpendEntry(msgspec.Struct, array_like=True):
@@ -244,13 +245,16 @@ def _check_limits(
 
 
 def _in_force(account: Account, kind: str, payer: AccountRef) -> list[Mark]:
-    """Return the limits of this account. In a session, the lowest limit that a run declared holds for all runs."""
+    """Return the limits of this account. In a session, the lowest limit that a run declared holds for all runs. It may
+    exceed the policy's only where the policy says so."""
     if kind != "session":
         return payer.marks
     for mark in payer.declared:
         account.declared[mark.unit] = min(mark.limit, account.declared.get(mark.unit, mark.limit))
     general = {mark.unit: mark.limit for mark in payer.marks}
-    limits = general | account.declared
+    allowed = payer.overridable
+    lower = {unit: n for unit, n in account.declared.items() if unit in allowed or n <= general.get(unit, n)}
+    limits = general | lower
     return [Mark(TOTAL, unit, limits[unit]) for unit in UNITS if unit in limits]
 
 

@@ -24,6 +24,7 @@ class AccountRules:
 
     session: Sequence[Mark] = ()
     session_percents: Sequence[int] = ()  # marks of a session's rungs
+    session_overridable: Sequence[str] = ()  # units of the session's limits that a run may raise
     user: Sequence[Mark] = ()
     users: dict[str, Sequence[Mark]] | None = None  # by user: limits that replace those of `user`
     tenant: Sequence[Mark] = ()
@@ -95,7 +96,10 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
             index = payers.get((account, one.run_id))
             if index is None:
                 index = payers[account, one.run_id] = len(statement.payers)
-                payer = AccountRef(one.run_id, source, one.child, list(marks), list(declared), list(percents))
+                overridable = list(one.rules.session_overridable) if account_of is _session else []
+                payer = AccountRef(
+                    one.run_id, source, one.child, list(marks), list(declared), list(percents), overridable
+                )
                 statement.payers.append(payer)
             statement.entries.append(
                 SpendEntry(index, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)

@@ -22,9 +22,11 @@ from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import Observer
 from streamproc.core.prices import priced
+from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import ID_BYTES, IDS_MAX, Cycle, RunState, reset_run
+from streamproc.core.run_state import ID_BYTES, IDS_MAX, UNBOUND, Cycle, RunState, reset_run
+from streamproc.core.scope import declare_budgets, set_scope, settle_tier
 from streamproc.core.signals.cycles import declare
 from streamproc.core.signals.handovers import NAME_SHOWN, reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
@@ -34,7 +36,6 @@ from streamproc.core.size_budget import OTHER_EVENT_BYTES, TURN_BYTES, shrink_to
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph
-from streamproc.model.budgets import declared
 from streamproc.model.log_time import AT_MS_MAX, rfc3339
 from streamproc.model.wire import (
     OPERATOR_KINDS,
@@ -99,8 +100,12 @@ class Engine:
     def step(self, run: RunState, event: Event, at_ms: int | None) -> list[Decision]:
         """Apply one event at log time `at_ms` (None: the run's last known time), and return the decisions to publish.
 
-        `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those.
+        `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those. An event that
+        was refused only adds to a count, and the result is `RefusedEvent`, which is empty and says why.
         """
+        if run.owner != UNBOUND and is_stranger(run, event):
+            run.strangers += 1
+            return RefusedEvent(STRANGER)
         if event.event_id:
             try:
                 digest = xxh3_64_intdigest(event.event_id.encode())  # an `errors` argument would cost 150 ns
@@ -143,7 +148,7 @@ class Engine:
 
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
-            _set_scope(run, turn)
+            set_scope(run, turn, self.rules_of)
         rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
         view.begin(run, turn, rules.budgets)
@@ -245,18 +250,24 @@ class Engine:
         if run.finished:
             run.late += 1
             return []
-        _set_scope(run, event)
+        set_scope(run, event, self.rules_of)
         if type(event) is TaskDelegated:
             grant_tokens(run, event, self._tag)
         change = apply_event(run, event, self.rules_of(run).board, self._tag)
         return self._ask_about(run, event, kind.BOARD | kind.CLOCK, change)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
-        if run.finished:
+        if run.finished and run.halted < 0:
             reset_run(run)  # a run id that is reused must not stay unguarded
-        _set_scope(run, event)
-        if event.budgets:
-            run.budgets = run.budgets | declared(event.budgets)
+        elif run.finished or run.started:
+            run.finished = False  # a halted run is open again and still halted: only an operator lifts a halt
+            run.started = True
+            run.ignored_events += 1
+            return []
+        run.started = True
+        set_scope(run, event, self.rules_of)
+        settle_tier(run, self.rules_of, named=True)
+        declare_budgets(run, event.budgets, rules := self.rules_of(run))
         view = self._view
         view.unsafe, view.unreadable = (), ""
         if event.graph:
@@ -268,7 +279,7 @@ class Engine:
             run.task = self._names[event.task_id]
         if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
             run.session = short_name(event.run_id)  # the root run names its session
-        if run.session or self.rules_of(run).accounts_needed:
+        if run.session or rules.accounts_needed:
             self._charge(run, event.run_id, None)
         return self._ask_about(run, event, kind.STARTED)
 
@@ -303,7 +314,7 @@ class Engine:
         if run.finished:
             run.late += 1
             return []
-        _set_scope(run, event)
+        set_scope(run, event, self.rules_of)
         found = self._ask_about(run, event, kind.CLOCK)
         start_turn(run, event, self._tag)
         return found
@@ -326,12 +337,15 @@ class Engine:
         return found
 
     def _commanded(self, run: RunState, event: Event) -> list[Decision]:
+        """Apply a command. A finished run is halted, too: its id may be used again."""
+        if (outdated := is_outdated(run, event)) or already_applied(run, event):
+            run.duplicates += 1
+            return RefusedEvent(OUTDATED) if outdated else []
         if type(event) is OperatorResume and run.halted >= 0:
             limits = self.rules_of(run).budgets | run.budgets
             resume(run, event.grant or {}, limits, self._view.last_event_ms)
-        elif run.finished or type(event) is OperatorResume:  # too late, or nothing to resume
-            run.late += run.finished
-            run.ignored_events += not run.finished
+        elif type(event) is OperatorResume:  # nothing to resume
+            run.ignored_events += 1
             return []
         return self._ask_about(run, event, kind.COMMAND)
 
@@ -383,17 +397,3 @@ def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_h
     place = "" if finding.anywhere else index
     text = f"{run_id}\0{attempt}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
-
-
-def _set_scope(run: RunState, event: Event) -> None:
-    """Set the parts of a run's scope that no earlier event has set."""
-    known = run.workflow, run.tenant, run.user, run.tier, run.session
-    run.workflow = run.workflow or event.workflow
-    run.tenant = run.tenant or event.tenant
-    run.user = run.user or event.user
-    run.tier = run.tier or event.tier
-    if not run.session and (event.session_id or event.parent_run_id):
-        run.session = short_name(event.session_id or event.parent_run_id)
-    run.child = run.child or bool(event.parent_run_id)
-    if known != (run.workflow, run.tenant, run.user, run.tier, run.session):
-        run.size_left = 0

@@ -11,6 +11,7 @@ from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
 from streamproc.core.run_state import CallMemory
+from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View
 
 
@@ -43,9 +44,13 @@ class Rules:
         task_percents: Sequence[int] = (),
         board: BoardConfig = NO_BOARD,
         prices: Mapping[str, Price] = MappingProxyType({}),
+        overridable: frozenset[str] = frozenset(),
+        tiers: TierRules = NO_TIERS,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
+        self.overridable = overridable  # budgets that a run may raise
+        self.tiers = tiers
         self.accounts = accounts
         self.task_percents = task_percents
         self.accounts_needed = accounts.needed

@@ -31,8 +31,11 @@ TASKS_MAX: Final = 8  # tasks with a token budget; a batch has at most five
 RECENT_MAX: Final = 5  # hashes shown as loop evidence
 PACE_MAX: Final = 7  # turns whose median is the current pace: three expensive turns by chance do not change it
 OPEN_MAX: Final = 6  # turns that started and have not ended: one a node at a time, and few nodes work at once
+COMMANDS_MAX: Final = 32  # ids of operators' commands: few people command one run within the validity of a signature
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STATE_VERSION: Final = 1
+
+UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
 # Bytes that an addition takes off `size_left` (see `size_budget`): encoded, with the largest numbers.
 ID_BYTES: Final = 10
@@ -216,8 +219,8 @@ class RunState(msgspec.Struct, array_like=True):
     workflow: str = ""  # scope, fixed by the first event that names it
     tenant: str = ""
     user: str = ""
-    tier: str = ""
-    budgets: dict[str, int] = {}  # limits that the run declared, with what was granted since
+    tier: str = ""  # assigned by the policy, or named by a run that is believed
+    budgets: dict[str, int] = {}  # limits that the run declared, where the policy permits, with what was granted since
     event_ids: dict[int, int] = {}  # hashes of recent event ids, oldest first (values unused): duplicates are skipped
     seen: dict[int, int] = {}  # tags of what the run has had before, least recent first (values unused)
     last_news: int = -1  # last turn with something new, or with a poll: repeats from before it do not count
@@ -275,12 +278,30 @@ class RunState(msgspec.Struct, array_like=True):
     child: bool = False  # whether another run started it
     charged: bool = False  # whether its accounts know it
     session_closed: bool = False  # whether its session takes no new work
+    started: bool = False  # whether `run.started` has arrived; a later one changes nothing
+    named_tier: str = ""  # tier that the run named, whether or not it counts
+    capped: int = 0  # budgets that the run declared above the policy's limit, as bits (`scope.capped_budgets`)
+    command_ids: dict[int, int] = {}  # tags of the ids of operators' commands, with the time of each
+    commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
+    owner: int = 0  # hash of the token that the run is bound to; 0: no event yet
+    strangers: int = 0  # events refused for want of that token
+
+
+_KEPT: Final = (
+    "partition", "offset", "event_ids", "workflow", "tenant", "user", "named_tier", "session", "child",
+    "session_closed", "command_ids", "commands_since_ms", "owner", "strangers",
+)  # fmt: skip
 
 
 def reset_run(run: RunState) -> None:
-    """Start again under a run id that is reused. The position in the log, known event ids and log time stay."""
-    fresh = RunState(partition=run.partition, offset=run.offset, event_ids=run.event_ids, id_reuses=run.id_reuses + 1)
+    """Start a new life under a run id that is reused, unless the run is halted (the caller checks that).
+
+    The position in the log, known event ids, log time, scope and the rest of a probation stay.
+    """
+    fresh = RunState(**{name: getattr(run, name) for name in _KEPT}, id_reuses=run.id_reuses + 1)
     fresh.started_ms = fresh.at_ms = run.at_ms
+    if run.probation:
+        fresh.probation = [max(0, run.probation[0] - run.turns), 0]
     for name in RunState.__struct_fields__:
         setattr(run, name, getattr(fresh, name))
 

@@ -8,6 +8,7 @@ import msgspec
 
 from streamproc.core.decision import Decision, Snapshot
 from streamproc.core.run_state import RunState
+from streamproc.core.scope import capped_budgets
 from streamproc.model.log_time import rfc3339
 
 _SEVERITIES = ("info", "warn", "halt")
@@ -29,6 +30,8 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     total_tokens: int = 0
     cost_usd_micro: int = 0
     at: str | None = None
+    capped_budgets: list[str] = []
+    strangers: int = 0
 
 
 def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> Status:
@@ -47,6 +50,8 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
         at=rfc3339(run.at_ms) if run.at_ms else None,
+        capped_budgets=capped_budgets(run),
+        strangers=run.strangers,
     )
 
 

@@ -3,7 +3,8 @@
 Sees: an `operator.stop` event of the run. The worker also creates one for every run of a killed user or tenant, and
 for a run killed with `streamproc kill --run`.
 
-Why: an operator can stop a run whatever the other detectors find, and the log records who, when and why.
+Why: an operator can stop a run whatever the other detectors find, and the log records who, when and why. A finished
+run is halted, too: an agent could end its run and start it again before the command arrives.
 
 False alarms: none: it is a command. If commands must be signed, unsigned ones are refused before they get here.
 
@@ -56,9 +57,7 @@ DETECTOR = OperatorStopped()
 
 HEALTHY = [
     Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
-    Example("a stop after the run has finished", [
-        said("agent", "done"), {"type": "run.finished"}, {"type": "operator.stop", "by": "ada"},
-    ]),
+    Example("a resume of a run that was not stopped", [said("agent", "step 0"), {"type": "operator.resume"}]),
 ]  # fmt: skip
 STUCK = [
     Example("an operator stops the run", [
@@ -66,4 +65,7 @@ STUCK = [
         {"type": "operator.stop", "by": "ada", "reason": "wrong branch"}, said("agent", "step 2"),
     ], "halt", 1),
     Example("a stop before the first turn", [{"type": "operator.stop"}], "halt", 0),
+    Example("a stop after the run has finished: its id may be used again", [
+        said("agent", "done"), {"type": "run.finished"}, {"type": "operator.stop", "by": "ada"},
+    ], "halt", 0),
 ]  # fmt: skip

@@ -171,6 +171,10 @@ class RunStatus(_Model):
     total_tokens: int = 0
     cost_usd_micro: int = 0
     at: str | None = None
+    capped_budgets: list[str] = Field(
+        [], description="budgets that the run declared above the policy's limit, which therefore applies"
+    )
+    strangers: int = Field(0, description="events that were refused because they lack the token of the run")
 
 
 def read_control(raw: bytes | str) -> ControlEvent:

@@ -183,6 +183,7 @@ class RawEvent(Model):
     session_id: ScopeName = ""
     parent_run_id: Name = ""
     labels: Labels | None = Field(None, description="copied to the control event, never interpreted")
+    token: ScopeName = Field("", description="shows that the event comes from the run's own publishers, if it is bound")
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:

@@ -101,7 +101,10 @@ class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``."""
+    """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``.
+
+    `token` shows that an event comes from the publishers of its run, if the run is bound to one (`core.refusal`).
+    """
 
     type: ClassVar[str] = ""
 
@@ -120,6 +123,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     session_id: Scope = ""
     parent_run_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
     labels: dict[str, str] | None = None
+    token: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
 class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):

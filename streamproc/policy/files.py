@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -27,6 +27,28 @@ DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor
 Lines = dict[tuple[str | int, ...], int]
 
 
+def _unset(value: Any) -> bool:
+    """Whether a setting is not part of a policy's content hash: it is newer than policies that have a hash already."""
+    return value is None
+
+
+class BudgetSetting(NamedTuple):
+    """A budget of a policy: the limit as written, and whether a run may raise it."""
+
+    limit: Any
+    overridable: bool = False
+
+
+def budget_setting(value: Any) -> BudgetSetting:
+    """Read a budget: a limit, or a mapping with `limit` and `overridable`. Raises `ValueError`."""
+    if not isinstance(value, Mapping):
+        return BudgetSetting(value)
+    unknown = [str(name) for name in value if name not in BudgetSetting._fields]
+    if unknown or "limit" not in value or not isinstance(value.get("overridable", False), bool):
+        raise ValueError(f"expected a whole number, USD, or {{limit: LIMIT, overridable: true}}, got {shown(value)}")
+    return BudgetSetting(value["limit"], value.get("overridable", False))
+
+
 class Overlay(BaseModel):
     """The settings of one layer of a policy; all of them optional."""
 
@@ -41,12 +63,19 @@ class Overlay(BaseModel):
     prices: dict[str, dict[str, Any]] = {}
 
 
+class TenantOverlay(Overlay):
+    """The settings for one tenant, with the tier that the policy assigns to it."""
+
+    tier: str | None = Field(None, exclude_if=_unset)
+
+
 class UserOverlay(BaseModel):
-    """The settings for one user: that user's budgets over all runs."""
+    """The settings for one user: that user's tier, and budgets over all runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     budgets: dict[str, Any] = {}
+    tier: str | None = Field(None, exclude_if=_unset)
 
     @property
     def overlay(self) -> Overlay:
@@ -60,8 +89,9 @@ class Layer(Overlay):
     name: str = Field("policy", min_length=1, max_length=100)
     version: str | int | float = "1"
     presets: list[str] = []
+    tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
     workflows: dict[str, Overlay] = {}
-    tenants: dict[str, Overlay] = {}
+    tenants: dict[str, TenantOverlay] = {}
     tiers: dict[str, Overlay] = {}
     users: dict[str, UserOverlay] = {}
 
@@ -201,7 +231,9 @@ def _known(path: tuple[str | int, ...]) -> list[str]:
     if "board" in path:
         model = GuardSetting if "guards" in path else BoardSetting
         return [field.alias or name for name, field in model.model_fields.items()]
-    return [name for name in Layer.model_fields if len(path) == 1 or name in Overlay.model_fields]
+    overlays: dict[str, type[BaseModel]] = {"tenants": TenantOverlay, "users": UserOverlay}
+    model = Layer if len(path) == 1 else overlays.get(str(path[0]), Overlay)
+    return list(model.model_fields)
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:
@@ -221,11 +253,26 @@ def _check_values(layer: Layer, lines: Lines, place: str) -> list[Problem]:
                 what = f"{budget} is not a budget of a user"
                 remedy = "use one that starts with maxUser, such as maxUserCostUsdPerDay"
                 found.append((("users", name, "budgets", budget), what, remedy))
+    found += [(path, what, remedy) for path, what, remedy in _check_tiers(layer)]
     for path, overlay in layer.overlays():
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
         found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
         found += [((*path, "board", *rest), what, remedy) for rest, what, remedy in _check_board(overlay, layer)]
     return [Problem(_dotted(path), what, remedy, _at(path, lines, place)) for path, what, remedy in found]
+
+
+def _check_tiers(layer: Layer) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Check that every assigned tier exists, in this layer or in a preset below it."""
+    assigned = [(("tenants", name, "tier"), tenant.tier) for name, tenant in layer.tenants.items()]
+    assigned += [(("users", name, "tier"), user.tier) for name, user in layer.users.items()]
+    if not any(tier is not None for _, tier in assigned):
+        return
+    known = set(layer.tiers)
+    for preset in [STANDARD, *(name for name in layer.presets if name in preset_names())]:
+        known |= set(read_preset(preset).tiers)
+    for path, tier in assigned:
+        if tier is not None and tier not in known:
+            yield path, f"no tier {shown(tier)}", f"there are: {', '.join(sorted(known))}; or add it to `tiers`"
 
 
 def _check_board(overlay: Overlay, layer: Layer) -> list[tuple[tuple[str, ...], str, str]]:
@@ -244,9 +291,13 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
     for name, value in overlay.budgets.items():
         try:
             budget = find_budget(name)
-            amount = budget_value(budget, value)
+            limit, overridable = budget_setting(value)
+            amount = budget_value(budget, limit)
+            if overridable and not budget.declarable:
+                what = f"a run cannot declare {budget.name}, so it cannot override it"
+                yield ("budgets", name), what, f"write {budget.name}: {limit}"
             if budget.ceiling is not None and amount > budget.ceiling:
-                what = f"{value} is above the ceiling {budget.ceiling}"
+                what = f"{limit} is above the ceiling {budget.ceiling}"
                 yield ("budgets", name), what, f"use at most {budget.ceiling}; no policy can raise the ceiling"
         except (KeyError, ValueError) as error:
             yield ("budgets", name), str(error.args[0]), ""

@@ -21,14 +21,25 @@ from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
+from streamproc.core.tiers import TierRules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.model.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
 from streamproc.policy.boards import merge_board
-from streamproc.policy.files import STANDARD, Layer, Overlay, preset_names, read_mapping, read_policy_file, read_preset
+from streamproc.policy.files import (
+    STANDARD,
+    Layer,
+    Overlay,
+    budget_setting,
+    preset_names,
+    read_mapping,
+    read_policy_file,
+    read_preset,
+)
 from streamproc.policy.prices import price_of
 
 DEFAULT: Final = STANDARD
 _ACCOUNT_BUDGETS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
+_DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
@@ -52,6 +63,7 @@ class Policy:
         own = layers[-1]
         content = orjson.dumps([layer.model_dump(mode="json") for layer in layers], option=orjson.OPT_SORT_KEYS)
         self.ref = PolicyRef(own.name, str(own.version), hex16(xxhash.xxh3_64_intdigest(content)))
+        self.tiers = _tier_rules(self.layers)
 
     @property
     def name(self) -> str:
@@ -72,10 +84,23 @@ class Policy:
         return engine
 
     def effective(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
-        """Return the settings in force in a scope: limits of each detector (None: off), budgets, actions."""
-        overlays = self._overlays(workflow, tenant, tier, user)
+        """Return the settings in force in a scope: limits of each detector (None: off), budgets, actions.
+
+        `tier` is the one that a run names. As in the engine, it counts in full only if runs are believed; otherwise
+        that of the tenant or user counts, or, without one, the lower budgets of the named tier.
+        """
+        assigned = self.tiers.assigned(tenant, user) or (tier if self.tiers.believed else "")
+        found = self._in_force(self._overlays(workflow, tenant, assigned, user))
+        if not assigned:
+            budgets = found["budgets"]
+            lower = self.tiers.budgets.get(tier, {}).items()
+            found["budgets"] = budgets | {name: min(value, budgets.get(name, value)) for name, value in lower}
+        return found
+
+    def _in_force(self, overlays: list[Overlay]) -> dict[str, Any]:
         detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
+        overridable: set[str] = set()
         actions: dict[str, str] = {}
         prices: dict[str, Price] = {}
         on_stall = "switch_to_interactive"
@@ -85,7 +110,8 @@ class Policy:
             for code, setting in overlay.detectors.items():
                 own = detectors[code] or {}
                 detectors[code] = own | setting if isinstance(setting, dict) else own if setting else None
-            budgets |= _values(overlay)
+            budgets |= (own_budgets := _values(overlay))
+            overridable = (overridable - own_budgets.keys()) | _overridable(overlay)
             actions |= overlay.actions
             prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
@@ -94,6 +120,7 @@ class Policy:
         return {
             "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
             "budgets": budgets,
+            "overridable": sorted(overridable),
             "actions": actions,
             "on_stall": on_stall,
             "lower_is_better": lower,
@@ -102,8 +129,8 @@ class Policy:
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
-        """Return the rules of a scope, as the engine uses them."""
-        found = self.effective(workflow, tenant, tier)
+        """Return the rules of a scope, as the engine uses them; the tier is one that counts (`TierRules`)."""
+        found = self._in_force(self._overlays(workflow, tenant, tier, ""))
         limits = found["detectors"]
         repeats = BY_CODE["LOOP003"].Limits(**(limits["LOOP003"] or {}))
         return Rules(
@@ -126,6 +153,8 @@ class Policy:
             prices=found["prices"],
             accounts=self._accounts(found),
             task_percents=list((limits["BUDGET008"] or {}).values()),
+            overridable=frozenset(found["overridable"]),
+            tiers=self.tiers,
             board=BoardConfig(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
         )
 
@@ -155,6 +184,7 @@ class Policy:
         return AccountRules(
             session=[Mark(TOTAL, unit, budgets[name]) for unit, name in SESSION_BUDGETS if session and name in budgets],
             session_percents=list(session.values()) if session else (),
+            session_overridable=[unit for unit, name in SESSION_BUDGETS if name in found["overridable"]],
             user=_marks("user", budgets) if account else (),
             users={name: _marks("user", own) for name, own in users.items()} if account else None,
             tenant=_marks("tenant", budgets) if account else (),
@@ -174,8 +204,28 @@ class Policy:
 
 def _values(overlay: Overlay) -> dict[str, int]:
     """Return the budgets that an overlay sets, by canonical name, in their units."""
-    found = ((find_budget(name), value) for name, value in overlay.budgets.items())
+    found = ((find_budget(name), budget_setting(value).limit) for name, value in overlay.budgets.items())
     return {budget.name: budget_value(budget, value) for budget, value in found}
+
+
+def _overridable(overlay: Overlay) -> set[str]:
+    """Return the canonical names of the budgets that an overlay lets runs raise."""
+    return {find_budget(name).name for name, value in overlay.budgets.items() if budget_setting(value).overridable}
+
+
+def _tier_rules(layers: tuple[Layer, ...]) -> TierRules:
+    """Return whom the policy believes about tiers, and the tiers that it assigns. Later layers win."""
+    believed = [layer.tier_from for layer in layers if layer.tier_from]
+    tenants: dict[str, str] = {}
+    users: dict[str, str] = {}
+    budgets: dict[str, dict[str, int]] = {}
+    for layer in layers:
+        tenants |= {name: one.tier for name, one in layer.tenants.items() if one.tier}
+        users |= {name: one.tier for name, one in layer.users.items() if one.tier}
+        for name, tier in layer.tiers.items():
+            own = {budget: value for budget, value in _values(tier).items() if budget in _DECLARABLE}
+            budgets[name] = budgets.get(name, {}) | own
+    return TierRules(believed[-1:] == ["run"], tenants, users, budgets)
 
 
 def _marks(owner: str, budgets: dict[str, int]) -> list[Mark]:

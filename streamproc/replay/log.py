@@ -8,6 +8,7 @@ from typing import Final
 
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
+from streamproc.core.refusal import RefusedEvent
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
@@ -71,10 +72,13 @@ class LogReplay:
             if event is None or record.key is None:
                 self.refused += 1
                 continue
-            if type(event) is Turn:
-                self.turns[event.run_id] = self.turns.get(event.run_id, 0) + 1
             at_ms = record.timestamp if 0 <= record.timestamp <= AT_MS_MAX else None
-            for decision in self._engine.step(self._states.get(record.key), event, at_ms):
+            decisions = self._engine.step(self._states.get(record.key), event, at_ms)
+            if type(decisions) is RefusedEvent:
+                self.refused += 1
+            elif type(event) is Turn:
+                self.turns[event.run_id] = self.turns.get(event.run_id, 0) + 1
+            for decision in decisions:
                 if decision.trigger is not None:
                     decision.trigger.topic = record.topic
                     decision.trigger.partition = record.partition

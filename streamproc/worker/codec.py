@@ -21,6 +21,7 @@ class Head(msgspec.Struct, array_like=True):
     started_ms: int
     at_ms: int
     finished: bool
+    halted: int
 
 
 FRAME: Final = Struct("<Iq")  # before a stored state: its size, and the next deadline of the run (0: none)
@@ -42,11 +43,14 @@ _INT_BYTES: Final = tuple(
     1 if first < 0x80 or first >= 0xE0 else {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(first, _NO_INT)
     for first in range(256)
 )
-_LONG_ARRAY, _TRUE, _FALSE, _NEGATIVE = 0xDC, 0xC3, 0xC2, 0xE0
+_LONG_ARRAY, _TRUE, _FALSE, _NEGATIVE, _NOT_HALTED = 0xDC, 0xC3, 0xC2, 0xE0, 0xFF
 
 
 def peek_run(raw: bytes) -> tuple[int, bool] | None:
-    """Return the offset that a stored state has applied, and whether its run is finished; None as in `_head`.
+    """Return the offset that a stored state has applied, and whether its run is over; None as in `_head`.
+
+    A run is over if it has finished and is not halted: a halt is kept as long as that of an unfinished run, or an agent
+    could lift it by finishing and waiting.
 
     Reads the bytes where `dump` puts these fields, and not the whole state: a recovery reads very many states.
     """
@@ -60,11 +64,11 @@ def peek_run(raw: bytes) -> tuple[int, bool] | None:
             at += _INT_BYTES[raw[at]]  # its start
             at += _INT_BYTES[raw[at]]  # the time of its last event
             if raw[offset_at] < _NEGATIVE and raw[at] in (_TRUE, _FALSE):
-                return offset, raw[at] == _TRUE
+                return offset, raw[at] == _TRUE and raw[at + 1] == _NOT_HALTED
     except IndexError:
         pass
     head = _head(raw)
-    return (head.offset, head.finished) if head is not None else None
+    return (head.offset, head.finished and head.halted < 0) if head is not None else None
 
 
 def state_bytes(raw: bytes) -> bytes:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 class RunScope(Head, array_like=True):
     """The first fields of a stored state, up to the tenant and user of the run."""
 
-    halted: int = -1
     echo: int = -1
     halt_code: str = ""
     severity: int = 0

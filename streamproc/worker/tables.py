@@ -137,7 +137,7 @@ class Runs:
             if len(raw) > STATE_BYTES_MAX:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
-            self._age(key, finished=state.finished)
+            self._age(key, finished=state.finished and state.halted < 0)
         again = self.overwritten.difference(self.dirty)
         changes += [(key, stored) for key in again if (stored := self.raw(key)) is not None]
         self.overwritten.clear()

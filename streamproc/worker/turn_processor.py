@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from streamproc.core.decision import Decision
+from streamproc.core.refusal import RefusedEvent
 from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
@@ -39,8 +40,7 @@ log = logging.getLogger(__name__)
 NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
-LIFT_HALT: Final = frozenset({RunStarted, OperatorResume})  # they may lift a halt
-STATUS_EVENTS: Final = LIFT_HALT | {RunFinished}  # they change the status of a run without a decision
+STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished, OperatorResume})  # they change a status without a decision
 
 _decode_decision: Final = msgspec.json.Decoder(Decision).decode
 
@@ -118,8 +118,11 @@ class TurnProcessor:
                 dirty[key] = [record]
             else:
                 applied.append(record)
-            if type(event) in LIFT_HALT and (state.halted < 0 or _halts(decisions)):
-                runs.halts.pop(key, None)  # of an earlier run with this id, or before it was resumed
+            if type(decisions) is RefusedEvent:
+                outgoing.append(self._refused(placed(record, self._topic, runs.partition), (decisions.problem,)))
+                continue
+            if type(event) is OperatorResume and state.halted < 0:
+                runs.halts.pop(key, None)
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
             if decisions:
@@ -246,10 +249,6 @@ def log_time(record: Fetched) -> int | None:
     """Return the log time of a record; None if it is not a valid time."""
     at_ms = record.timestamp
     return at_ms if at_ms is not None and 0 <= at_ms <= AT_MS_MAX else None
-
-
-def _halts(decisions: list[Decision]) -> bool:
-    return any(decision.severity == "halt" for decision in decisions)
 
 
 def _wrong_key(event: Event, key: bytes | None) -> Problem:

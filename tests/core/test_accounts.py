@@ -103,16 +103,17 @@ def test_a_child_can_lower_the_limit_but_not_raise_it() -> None:
     assert root(500, 10_000) == root(10_000, 500) == [("root", "halt", "exceeded"), ("child", "halt", "exceeded")]
 
 
-def test_limits_of_the_root_run_override_the_policy() -> None:
-    raws = [
-        started("root", session_id="s", budgets={"maxSessionTokens": 5_000}),
-        started("child", session_id="s", parent_run_id="root"),
-        spent("child", 600),
-    ]
-    assert controls_of(raws, {"budgets": {"maxSessionTokens": 500}}) == []
-    assert [one.run_id for one in controls_of(raws[1:], {"budgets": {"maxSessionTokens": 500}}) if one.halts] == [
-        "child"
-    ]
+ROOT_AND_CHILD = [
+    started("root", session_id="s", budgets={"maxSessionTokens": 5_000}),
+    started("child", session_id="s", parent_run_id="root"),
+    spent("child", 600),
+]
+
+
+def test_limits_of_the_root_run_override_the_policy_where_it_says_so() -> None:
+    policy = {"budgets": {"maxSessionTokens": {"limit": 500, "overridable": True}}}
+    assert controls_of(ROOT_AND_CHILD, policy) == []
+    assert [one.run_id for one in controls_of(ROOT_AND_CHILD[1:], policy) if one.halts] == ["child"]
 
 
 def test_above_80_percent_new_work_is_rejected_and_from_95_percent_all_runs_wrap_up() -> None:
@@ -200,9 +201,9 @@ def test_a_user_may_have_limits_of_its_own() -> None:
     policy = {
         "budgets": {"maxUserTokensPerHour": 1_000},
         "tiers": {"pro": {"budgets": {"maxUserTokensPerHour": 3_000}}},
-        "users": {"u7": {"budgets": {"maxUserTokensPerHour": 5_000}}},
+        "users": {"u7": {"budgets": {"maxUserTokensPerHour": 5_000}}, "u9": {"tier": "pro"}},
     }
-    raws = [spent("a", 4_000, user="u7"), spent("b", 1_001, user="u8"), spent("c", 2_000, user="u9", tier="pro")]
+    raws = [spent("a", 4_000, user="u7"), spent("b", 1_001, user="u8"), spent("c", 2_000, user="u9")]
     assert [one.run_id for one in controls_of(raws, policy) if one.halts] == ["b"]
 
 

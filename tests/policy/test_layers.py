@@ -146,6 +146,7 @@ def test_no_policy_can_raise_the_hard_cap(mistakes_of: Callable[[str], list[tupl
 
 LAYERS = """
 name: ours
+tier_from: run
 version: 3
 on_stall: pause
 budgets: { maxSteps: 100 }
@@ -181,12 +182,12 @@ def test_the_narrower_scope_wins(
     assert (found["detectors"]["LOOP002"] is None) == (scope.get("tier") == "gold")
 
 
-def test_a_runs_declared_budget_wins(policy_of: Callable[[str], Policy]) -> None:
+def test_a_run_lowers_its_budget(policy_of: Callable[[str], Policy]) -> None:
     policy = policy_of("budgets: { maxSteps: 2 }")
     turns = [{"node": "agent", "output": f"step {n}"} for n in range(6)]
     assert halts(turns, policy) == [("BUDGET004", "halt", 2)]
-    declares = {"type": "run.started", "budgets": {"maxSteps": 4}}
-    assert halts([declares, *turns], policy) == [("BUDGET004", "halt", 4)]
+    declares = {"type": "run.started", "budgets": {"maxSteps": 1}}
+    assert halts([declares, *turns], policy) == [("BUDGET004", "halt", 1)]
 
 
 def test_a_runs_scope_chooses_its_rules(policy_of: Callable[[str], Policy]) -> None:

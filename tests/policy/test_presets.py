@@ -12,7 +12,7 @@ import yaml
 from streamproc.detectors import BY_CODE
 from streamproc.model.budgets import budget_value, find_budget
 from streamproc.policy import load_policy
-from streamproc.policy.files import preset_names
+from streamproc.policy.files import budget_setting, preset_names
 
 WORDS_MIN = 2  # of a comment: fewer explain nothing
 
@@ -54,7 +54,7 @@ def test_the_settings_of_a_preset_are_in_force(preset: str) -> None:
             assert effective["detectors"][code].items() >= (limits if isinstance(limits, dict) else {}).items()
         for name, value in said.get("budgets", {}).items():
             if scope or name not in effective["budgets"]:
-                assert effective["budgets"][name] == budget_value(find_budget(name), value)
+                assert effective["budgets"][name] == budget_value(find_budget(name), budget_setting(value).limit)
         assert effective["actions"].items() >= said.get("actions", {}).items()
         assert effective["on_stall"] == written.get("on_stall", "switch_to_interactive")
 

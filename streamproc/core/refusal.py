@@ -1,0 +1,88 @@
+"""Events that a run refuses: of strangers, if the run is bound to a token, and commands that are sent again.
+
+A token binds a run to those who know it. The first event of a run that is not a command or the workers' own decides:
+with a token, all later ones must carry the same; without one, the run stays unbound, and tokens mean nothing to it.
+A state holds only a hash of the token, so a reader of states learns no token.
+
+Ids of commands are kept apart from those of other events, because there are few of them: an agent cannot make the run
+forget one by sending many events. If there are too many all the same, the oldest by their own time are forgotten, and
+commands that are not newer are refused from then on.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from xxhash import xxh3_64_intdigest
+
+from streamproc.core.run_state import COMMANDS_MAX, TAG, UNBOUND, RunState
+from streamproc.errors import Problem
+from streamproc.model.log_time import AT_MS_MAX
+from streamproc.model.wire import BudgetReached, Deadline, Event, HaltAcknowledged, OperatorResume, OperatorStop
+
+if TYPE_CHECKING:
+    from streamproc.core.decision import Decision
+
+    Decisions = list[Decision]
+else:
+    Decisions = list
+
+EXEMPT: Final = (OperatorStop, OperatorResume, HaltAcknowledged, Deadline, BudgetReached)
+"""People and workers: they know no token, and their events are verified elsewhere."""
+
+STRANGER: Final = Problem(
+    "token",
+    "the run is bound to another token",
+    "publish all events of a run with the same STREAMPROC_RUN_TOKEN, or use a run id of your own",
+)
+OUTDATED: Final = Problem(
+    "at", "the command is not newer than those that the run has forgotten", "issue the command again"
+)
+
+
+class RefusedEvent(Decisions):
+    """The decisions on an event that was refused: none. `problem` says why; the worker dead-letters the event."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+def is_stranger(run: RunState, event: Event) -> bool:
+    """Whether an event lacks the token of its run. The first event of a run binds the run, or leaves it unbound."""
+    if isinstance(event, EXEMPT):
+        return False
+    owner = _owner(event.token) if event.token else UNBOUND
+    if not run.owner:
+        run.owner = owner
+    return owner != run.owner
+
+
+def _owner(token: str) -> int:
+    """Return a token as a state holds it: 63 bits of its SHA-256, above those with a meaning of their own."""
+    return int.from_bytes(sha256(token.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1 | UNBOUND << 1
+
+
+def already_applied(run: RunState, event: Event) -> bool:
+    """Whether a run has applied this command before; if not, record it."""
+    if not event.event_id:
+        return False
+    digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass")) & TAG
+    if digest in run.command_ids:
+        return True
+    known = run.command_ids
+    known[digest] = _at_ms(event)
+    if len(known) > COMMANDS_MAX:
+        oldest = min(known, key=known.__getitem__)
+        run.commands_since_ms = max(run.commands_since_ms, known.pop(oldest))
+    return False
+
+
+def is_outdated(run: RunState, event: Event) -> bool:
+    """Whether a command is not newer than one that the run has forgotten, and so may be that one."""
+    return 0 < _at_ms(event) <= run.commands_since_ms
+
+
+def _at_ms(event: Event) -> int:
+    return min(max(0, event.at or 0), AT_MS_MAX)

@@ -1,0 +1,332 @@
+"""A watched agent can write any event of its run but an operator's: what it cannot gain by that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from streamproc import Monitor
+from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent
+from streamproc.core.run_state import COMMANDS_MAX, IDS_MAX, RunState, dump, load
+from streamproc.policy import load_policy
+from streamproc.worker.codec import encode_run, peek_run
+from tests.feeding import Feed, Raw, halts, reported
+
+STUCK: Final[list[Raw]] = [{"node": "coder", "output": "I will try again."}] * 3
+STOP: Final[Raw] = {"type": "operator.stop", "by": "ada", "reason": "abuse"}
+RESUME: Final[Raw] = {"type": "operator.resume", "by": "ada"}
+FINISH: Final[Raw] = {"type": "run.finished"}
+AGAIN: Final[list[Raw]] = [FINISH, {"type": "run.started"}]
+NOON_MS: Final = 1_769_860_800_000
+
+
+def steps(first: int, last: int, **fields: Any) -> list[Raw]:
+    return [{"node": "coder", "output": f"step {n}"} | fields for n in range(first, last)]
+
+
+def spends(number: int, cost: str = "1") -> list[Raw]:
+    return steps(0, number, usage={"cost_usd": cost})
+
+
+def started(**fields: Any) -> Raw:
+    return {"type": "run.started", **fields}
+
+
+# A halt.
+
+
+@pytest.mark.parametrize("halting", [STUCK, [*steps(0, 2), STOP], [STOP]], ids=["a detector", "a stop", "a stop first"])
+def test_a_halted_run_stays_halted_when_its_id_is_used_again(halting: list[Raw]) -> None:
+    feed = Feed()
+    feed.all(halting)
+    code, turns = feed.state.halt_code, feed.state.turns
+
+    feed.all([*AGAIN, *steps(5, 9), *AGAIN, *steps(9, 12)])
+
+    assert feed.engine.status(feed.state, "r").status == "halted"
+    assert (feed.state.halt_code, feed.state.turns, feed.state.late) == (code, turns + 7, 0)
+    assert feed.engine.next_deadline(feed.state) is None
+    assert feed.state.ignored_events == 2
+    assert [one.type for one in feed.raw(RESUME)] == ["run.resumed"]
+    assert feed.engine.status(feed.state, "r").status == "running"
+
+
+def test_the_status_of_a_halted_run_keeps_its_reason_in_its_second_life() -> None:
+    monitor = Monitor()
+    for raw in [*STUCK, *AGAIN, *steps(0, 2)]:
+        monitor.feed({"run_id": "r", **raw})
+    status = monitor.status("r")
+    assert status is not None
+    assert (status.status, status.severity, status.halt and status.halt.code) == ("halted", "halt", "LOOP001")
+
+
+def test_a_halted_run_that_continues_in_a_second_life_is_escalated() -> None:
+    assert reported([*steps(0, 3), STOP, *AGAIN, *steps(3, 120)])[-1] == ("OPERATOR002", "warn", 103)
+
+
+def test_a_stop_of_a_finished_run_halts_its_second_life() -> None:
+    feed = Feed()
+    assert [one.code for one in feed.all([*steps(0, 2), FINISH, STOP, started(), *steps(2, 9)])] == ["OPERATOR001"]
+    assert feed.engine.status(feed.state, "r").status == "halted"
+
+
+def test_a_run_on_probation_stays_on_probation_in_its_second_life() -> None:
+    feed = Feed()
+    found = feed.all([*STUCK, RESUME, *AGAIN, *STUCK[:2]])
+    assert (found[-1].code, found[-1].severity, found[-1].terminal_status) == ("LOOP001", "halt", "escalated")
+
+
+def test_a_worker_keeps_a_halted_run_that_has_finished_as_long_as_an_idle_one() -> None:
+    over = {
+        halted: peek_run(encode_run(RunState(offset=3, finished=True, halted=halted), None)) for halted in (-1, 0, 9)
+    }
+    assert over == {-1: (3, True), 0: (3, False), 9: (3, False)}
+
+
+def test_a_halt_survives_a_second_life_across_restarts() -> None:
+    feed = Feed()
+    for raw in [*STUCK, *AGAIN, *steps(0, 3)]:
+        feed.raw(raw)
+        feed.state = load(dump(feed.state))
+    assert feed.state.halted >= 0
+
+
+# The scope.
+
+
+def test_the_scope_of_a_run_is_final_across_its_lives() -> None:
+    first = {"workflow": "build", "tenant": "acme", "user": "eve", "tier": "free", "session_id": "s"}
+    other = {name: f"other-{value}" for name, value in first.items()}
+    feed = Feed()
+    feed.all([started(**first), *steps(0, 1), FINISH, started(**other), *steps(1, 3, **other)])
+    state = feed.state
+    assert (state.workflow, state.tenant, state.user, state.named_tier, state.session) == tuple(first.values())
+    assert state.turns == 2
+
+
+# Budgets.
+
+TWO_DOLLARS: Final = load_policy({"budgets": {"maxCostUsd": "2"}})
+OVERRIDABLE: Final = load_policy({"budgets": {"maxCostUsd": {"limit": "2", "overridable": True}}})
+COST: Final = {"maxCostUsd": "5"}
+
+
+def halted_at(raws: list[Raw], policy: Any = TWO_DOLLARS) -> list[int]:
+    return [one.at for one in halts(raws, policy)]
+
+
+def test_a_run_cannot_raise_a_budget_of_the_policy() -> None:
+    assert halted_at([started(budgets=COST), *spends(9)]) == [2]
+
+
+def test_a_run_lowers_a_budget_of_the_policy() -> None:
+    assert halted_at([started(budgets={"maxCostUsd": "1"}), *spends(9)]) == [1]
+
+
+def test_a_run_raises_a_budget_that_the_policy_lets_it_override() -> None:
+    assert halted_at([started(budgets=COST), *spends(9)], OVERRIDABLE) == [5]
+    assert halted_at(spends(9), OVERRIDABLE) == [2]
+
+
+def test_a_run_declares_a_budget_that_the_policy_does_not_set() -> None:
+    assert halted_at([started(budgets={"maxSteps": 3}), *steps(0, 9)]) == [3]
+
+
+@pytest.mark.parametrize("policy", [TWO_DOLLARS, OVERRIDABLE, load_policy()])
+def test_a_later_start_does_not_change_the_budgets(policy: Any) -> None:
+    raws = [started(budgets={"maxCostUsd": "1"}), *spends(1), started(budgets=COST, tier="enterprise"), *spends(8)]
+    assert halted_at(raws, policy) == [1]
+
+
+def test_a_later_start_does_not_restart_the_iterations_of_a_cycle() -> None:
+    graph = {"edges": [["a", "b"], ["b", "a"], ["b", "end"]]}
+    again = started(graph=graph, budgets={"maxCycleIterations": 2})
+    turns = [{"node": node, "output": f"{node}{n}"} for n in range(6) for node in "ab"]
+    raws = [again, *(raw for turn in turns for raw in (turn, again))]
+    assert [one.code for one in halts(raws)] == ["BUDGET003"]
+
+
+def test_the_status_names_the_budgets_that_a_run_could_not_raise() -> None:
+    feed = Feed(load_policy({"budgets": {"maxCostUsd": "2", "maxSteps": 9, "maxRounds": 5}}))
+    feed.raw(started(budgets={"maxCostUsd": "3", "maxSteps": 8, "maxRounds": 6, "maxTokens": 4}))
+    assert feed.engine.status(feed.state, "r").capped_budgets == ["maxCostUsd", "maxRounds"]
+    assert feed.state.budgets == {"maxSteps": 8, "maxTokens": 4}
+
+
+def test_a_budget_counts_under_a_scope_that_the_run_names_later() -> None:
+    policy = load_policy({"tenants": {"acme": {"budgets": {"maxCostUsd": "2"}}}})
+    assert halted_at([started(budgets=COST), *spends(1), *steps(20, 21, tenant="acme"), *spends(8)], policy) == [3]
+
+
+def test_a_grant_adds_to_the_limit_of_the_policy() -> None:
+    raws = [started(budgets=COST), *spends(3), RESUME | {"grant": {"cost": "4"}}, started(budgets=COST), *spends(9)]
+    assert halted_at(raws) == [2, 7]
+
+
+def test_one_run_cannot_raise_the_budget_of_a_session_for_another() -> None:
+    monitor = Monitor({"workflows": {"strict": {"budgets": {"maxSessionTokens": 500}}}})
+    rich = {"run_id": "a", "session_id": "s"}
+    monitor.feed(rich, type="run.started", budgets={"maxSessionTokens": 1_000_000})
+    monitor.feed(type="run.started", run_id="b", session_id="s", workflow="strict")
+    found = monitor.feed(run_id="b", node="coder", usage={"total_tokens": 600})
+    assert "halt" in {control.severity for control in found if control.run_id == "b"}
+
+
+def test_the_presets_let_users_override_what_their_requirements_say() -> None:
+    overridable = {
+        name: load_policy(name).effective()["overridable"] for name in ("loop-safety", "deliberation", "planner")
+    }
+    assert overridable == {
+        "loop-safety": ["maxCycleIterations", "maxTurnsPerNode", "turnTimeoutMs"],
+        "deliberation": ["maxRounds"],
+        "planner": [],
+    }
+
+
+# Tiers.
+
+TIERS: Final[Raw] = {
+    "budgets": {"maxCostUsd": "2"},
+    "tiers": {"gold": {"budgets": {"maxCostUsd": "6"}}, "tin": {"budgets": {"maxCostUsd": "1", "maxSteps": 9}}},
+    "tenants": {"acme": {"tier": "gold"}},
+    "users": {"eve": {"tier": "tin"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("scope", "turn"),
+    [
+        ({}, 2),
+        ({"tier": "gold"}, 2),
+        ({"tier": "tin"}, 1),
+        ({"tier": "nonesuch"}, 2),
+        ({"tenant": "acme"}, 6),
+        ({"tenant": "acme", "tier": "tin"}, 6),
+        ({"tenant": "acme", "user": "eve", "tier": "gold"}, 1),
+        ({"tenant": "other", "tier": "gold"}, 2),
+    ],
+)
+def test_the_policy_decides_the_tier_of_a_run(scope: Raw, turn: int) -> None:
+    policy = load_policy(TIERS)
+    assert halted_at([started(**scope), *spends(9)], policy) == [turn]
+    assert halted_at(steps(0, 9, usage={"cost_usd": "1"}, **scope), policy) == [turn]
+    assert policy.effective(**scope)["budgets"]["maxCostUsd"] == turn * 1_000_000
+
+
+def test_a_run_names_its_tier_where_the_policy_believes_it() -> None:
+    policy = load_policy(TIERS | {"tier_from": "run"})
+    assert halted_at([started(tier="gold"), *spends(9)], policy) == [6]
+    assert halted_at([started(tier="gold", user="eve"), *spends(9)], policy) == [1]
+
+
+def test_a_tier_that_a_run_names_turns_no_detector_off() -> None:
+    tiers = {"tiers": {"gold": {"detectors": {"LOOP001": False, "LOOP008": False}}}}
+    assert halts([started(tier="gold"), *STUCK], load_policy(tiers)) != []
+    assert halts([started(tier="gold"), *STUCK], load_policy(tiers | {"tier_from": "run"})) == []
+
+
+def test_a_tier_named_in_the_first_life_lowers_the_budget_of_the_second() -> None:
+    raws = [started(tier="tin"), *spends(1), FINISH, started(tier="gold"), *spends(9)]
+    assert halted_at(raws, load_policy(TIERS)) == [1]
+
+
+# Commands that are sent again.
+
+
+def command(number: int, kind: str = "operator.resume", at_ms: int = NOON_MS) -> Raw:
+    return {"type": kind, "by": "ada", "event_id": f"command-{number}", "at": at_ms + number}
+
+
+def test_a_resume_that_is_sent_again_after_many_events_lifts_nothing() -> None:
+    feed = Feed()
+    once = [*steps(0, 1), command(0, "operator.stop"), command(1)]
+    feed.all(once)
+    feed.all([raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 3 * IDS_MAX))])
+    feed.raw(command(2, "operator.stop"))
+
+    assert feed.raw(command(1)) == []
+
+    assert feed.engine.status(feed.state, "r").status == "halted"
+    assert feed.state.duplicates == 1
+
+
+def test_a_command_that_the_run_has_forgotten_is_refused_and_a_newer_one_is_not() -> None:
+    feed = Feed()
+    for number in range(0, 3 * COMMANDS_MAX, 2):
+        feed.all([command(number, "operator.stop"), command(number + 1)])
+        feed.state = load(dump(feed.state))
+    feed.raw(command(500, "operator.stop"))
+    for number in range(1, 3 * COMMANDS_MAX, 2):
+        assert feed.raw(command(number)) == []
+    old = feed.raw(command(1, at_ms=NOON_MS))
+    assert isinstance(old, RefusedEvent)
+    assert old.problem == OUTDATED
+    assert feed.state.halted >= 0
+    assert len(feed.state.command_ids) == COMMANDS_MAX
+    assert [one.type for one in feed.raw(command(501))] == ["run.resumed"]
+
+
+def test_a_command_of_a_slower_clock_is_accepted() -> None:
+    feed = Feed()
+    for number in range(COMMANDS_MAX):
+        feed.raw(command(number, "operator.stop", at_ms=NOON_MS + 3_600_000 * number))
+    late_ms = NOON_MS + 3_600_000 * COMMANDS_MAX
+    feed.raw(command(900, "operator.stop", at_ms=late_ms))
+    assert [one.type for one in feed.raw(command(901, at_ms=late_ms - 240_000))] == ["run.resumed"]
+
+
+# Tokens.
+
+TOKEN: Final = {"token": "0123456789abcdef"}
+
+
+@pytest.mark.parametrize("stranger", [{}, {"token": "another"}])
+def test_events_without_the_token_of_a_bound_run_change_nothing(stranger: Raw) -> None:
+    feed = Feed()
+    feed.all([raw | TOKEN for raw in steps(0, 2)])
+    before = dump(feed.state)
+
+    found = [feed.raw(raw | stranger) for raw in (*steps(2, 4, event_id="e"), FINISH, started(tenant="x"))]
+
+    assert all(isinstance(one, RefusedEvent) and one.problem == STRANGER for one in found)
+    assert feed.state.strangers == 4
+    assert feed.engine.status(feed.state, "r").strangers == 4
+    feed.state.strangers = 0
+    assert dump(feed.state) == before
+    assert [one.code for one in feed.all([raw | TOKEN for raw in STUCK])][-1] == "LOOP001"
+
+
+def test_commands_and_the_workers_events_need_no_token() -> None:
+    feed = Feed()
+    feed.all([raw | TOKEN for raw in steps(0, 2)])
+    found = feed.all([STOP, {"type": "halt.acknowledged"}, RESUME, {"type": "deadline", "due_at": NOON_MS}])
+    assert [one.code for one in found] == ["OPERATOR001", "OPERATOR003"]
+    assert feed.state.strangers == 0
+
+
+def test_a_stop_before_the_first_event_does_not_decide_who_owns_a_run() -> None:
+    feed = Feed()
+    feed.all([STOP, *steps(0, 1, **TOKEN), *steps(1, 2)])
+    assert (feed.state.turns, feed.state.strangers) == (1, 1)
+
+
+def test_a_run_without_a_token_cannot_be_taken_over_by_one() -> None:
+    feed = Feed()
+    feed.all([*steps(0, 1), *steps(1, 3, **TOKEN), *AGAIN, *steps(3, 5, **TOKEN), *STUCK])
+    assert feed.state.strangers == 0
+    assert feed.engine.status(feed.state, "r").status == "halted"
+
+
+def test_a_bound_run_stays_bound_in_its_second_life_and_across_restarts() -> None:
+    feed = Feed()
+    feed.all([raw | TOKEN for raw in [*steps(0, 2), *AGAIN]])
+    feed.state = load(dump(feed.state))
+    feed.all([*steps(2, 3), *steps(3, 4, **TOKEN)])
+    assert (feed.state.turns, feed.state.strangers) == (1, 1)
+
+
+def test_a_state_holds_no_token() -> None:
+    feed = Feed()
+    feed.all([raw | TOKEN for raw in [*steps(0, 2), *AGAIN]])
+    assert TOKEN["token"].encode() not in dump(feed.state)
