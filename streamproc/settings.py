@@ -80,6 +80,9 @@ class Settings(BaseSettings):
         "auto",
         description="whether commands must be signed; auto: yes, unless no key is set and Kafka authenticates writers",
     )
+    run_token: SecretStr = Field(
+        SecretStr(""), description="secret of publishers; a run then accepts events from publishers with the same only"
+    )
     status_file: str = Field(
         "", description="file with `STATUS TIMESTAMP` that a worker keeps in sync with the standing command"
     )
@@ -94,6 +97,13 @@ class Settings(BaseSettings):
     @classmethod
     def _check_keys(cls, value: SecretStr) -> SecretStr:
         _parse_keys(value)
+        return value
+
+    @field_validator("run_token")
+    @classmethod
+    def _check_run_token(cls, value: SecretStr) -> SecretStr:
+        if 0 < len(value.get_secret_value()) < SECRET_MIN:
+            raise ValueError(f"has fewer than {SECRET_MIN} characters: make one with `openssl rand -hex 32`")
         return value
 
     def command_keys(self) -> dict[str, bytes]:

@@ -69,9 +69,10 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) 
 
     found = policy.effective(workflow, tenant, tier, user)
     found["detectors"] = {code: False if limits is None else limits for code, limits in found["detectors"].items()}
-    found["budgets"] = {
-        name: value / USD_MICRO if find_budget(name).unit == "micro_usd" else value
-        for name, value in found["budgets"].items()
-    }
+    overridable = found.pop("overridable")
+    for name, value in found["budgets"].items():
+        limit = value / USD_MICRO if find_budget(name).unit == "micro_usd" else value
+        found["budgets"][name] = {"limit": limit, "overridable": True} if name in overridable else limit
+    found["tier_from"] = "run" if policy.tiers.believed else "policy"
     found["prices"] = {model: written(price) for model, price in found["prices"].items()}
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -51,8 +52,10 @@ def encode(
     bytes_max: int,
     unsafe: bool = False,
     signer: CommandSigner | None = None,
+    run_token: bytes = b"",
 ) -> Encoded:
-    """Return the event as a Kafka record. An event without an id gets a UUID; operator events are signed.
+    """Return the event as a Kafka record. An event without an id gets a UUID; operator events are signed, and with the
+    secret `run_token` every event gets the token of its run.
 
     Raises `InvalidEvent` if the record would exceed `bytes_max` (naming the largest field) or the graph is unreadable,
     and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
@@ -63,6 +66,8 @@ def encode(
     event.event_id = event.event_id or new_id()
     if isinstance(event, wire.OperatorEvent) and signer is not None and not event.signature:
         signer.sign_event(event, int(time.time() * 1000))
+    if run_token:
+        event.token = token_of(event.run_id, run_token)
     value = wire.encode(event)
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])
@@ -82,6 +87,11 @@ def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
     if not unsafe and (cycles := unsafe_cycles(read)):
         raise UnsafeCycle(cycles)
     return compact_graph(read) if read.number_of_edges() > LARGE else dict(graph)
+
+
+def token_of(run_id: str, secret: bytes) -> str:
+    """Return the token of a run: the first 128 bits of HMAC-SHA256, in hex."""
+    return hmac.digest(secret, run_id.encode(), "sha256").hex()[:32]
 
 
 def new_id() -> str:

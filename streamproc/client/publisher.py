@@ -78,6 +78,7 @@ class TurnPublisher:
         """Events that were invalid."""
         self._unknown = UnknownFields(strict=strict)
         self._signer = command_signer(self.settings)
+        self._run_token = self.settings.run_token.get_secret_value().encode()
         self._include_content = include_content
         self._on_invalid = on_invalid
         self._unsafe = on_unsafe == "publish" or on_invalid == "drop"
@@ -258,6 +259,7 @@ class TurnPublisher:
                 bytes_max=self.settings.event_bytes_max,
                 unsafe=self._unsafe,
                 signer=self._signer,
+                run_token=self._run_token,
             )
         except InvalidEvent as error:
             self.invalid += 1

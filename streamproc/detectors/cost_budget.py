@@ -1,8 +1,8 @@
 """BUDGET007 cost: a run has spent more than its tier allows.
 
 Sees: the measured cost of a run (`usage.cost_usd`, in integer micro-USD) against the limit of its tier (free 0.50, pro
-2.00, enterprise 10.00 USD) or against `maxCostUsd`. A limit declared by the run wins over its tier, and its tier wins
-over the policy's general limit. Warns at a share of the limit and halts above it. The default action is
+2.00, enterprise 10.00 USD) or against `maxCostUsd`. A tier that the policy assigns wins over its general limit, and a
+run may declare a lower one. Warns at a share of the limit and halts above it. The default action is
 `force_synthesis`: answer with the results so far. A turn with tokens but no price counts as unpriced, never as free.
 If the run's cost is limited, the first such turn is a warning, because the limit cannot see its cost.
 
@@ -10,8 +10,9 @@ Why: it is the kill switch that works whatever else fails.
 
 False alarms: none if prices are right. Without a tier and a declared limit, cost is counted and shown but not limited.
 
-Tuning: declare `maxCostUsd` or a `tier` on `run.started`; change tiers in the policy under `tiers`. If publishers send
-tokens but no cost, list the `prices` of the models in the policy.
+Tuning: set `maxCostUsd` in the policy, or change and assign its tiers. A run may declare `maxCostUsd` on `run.started`:
+any where the policy sets none, a lower one elsewhere, and a higher one where the policy says `overridable`. If
+publishers send tokens but no cost, list the `prices` of the models in the policy.
 
 Reference: deliberation requirement, layer 5: cost-based kill switch.
 """
@@ -51,7 +52,8 @@ class CostBudget:
         if used * 100 < limit * limits.warn_percent:
             return self._unpriced(view, limit, limits)
         over = used > limit
-        tier = f" (tier {view.run.tier})" if view.run.tier else ""
+        name = view.run.tier or view.run.named_tier
+        tier = f" (tier {name})" if name else ""
         return Finding(
             code=self.code,
             level=Level.HALT if over else Level.WARN,

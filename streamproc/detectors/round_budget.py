@@ -53,7 +53,8 @@ class RoundBudget:
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         if type(view.event) is RunStarted:
             declared = (view.event.budgets or {}).get("maxRounds", 0)
-            return (self._above_cap(declared),) if declared > HARD_CAP else ()
+            limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
+            return (self._above_cap(declared, limit),) if declared > HARD_CAP else ()
         return (*self._counted(view), *self._agreed(view, limits))
 
     def _counted(self, view: View) -> Iterator[Finding]:
@@ -89,10 +90,10 @@ class RoundBudget:
         found.type = "notification"
         yield found
 
-    def _above_cap(self, declared: int) -> Finding:
+    def _above_cap(self, declared: int, limit: int) -> Finding:
         declared = min(declared, HASH)
-        message = f"maxRounds {declared} is above the hard cap, so {HARD_CAP} applies; declare 5 to {HARD_CAP}."
-        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", declared, HARD_CAP)
+        message = f"maxRounds {declared} is above the hard cap, so {limit} applies; declare 5 to {HARD_CAP}."
+        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", declared, limit)
 
     def _finding(
         self, level: Level, loop: int, message: str, reason: str, used: int | None, limit: int | None

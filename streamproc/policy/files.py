@@ -232,8 +232,7 @@ def _known(path: tuple[str | int, ...]) -> list[str]:
         model = GuardSetting if "guards" in path else BoardSetting
         return [field.alias or name for name, field in model.model_fields.items()]
     overlays: dict[str, type[BaseModel]] = {"tenants": TenantOverlay, "users": UserOverlay}
-    model = Layer if len(path) == 1 else overlays.get(str(path[0]), Overlay)
-    return list(model.model_fields)
+    return list((Layer if len(path) == 1 else overlays.get(str(path[0]), Overlay)).model_fields)
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:

@@ -84,7 +84,8 @@ class Policy:
         return engine
 
     def effective(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
-        """Return the settings in force in a scope: limits of each detector (None: off), budgets, actions.
+        """Return the settings in force in a scope: limits of each detector (None: off), budgets, those of them that a
+        run may raise, actions.
 
         `tier` is the one that a run names. As in the engine, it counts in full only if runs are believed; otherwise
         that of the tenant or user counts, or, without one, the lower budgets of the named tier.

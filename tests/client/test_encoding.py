@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import uuid
 
 import pytest
@@ -51,6 +53,19 @@ def test_ids_are_uuids() -> None:
 
     assert len(ids) == 200
     assert {(uuid.UUID(one).version, uuid.UUID(one).variant, len(one)) for one in ids} == {(4, uuid.RFC_4122, 36)}
+
+
+def test_every_event_gets_the_token_of_its_run() -> None:
+    secret = b"0123456789abcdef"
+    raws = [parse_raw({"run_id": run, "node": "n", "type": kind}) for run in "ab" for kind in ("turn", "run.started")]
+
+    values = [encode(raw, include_content=False, bytes_max=9_999, run_token=secret).value for raw in raws]
+    tokens = [wire.decode(value).token for value in values]
+
+    a, b = (hmac.new(secret, run, hashlib.sha256).hexdigest()[:32] for run in (b"a", b"b"))
+    assert tokens == [a, a, b, b]
+    assert wire.decode(encoded(token="mine").value).token == "mine"
+    assert b"token" not in encoded().value
 
 
 def test_only_turns_are_dropped_early() -> None:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 import pytest
 
 from streamproc import Monitor
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent
 from streamproc.core.run_state import COMMANDS_MAX, IDS_MAX, RunState, dump, load
+from streamproc.errors import InvalidPolicy, InvalidSettings
 from streamproc.policy import load_policy
+from streamproc.replay.log import LogReplay
+from streamproc.replay.scan import Scan
+from streamproc.replay.source import Source
+from streamproc.settings import load_settings
 from streamproc.worker.codec import encode_run, peek_run
 from tests.feeding import Feed, Raw, halts, reported
+from tests.replay.records import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STUCK: Final[list[Raw]] = [{"node": "coder", "output": "I will try again."}] * 3
 STOP: Final[Raw] = {"type": "operator.stop", "by": "ada", "reason": "abuse"}
@@ -78,10 +89,8 @@ def test_a_run_on_probation_stays_on_probation_in_its_second_life() -> None:
 
 
 def test_a_worker_keeps_a_halted_run_that_has_finished_as_long_as_an_idle_one() -> None:
-    over = {
-        halted: peek_run(encode_run(RunState(offset=3, finished=True, halted=halted), None)) for halted in (-1, 0, 9)
-    }
-    assert over == {-1: (3, True), 0: (3, False), 9: (3, False)}
+    states = [RunState(offset=3, finished=True, halted=halted) for halted in (-1, 0, 9)]
+    assert [peek_run(encode_run(state, None)) for state in states] == [(3, True), (3, False), (3, False)]
 
 
 def test_a_halt_survives_a_second_life_across_restarts() -> None:
@@ -174,10 +183,8 @@ def test_one_run_cannot_raise_the_budget_of_a_session_for_another() -> None:
 
 
 def test_the_presets_let_users_override_what_their_requirements_say() -> None:
-    overridable = {
-        name: load_policy(name).effective()["overridable"] for name in ("loop-safety", "deliberation", "planner")
-    }
-    assert overridable == {
+    presets = ("loop-safety", "deliberation", "planner")
+    assert {name: load_policy(name).effective()["overridable"] for name in presets} == {
         "loop-safety": ["maxCycleIterations", "maxTurnsPerNode", "turnTimeoutMs"],
         "deliberation": ["maxRounds"],
         "planner": [],
@@ -330,3 +337,65 @@ def test_a_state_holds_no_token() -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in [*steps(0, 2), *AGAIN]])
     assert TOKEN["token"].encode() not in dump(feed.state)
+
+
+def test_scan_and_replay_apply_the_token_of_a_run(tmp_path: Path) -> None:
+    raws = [raw | {"run_id": "r", "token": "mine"} for raw in STUCK]
+    raws.insert(1, {"run_id": "r", "type": "run.finished"})
+    path = tmp_path / "turns.jsonl"
+    path.write_bytes(b"\n".join(map(orjson.dumps, raws)))
+    records = [record(raw, offset=n, at_ms=NOON_MS) for n, raw in enumerate(raws)]
+    replay = LogReplay(load_policy().engine(), event_bytes_max=9_999)
+
+    decided = {"scan": [*Scan([Source(path)], load_policy())], "replay": [*replay.decide(records)]}
+
+    assert {name: [one.code for one in found] for name, found in decided.items()} == {
+        name: ["LOOP001", "LOOP001"] for name in decided
+    }
+    assert (replay.refused, replay.turns) == (1, {"r": 3})
+
+
+def test_a_short_secret_of_runs_is_refused_and_not_shown() -> None:
+    with pytest.raises(InvalidSettings, match="STREAMPROC_RUN_TOKEN") as invalid:
+        load_settings(run_token="hunter2")
+    assert "hunter2" not in str(invalid.value)
+
+
+# Mistakes in a policy.
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "what"),
+    [
+        ({"budgets": {"maxSteps": {"limit": 5, "overidable": True}}}, "budgets.maxSteps", "overridable: true"),
+        ({"budgets": {"maxSteps": {"overridable": True}}}, "budgets.maxSteps", "limit: LIMIT"),
+        ({"budgets": {"maxSteps": {"limit": 5, "overridable": "yes"}}}, "budgets.maxSteps", "overridable: true"),
+        ({"budgets": {"maxRounds": {"limit": 16, "overridable": True}}}, "budgets.maxRounds", "above the ceiling 15"),
+        (
+            {"budgets": {"maxUserTokensPerDay": {"limit": 5, "overridable": True}}},
+            "budgets.maxUserTokensPerDay",
+            "a run cannot declare",
+        ),
+        ({"tier_from": "agent"}, "tier_from", "'policy' or 'run'"),
+        ({"workflows": {"w": {"tier_from": "run"}}}, "workflows.w.tier_from", "unknown setting"),
+        ({"workflows": {"w": {"tier": "pro"}}}, "workflows.w.tier", "unknown setting"),
+        (
+            {"tenants": {"acme": {"tier": "por"}}},
+            "tenants.acme.tier",
+            "no tier 'por' (there are: enterprise, free",
+        ),
+        ({"users": {"ada": {"tier": "por"}}}, "users.ada.tier", "no tier 'por'"),
+    ],
+)
+def test_a_mistake_about_budgets_and_tiers_names_field_and_remedy(text: Raw, field: str, what: str) -> None:
+    with pytest.raises(InvalidPolicy) as invalid:
+        load_policy(text)
+    [problem] = invalid.value.problems
+    assert problem.field == field
+    assert what in str(problem)
+
+
+def test_settings_that_a_policy_does_not_use_are_no_part_of_its_hash() -> None:
+    """Ids of decisions have the hash: a replay after an upgrade must find those of before."""
+    [*_, layer] = load_policy({"tenants": {"a": {}}, "users": {"b": {}}}).layers
+    assert {"tier", "tier_from"}.isdisjoint(re.findall(r"\w+", layer.model_dump_json()))
