@@ -11,6 +11,7 @@ from streamproc.core.accounts import Account, BudgetReached, dump_account, load_
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
 from streamproc.core.engine import Engine
+from streamproc.core.refusal import RefusedEvent
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
@@ -71,7 +72,10 @@ def truth_of(log: list[Record], partition: int) -> Truth:
             state.offset = record.offset
             continue
         engine.event_offset = record.offset
-        for decision in engine.step(state, event, record.timestamp):
+        decisions = engine.step(state, event, record.timestamp)
+        if type(decisions) is RefusedEvent:
+            truth.refused.append(record.offset)
+        for decision in decisions:
             if decision.trigger is not None:
                 decision.trigger.topic, decision.trigger.partition = record.topic, record.partition
                 decision.trigger.offset = record.offset
