@@ -239,7 +239,7 @@ def test_a_run_that_is_halted_at_its_start_stays_halted_when_it_is_started_again
 
 def test_a_run_id_that_is_used_again_has_the_halt_of_its_new_run() -> None:
     log = [
-        *looping_run("r", 3),
+        *looping_run("r", 2),
         event_record(wire.RunFinished(w=1, run_id="r", event_id="end")),
         event_record(wire.RunStarted(w=1, run_id="r", event_id="new", graph={"edges": [["a", "a"]]})),
     ]
