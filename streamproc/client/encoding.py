@@ -76,7 +76,6 @@ def encode(
 
 def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
     """Return a declared graph in the form that is sent: a large one in compact form."""
-    # Imported here because networkx takes 150 ms to load, and most programs declare no graph.
     from streamproc.core.graph import LARGE, compact_graph, read_graph, unsafe_cycles
 
     try:
@@ -86,7 +85,7 @@ def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:
         raise InvalidEvent([Problem(field, what, "`streamproc graph check FILE` explains what is wrong")]) from None
     if not unsafe and (cycles := unsafe_cycles(read)):
         raise UnsafeCycle(cycles)
-    return compact_graph(read) if read.number_of_edges() > LARGE else dict(graph)
+    return compact_graph(read) if read.size > LARGE else dict(graph)
 
 
 def token_of(run_id: str, secret: bytes) -> str:

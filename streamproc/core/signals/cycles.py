@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-import networkx as nx
 import xxhash
 
-from streamproc.core.graph import components, cycles_of, read_graph, unsafe_cycles
+from streamproc.core.graph import LARGE, Graph, read_graph, unsafe_cycles
 from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
 from streamproc.model.wire import Usage
 
@@ -20,21 +19,27 @@ EDGE_BYTES: Final = 14  # of an encoded state
 NOT_ENTERED: Final = -1  # `Cycle.spent_before` of a declared cycle until its first turn
 
 
-def declare(run: RunState, graph: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
-    """Start to follow the cycles of a declared graph, and return those without a way out. Raises `InvalidGraph`."""
-    read = read_graph(graph)
-    shapes = cycles_of(read)
-    run.evicted += max(0, len(shapes) - CYCLES_MAX)
-    run.cycles = []
-    for shape in shapes[:CYCLES_MAX]:
-        members = [tag(name) for name in shape.nodes]
-        edges = [(tag(u), tag(v)) for u, v in shape.edges]
-        over = tag(shape.over) if shape.over is not None else 0
-        cycle = Cycle(cycle_hash(members, edges), tag(shape.anchor), over, members[:MEMBERS_MAX])
-        cycle.many = len(members) > MEMBERS_MAX
-        cycle.spent_before = NOT_ENTERED
-        run.cycles.append(cycle)
-    return unsafe_cycles(read)
+def declare(run: RunState, declared: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
+    """Start to follow the cycles of a declared graph, and return those without a way out. Raises `InvalidGraph`, also
+    for a graph that would hold up all other runs."""
+    graph = read_graph(declared, any_size=False)
+    found = graph.components()
+    run.evicted += max(0, len(found) - CYCLES_MAX)
+    run.cycles = [_declared_cycle(graph, members, tag) for members, _ in found[:CYCLES_MAX]]
+    return unsafe_cycles(graph)
+
+
+def _declared_cycle(graph: Graph, places: list[int], tag: Callable[[str], int]) -> Cycle:
+    anchor, over = graph.anchor(places)
+    tags = {place: tag(graph.names[place]) for place in places}
+    edges = [(u, v) for u in places for v in graph.successors[u] if v in tags]
+    # The nodes of a very large cycle are enough for its id: sorting and hashing its edges takes longer than finding it.
+    pairs = [(tags[u], tags[v]) for u, v in edges] if len(edges) <= LARGE else []
+    members = [tag(name) for name in sorted(graph.names[place] for place in places)[:MEMBERS_MAX]]
+    cycle = Cycle(cycle_hash(tags.values(), pairs), tag(anchor), tag(over) if over is not None else 0, members)
+    cycle.many = len(places) > MEMBERS_MAX
+    cycle.spent_before = NOT_ENTERED
+    return cycle
 
 
 def observe_handover(run: RunState, source: int, target: int) -> Cycle | None:
@@ -69,7 +74,7 @@ def cycle_of(run: RunState, node_tag: int, usage: Usage | None) -> Cycle | None:
 
 
 def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
-    """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids."""
+    """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids (none: a very large one)."""
     text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
     return xxhash.xxh3_64_intdigest(text.encode())
 
@@ -83,10 +88,9 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
     if any(_inside(cycle, source) and _inside(cycle, target) for cycle in run.cycles):
         return
     pairs = [(edge >> 32, edge & TAG) for edge in run.edges]
-    if source != target and not _leads_to(pairs, target, source):
+    if source != target and source not in _reached(pairs, target):
         return
-    graph: nx.DiGraph[int] = nx.DiGraph(pairs)
-    members = next(found for found in components(graph) if source in found)
+    members = _reached(pairs, source) & _reached([(v, u) for u, v in pairs], source)
     edges = [(u, v) for u, v in pairs if u in members and v in members]
     merged = [cycle for cycle in run.cycles if members & set(cycle.members)]
     first = merged[0] if merged else _undeclared(run, target, members)
@@ -109,11 +113,10 @@ def _undeclared(run: RunState, anchor: int, members: set[int]) -> Cycle:
     return cycle
 
 
-def _leads_to(pairs: list[tuple[int, int]], start: int, end: int) -> bool:
-    reached = {start}
-    grew = True
-    while grew and end not in reached:
-        more = {v for u, v in pairs if u in reached} - reached
+def _reached(pairs: list[tuple[int, int]], start: int) -> set[int]:
+    """Return all nodes that can be reached from one, itself included."""
+    reached, more = {start}, {start}
+    while more:
+        more = {v for u, v in pairs if u in more} - reached
         reached |= more
-        grew = bool(more)
-    return end in reached
+    return reached
