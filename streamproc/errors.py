@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ class Problem:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return a short text of any invalid value, for a message."""
+    """Return a short text of any invalid value, for a message. Looks only at the start of a large one."""
+    if isinstance(value, (str, bytes)) and len(value) > limit:
+        return f"{value[:limit]!r:.{limit - 3}}… ({type(value).__name__}, {len(value)} characters)"
+    if isinstance(value, (list, tuple, dict)) and len(value) > limit:
+        start = dict(islice(value.items(), limit)) if isinstance(value, dict) else list(value[:limit])
+        return f"{shown(start, limit).partition('… (')[0]}… ({type(value).__name__}, {len(value)} items)"
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits; a structure that is nested too deeply

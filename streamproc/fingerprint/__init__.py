@@ -11,6 +11,9 @@ from streamproc.model.raw_events import parse_line
 
 __all__ = ["fingerprint", "read_event"]
 
+FIELD_SHOWN = 200  # characters of the path of a mistake
+WHAT_SHOWN = 300  # and of its description
+
 
 def read_event(value: bytes) -> wire.Event:
     """Read a record of the turns topic: a fingerprinted event, or a raw one from another publisher.
@@ -19,10 +22,13 @@ def read_event(value: bytes) -> wire.Event:
     """
     try:
         return wire.decode(value)
-    except msgspec.DecodeError:
-        raw = parse_line(value)
-    version = (raw.model_extra or {}).get("w")
-    if isinstance(version, int) and version > wire.WIRE_VERSION:
+    except msgspec.DecodeError as error:
+        version, problem = wire.version_of(value), str(error)
+    if version is None:
+        return fingerprint(parse_line(value))
+    if version > wire.WIRE_VERSION:
         what = f"version {version} of the wire format is newer than this program, which reads {wire.WIRE_VERSION}"
         raise InvalidEvent([Problem("w", what, "upgrade workers before publishers")])
-    return fingerprint(raw)
+    what, _, place = problem.partition(" - at ")
+    field = place.strip("`$.")[:FIELD_SHOWN] or "event"
+    raise InvalidEvent([Problem(field, what[:WHAT_SHOWN], "send what `streamproc schema export` describes")])

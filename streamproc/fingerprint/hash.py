@@ -8,12 +8,13 @@ from typing import Any, Final
 import orjson
 import xxhash
 
-from streamproc.fingerprint.mask import mask, mask_ends
+from streamproc.fingerprint.mask import END_MAX, mask, mask_ends
 from streamproc.fingerprint.similarity import short_simhash, simhash, subjects
 from streamproc.model.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
 SIGNATURE_CHARACTERS: Final = 50
+MASKED_CHARACTERS: Final = 4_000  # of a message that are masked for its first 50: masks make a text shorter
 
 _WORD: Final = re.compile(r"\w+")
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
@@ -66,14 +67,16 @@ def _parsed(text: str) -> str:
 
 def markdown(text: str) -> Content:
     """Hash Markdown without its white space, which readers do not see."""
-    plain = content("\n".join(line for line in map(str.strip, text.splitlines()) if line))
+    plain = content("\n".join(filter(None, map(str.strip, text.splitlines()))))
     return Content(h64(text), plain.norm, plain.sim, len(text))
 
 
 def question(text: str) -> Content:
     """Hash a query without case, punctuation and white space, which do not change its meaning."""
     plain = words(text)
-    asked = " ".join(_WORD.findall(text.casefold()))
+    asked = " ".join(_WORD.findall(text[:END_MAX].casefold()))
+    if len(text) > END_MAX:
+        asked += f"|{h64(text[END_MAX:])}"
     return Content(plain.exact, h64(asked) if asked else plain.norm, plain.sim, plain.size, plain.about)
 
 
@@ -100,7 +103,8 @@ def patch(text: str) -> Content:
 def signature(messages: list[str]) -> tuple[int, int]:
     """Return the error signature, exact and normalised."""
     heads = [message[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
-    masked = [mask(_last_line(message))[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
+    lines = [_last_line(message)[:MASKED_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
+    masked = [mask(line)[:SIGNATURE_CHARACTERS] for line in lines]
     return h64("|".join(heads)), h64("|".join(masked))
 
 

@@ -16,6 +16,8 @@ import orjson
 from streamproc.model.budgets import INTEGER_MAX, usd_micro
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 
+PARTS_MAX: Final = 1_000  # of a message, or fields of a function; a longer list is left as it is, and refused
+
 UNFIT: Final = object()
 """Returned by `Alias.read` for a value that cannot be the field's."""
 
@@ -191,7 +193,7 @@ def rename_turn(data: Mapping[Any, Any]) -> dict[Any, Any]:
     """
     found = dict(data)
     content = found.get("content")
-    parts = list(content) if isinstance(content, (list, tuple)) else []
+    parts = list(content) if isinstance(content, (list, tuple)) and len(content) <= PARTS_MAX else []
     kinds = [_part_kind(part) for part in parts]
     if parts and None not in kinds:
         del found["content"]
@@ -220,7 +222,7 @@ def rename_tool_call(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if isinstance(kind, str) and kind in CALL_KINDS:
         del found["type"]
     function = found.get("function")
-    if isinstance(function, Mapping):
+    if isinstance(function, Mapping) and len(function) <= PARTS_MAX:
         del found["function"]
         found |= {f"function.{name}": value for name, value in function.items() if value is not None}
     if found.get("error"):

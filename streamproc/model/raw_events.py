@@ -25,18 +25,20 @@ from streamproc.model.aliases import (
     rename_usage,
 )
 from streamproc.model.board_events import (
+    RawBoardEvent,
     RawCycleCompleted,
     RawTaskCreated,
     RawTaskDelegated,
     RawTaskTransition,
     RawTaskVerdict,
 )
-from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
+from streamproc.model.nesting import DEPTH_MAX, VALUES_MAX, count_exceeds, depth_exceeds
 from streamproc.model.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
 from streamproc.model.raw_fields import (
     EPOCH_MS_MAX,
     EPOCH_MS_MIN,
     FIELD_REMEDY,
+    FIELDS_MAX,
     Budgets,
     CostMicro,
     Files,
@@ -62,6 +64,12 @@ __all__ = [
 ]  # fmt: skip
 
 
+CALLS_MAX: Final = 1_000  # of one turn; parallel calls are dozens
+TESTS_MAX: Final = 20_000  # ids of failing tests: a full event of ordinary ids
+ERRORS_MAX: Final = 1_000  # of one turn; further ones are not read
+PROBLEMS_MAX: Final = 100  # of one event that are reported; the first ones show what is wrong
+
+
 class ToolCall(Model):
     """One tool call. The calls of one turn are a multiset: parallel siblings are not repeats."""
 
@@ -82,7 +90,9 @@ class ToolCall(Model):
 class TestReport(Model):
     """A verifier's result: ids of the failing tests, and how many tests passed and exist."""
 
-    failed: list[str] | None = Field(None, description="ids of the failing tests; empty if none fails")
+    failed: list[str] | None = Field(
+        None, max_length=TESTS_MAX, description="ids of the failing tests; empty if none fails"
+    )
     passed: Whole | None = None
     total: Whole | None = None
 
@@ -130,7 +140,7 @@ def _error_list(value: Any) -> Any:
         value = [value]
     if not isinstance(value, (list, tuple)):
         return value
-    return [{"message": item} if isinstance(item, str) else item for item in value]
+    return [{"message": item} if isinstance(item, str) else item for item in value[:ERRORS_MAX]]
 
 
 ErrorsInput = list[ErrorReport | str] | ErrorReport | str  # a single error counts as a list of one
@@ -149,7 +159,7 @@ class RawTurn(RawEvent):
     tests: TestReport | None = None
     progress: Metrics | None = Field(None, description="metrics that should improve")
     errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=ErrorsInput)] | None = None
-    tool_calls: list[ToolCall] = Field([])
+    tool_calls: list[ToolCall] = Field([], max_length=CALLS_MAX)
     query: str | None = Field(None, description="the question of a research node")
     decision: RoutingDecision | None = None
     round: Whole | None = None
@@ -245,6 +255,7 @@ _REMEDIES: Final = {
     "string_type": "send text",
     "string_too_short": "send a name",
     "string_too_long": "send a shorter name, such as a hash of this one",
+    "too_long": "send fewer, or send the rest in further events",
     "list_type": "send a list",
     "dict_type": "send an object",
     "model_type": "send an object",
@@ -274,6 +285,12 @@ def parse_raw(data: Any) -> RawEvent:
     model = _KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
     if model is None:
         raise InvalidEvent([Problem("type", f"{shown(kind)} is not a known type", f"use one of {', '.join(_KINDS)}")])
+    if len(data) > FIELDS_MAX:
+        what, remedy = f"{len(data)} fields, more than {FIELDS_MAX}", "send other data in labels, or leave it out"
+        raise InvalidEvent([Problem("event", what, remedy)])
+    if issubclass(model, RawBoardEvent) and count_exceeds(dict(data), VALUES_MAX):
+        what, remedy = f"more than {VALUES_MAX} values", "send several events, and reports without their details"
+        raise InvalidEvent([Problem("event", what, remedy)])
     deep = [str(name) for name, value in data.items() if depth_exceeds(value, DEPTH_MAX)]
     if deep:
         what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
@@ -281,7 +298,8 @@ def parse_raw(data: Any) -> RawEvent:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise InvalidEvent([_problem(item) for item in error.errors(include_url=False)]) from None
+        found = error.errors(include_url=False)[:PROBLEMS_MAX]
+        raise InvalidEvent([_problem(item) for item in found]) from None
 
 
 def parse_line(line: bytes | str) -> RawEvent:

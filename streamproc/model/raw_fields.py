@@ -17,6 +17,11 @@ from streamproc.model.graph_declaration import declaration
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
+FIELDS_MAX: Final = 256  # of one object with named fields, known and unknown ones
+# pydantic takes 3 to 10 µs for each entry of a collection; the wire has the same limits or higher ones.
+METRICS_MAX: Final = 1_000
+LABELS_MAX: Final = 250
+FILES_MAX: Final = 2_000  # in an artifact
 FIELD_REMEDY: Final = "correct the value, or leave the field out"
 
 
@@ -123,9 +128,19 @@ TimeMs = Annotated[int, BeforeValidator(read_time_ms, json_schema_input_type=str
 CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
 Whole = Annotated[int, Field(ge=0, le=2**53)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Metrics = Annotated[dict[ScopeName, Number], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, float])]
-Labels = Annotated[dict[Text, Text], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
-Files = Annotated[dict[str, str], BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])]
+Metrics = Annotated[
+    dict[ScopeName, Number],
+    Field(max_length=METRICS_MAX),
+    BeforeValidator(_without_nulls, json_schema_input_type=dict[str, float]),
+]
+Labels = Annotated[
+    dict[Text, Text],
+    Field(max_length=LABELS_MAX),
+    BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str]),
+]
+Files = Annotated[
+    dict[str, str], Field(max_length=FILES_MAX), BeforeValidator(_without_nulls, json_schema_input_type=dict[str, str])
+]
 Object = Annotated[dict[str, Any], AfterValidator(sendable)]
 Graph = Annotated[Object, BeforeValidator(_declared, json_schema_input_type=dict[str, Any])]
 Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
@@ -158,6 +173,8 @@ class Model(BaseModel):
     def _canonical(cls, data: Any) -> Any:
         if type(data) is not dict and not isinstance(data, Mapping):  # the first test is for speed
             return data
+        if len(data) > FIELDS_MAX:
+            raise Mistake(f"{len(data)} fields, more than {FIELDS_MAX}", "send other data in labels, or leave it out")
         for value in data.values():  # a loop, as `None in values` compares, and `any` costs twice as much
             if value is None:
                 data = _without_nulls(data)

@@ -8,6 +8,9 @@ Control events, which people read, show them in hex. In a language whose JSON nu
 to read 64-bit integers.
 
 The positions in array-like types are part of the format: add fields only at the end, with a default.
+
+Names and lists have maximum lengths, above what our publisher sends. They bound the work on one event and the memory
+that a name can take, whoever publishes; decoding checks them at no measurable cost.
 """
 
 from __future__ import annotations
@@ -18,8 +21,17 @@ import msgspec
 
 WIRE_VERSION: Final = 1
 
+ITEMS_MAX: Final = 1_024  # calls or metrics of a turn; parallel calls are dozens, and each costs up to 6 µs
+BATCH_MAX: Final = 256  # tasks, moves, dependencies or items of one board event; our publisher sends as many
+PAIRS_MAX: Final = 256  # labels, budgets, or proofs by guard
+
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Name = Annotated[str, msgspec.Meta(max_length=256)]
 Scope = Annotated[str, msgspec.Meta(max_length=128)]
+Excerpt = Annotated[str, msgspec.Meta(max_length=1_024)]
+Items = msgspec.Meta(max_length=ITEMS_MAX)
+Batch = msgspec.Meta(max_length=BATCH_MAX)
+Pairs = msgspec.Meta(max_length=PAIRS_MAX)
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Hash = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -52,7 +64,7 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
     exited with 1).
     """
 
-    name: str
+    name: Name
     key: Hash
     exact: Hash = 0
     norm: Hash = 0
@@ -71,7 +83,7 @@ class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
     failing: Count
     passed: Count | None = None
     total: Count | None = None
-    sample: tuple[str, ...] = ()
+    sample: Annotated[tuple[Name, ...], Batch] = ()
 
 
 class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -84,8 +96,8 @@ class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
     signature: Hash
     norm: Hash
     count: Count
-    excerpt: str = ""
-    error_class: str = ""
+    excerpt: Excerpt = ""
+    error_class: Name = ""
     retryable: bool = False
 
 
@@ -110,8 +122,8 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
 
     w: Annotated[int, msgspec.Meta(ge=1, le=WIRE_VERSION)]
     run_id: Id
-    node: str = ""
-    event_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    node: Name = ""
+    event_id: Name = ""
     at: int | None = None
     seq: int | None = None
     workflow: Scope = ""
@@ -121,9 +133,9 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     agent: Scope = ""
     task_id: Scope = ""
     session_id: Scope = ""
-    parent_run_id: Annotated[str, msgspec.Meta(max_length=256)] = ""
-    labels: dict[str, str] | None = None
-    token: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    parent_run_id: Name = ""
+    labels: Annotated[dict[str, str], Pairs] | None = None
+    token: Scope = ""
 
 
 class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
@@ -132,23 +144,23 @@ class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
     type: ClassVar[str] = "turn"
 
     node: Id
-    from_: str = msgspec.field(default="", name="from")
+    from_: Name = msgspec.field(default="", name="from")
     output: Content | None = None
     structured: Content | None = None
     artifact: Content | None = None
     docs: Content | None = None
     query: Content | None = None
     tests: Tests | None = None
-    progress: dict[str, float] | None = None
+    progress: Annotated[dict[Scope, float], Items] | None = None
     errors: Errors | None = None
-    calls: tuple[Call, ...] = ()
+    calls: Annotated[tuple[Call, ...], Items] = ()
     usage: Usage | None = None
-    next: str = ""
+    next: Name = ""
     round: int | None = None
     convergence: float | None = None
     consensus: float | None = None
-    model: str = ""
-    provider: str = ""
+    model: Name = ""
+    provider: Name = ""
     content: dict[str, Any] | None = None
 
 
@@ -158,7 +170,7 @@ class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
     type: ClassVar[str] = "run.started"
 
     graph: dict[str, Any] | None = None
-    budgets: dict[str, int] | None = None
+    budgets: Annotated[dict[str, int], Pairs] | None = None
 
 
 class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
@@ -166,7 +178,7 @@ class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
 
     type: ClassVar[str] = "run.finished"
 
-    status: str = ""
+    status: Excerpt = ""
 
 
 class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
@@ -178,8 +190,8 @@ class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
 class OperatorEvent(Event, kw_only=True, omit_defaults=True):
     """A command of a person to one run: by whom, why, and the signature (`streamproc.fleet.signing`)."""
 
-    by: str = ""
-    reason: str = ""
+    by: Excerpt = ""
+    reason: Excerpt = ""
     issuer: Scope = ""
     signature: Scope = ""
 
@@ -195,7 +207,7 @@ class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_de
 
     type: ClassVar[str] = "operator.resume"
 
-    grant: dict[str, int] | None = None
+    grant: Annotated[dict[str, int], Pairs] | None = None
 
 
 class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaults=True):
@@ -203,8 +215,8 @@ class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaul
 
     type: ClassVar[str] = "halt.acknowledged"
 
-    by: str = ""
-    reason: str = ""
+    by: Excerpt = ""
+    reason: Excerpt = ""
 
 
 class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=True):
@@ -215,12 +227,12 @@ class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=Tru
 
     type: ClassVar[str] = "budget.reached"
 
-    account: str = ""
-    window: str = ""
-    unit: str = ""
+    account: Name = ""
+    window: Scope = ""
+    unit: Scope = ""
     used: Count = 0
     limit: Count = 0
-    rung: str = ""
+    rung: Scope = ""
     since_ms: int = 0
     per_minute: Count = 0
     unpriced: Count = 0
@@ -249,15 +261,15 @@ class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Evidence of a guard, without texts: whether it passed, its failing items, all its items, its verdict if any."""
 
     passed: bool
-    failing: tuple[str, ...] = ()
-    items: tuple[str, ...] = ()
-    verdict: str = ""
+    failing: Annotated[tuple[Name, ...], Batch] = ()
+    items: Annotated[tuple[Name, ...], Batch] = ()
+    verdict: Name = ""
 
 
 class BoardEvent(Event, kw_only=True, omit_defaults=True):
     """Fields that every board event may carry: proofs by the names of their guards, and who approved an exception."""
 
-    evidence: dict[str, Proof] | None = None
+    evidence: Annotated[dict[str, Proof], Pairs] | None = None
     approved_by: Scope = ""
 
 
@@ -266,7 +278,7 @@ class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=Tr
 
     type: ClassVar[str] = "task.created"
 
-    depends_on: tuple[Scope, ...] = ()
+    depends_on: Annotated[tuple[Scope, ...], Batch] = ()
     phase: Scope = ""
     module: Scope = ""
     ui_touching: bool | None = None
@@ -280,7 +292,7 @@ class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_default
 
     type: ClassVar[str] = "task.delegated"
 
-    tasks: tuple[Scope, ...] = ()
+    tasks: Annotated[tuple[Scope, ...], Batch] = ()
     count: Count = 0
     phase: Scope = ""
     max_token_budget: Count | None = None
@@ -305,7 +317,7 @@ class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=Tr
     type: ClassVar[str] = "task.verdict"
 
     verdict: Scope = ""
-    validator: str = ""
+    validator: Name = ""
     reason: Scope = ""
     failure_class: Scope = ""
 
@@ -317,7 +329,7 @@ class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defau
 
     cycle: Scope = ""
     completed: Count | None = None
-    moved: tuple[tuple[Scope, Scope], ...] = ()
+    moved: Annotated[tuple[tuple[Scope, Scope], ...], Batch] = ()
     phase: Scope = ""
 
 
@@ -328,9 +340,15 @@ TYPED: Final = (
     *BOARD_KINDS,
 )  # fmt: skip
 
+
+class _Versioned(msgspec.Struct):
+    w: Any = None
+
+
 _Union: Any = Union[*TYPED]
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Union)
+_versions: msgspec.json.Decoder[_Versioned] = msgspec.json.Decoder(_Versioned)
 _encoder = msgspec.json.Encoder()
 
 
@@ -340,6 +358,15 @@ def decode(raw: bytes) -> Event:
         return _decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:  # msgspec does not wrap these
         raise msgspec.DecodeError(str(error)) from None
+
+
+def version_of(raw: bytes) -> int | None:
+    """Return the version of the wire format that a record claims; None if it is raw, or no JSON object."""
+    try:
+        version = _versions.decode(raw).w
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return version if type(version) is int else None
 
 
 def encode(event: Event) -> bytes:

@@ -90,7 +90,7 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (TURN | {"labels": {"team": HALF}}, "labels.team", "not valid Unicode"),
     ({"type": "turn.stopped", "run_id": "r"}, "type", "'turn.stopped' is not a known type"),
     ({"type": 7, "run_id": "r"}, "type", "7 is not a known type"),
-    ({"type": "x" * 10_000, "run_id": "r"}, "type", "10002 characters"),
+    ({"type": "x" * 10_000, "run_id": "r"}, "type", "10000 characters"),
     (TURN | {"at": "9999-12-31T23:59:59Z"}, "at", "outside the years 2000 to 2100"),
     (TURN | {"at": "1999-12-31T23:59:59Z"}, "at", "outside the years 2000 to 2100"),
     (TURN | {"at": 1_767_225_600}, "at", "outside the years 2000 to 2100"),

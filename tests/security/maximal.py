@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import count
-from time import perf_counter
+from time import process_time
 from typing import Final
 
 SIZE: Final = 1_048_576  # bytes: the default of STREAMPROC_EVENT_BYTES_MAX
@@ -239,6 +239,12 @@ CASES: Final[dict[str, Case]] = {
         _head("turn", run_id, "", wire=False) + '"usage":{"cost_usd":"' + "9" * (size - 200) + '"}}'
     ).encode(),
     "raw turn time": _text("turn", "at", "2", wire=False),
+    "raw turn content parts": _list("turn", "content", lambda n: f'{{"type":"k{n}"}}', wire=False),
+    "raw turn function fields": lambda run_id, size: _between(
+        _head("turn", run_id, "", wire=False) + '"tool_calls":[{"name":"t","function":{', lambda n: f'"u{n}":1',
+        "}}]}", size,
+    ),
+    "raw turn usage fields": _list("turn", "usage", lambda n: f'"u{n}":1', wire=False, ends="{}"),
     # Other raw events.
     "raw run.started budgets": _list("run.started", "budgets", lambda n: f'"b{n}":{n}', wire=False, ends="{}"),
     "raw run.started budget number": lambda run_id, size: (
@@ -283,12 +289,16 @@ CASES: Final[dict[str, Case]] = {
 
 
 def main(names: list[str]) -> None:
-    """Measure the cases whose names contain one of these words; all without a word. In ms, measured once."""
+    """Measure the cases whose names contain one of these words; all without a word. In ms of CPU time, measured once."""
+    import gc
+
     import streamproc
     from streamproc.core.run_state import RunState, dump
     from streamproc.errors import InvalidEvent
     from streamproc.fingerprint import read_event
+    from streamproc.worker.limits import GC_THRESHOLD
 
+    gc.set_threshold(*GC_THRESHOLD)
     engine = streamproc.load_policy().engine()
     sys.stdout.write(f"{'read':>9} {'step':>9} {'encode':>9} {'bytes':>9}  case\n")
     for name in CASES:
@@ -296,21 +306,21 @@ def main(names: list[str]) -> None:
             continue
         raw = maximal(name)
         run, outcome = RunState(), ""
-        started = perf_counter()
+        started = process_time()
         try:
             event = read_event(raw)
         except (InvalidEvent, ValueError, RecursionError) as problem:
             outcome = f"  {type(problem).__name__}: {str(problem)[:100]}".replace("\n", " ")
-            times = [perf_counter() - started, 0.0, 0.0]
+            times = [process_time() - started, 0.0, 0.0]
         else:
-            times = [perf_counter() - started]
+            times = [process_time() - started]
             for act in (
                 lambda run=run, event=event: engine.step(run, event, 1_700_000_000_000),
                 lambda run=run: dump(run),
             ):
-                started = perf_counter()
+                started = process_time()
                 act()
-                times.append(perf_counter() - started)
+                times.append(process_time() - started)
         figures = " ".join(f"{taken * 1000:9.1f}" for taken in times)
         sys.stdout.write(f"{figures} {len(raw):9}  {name}{outcome}\n")
         sys.stdout.flush()
