@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="graph", no_args_is_help=True, help="Check workflow graphs.")
 
+VALUES_MAX = 2_000_000  # of a graph file in YAML: some 600 000 edges; use JSON for more
 NODES_SHOWN = 12
 MODULE_AND_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
 FORM = '{"nodes": ["plan", …], "edges": [["plan", "code"], …]} in JSON or YAML'
@@ -83,9 +84,11 @@ def _read(file: Path) -> dict[str, Any]:
     import orjson
     import yaml
 
+    from streamproc.model.yaml_text import read_yaml
+
     try:
         text = file.read_text(encoding="utf-8")
-        data = orjson.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+        data = orjson.loads(text) if file.suffix == ".json" else read_yaml(text, VALUES_MAX)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise fail(f"{file}: cannot be read: {error}. Give a file with {FORM}") from None
     if isinstance(data, dict) and isinstance(data.get("graph"), dict):

@@ -54,7 +54,8 @@ from streamproc.model.wire import (
     UserMessage,
 )
 
-SCOPES_MAX: Final = 65_536  # scopes with cached rules; past it, the cache is cleared
+# Scopes with known rules, at most 2 KB each; past it, the cache is cleared. The policy shares the rules themselves.
+SCOPES_MAX: Final = 8_192
 
 
 OnFault = Callable[[str, int, Exception], None]

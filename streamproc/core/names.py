@@ -9,7 +9,7 @@ import xxhash
 from streamproc.core.run_state import TAG
 
 NAME_SEED: Final = 1  # keeps tags of names apart from hashes of texts that consist of a name
-NAMES_MAX: Final = 65_536  # names with cached tags; past it, the cache is cleared
+NAMES_MAX: Final = 16_384  # names with cached tags, at most 1 KB each; past it, the cache is cleared
 
 
 class Names(dict[str, int]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
@@ -13,6 +13,8 @@ from streamproc.core.prices import Price
 from streamproc.core.run_state import CallMemory
 from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View
+
+KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
 
 
 class Detector(Protocol):
@@ -70,6 +72,8 @@ class Rules:
         """Return the detectors to ask about these kinds of evidence."""
         chosen = self._by_kinds.get(kinds)
         if chosen is None:
+            if len(self._by_kinds) >= KINDS_MAX:
+                self._by_kinds.clear()
             chosen = tuple(pair for pair in self._detectors if pair[0].kinds & kinds)
             self._by_kinds[kinds] = chosen
         return chosen

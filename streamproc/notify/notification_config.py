@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from streamproc.errors import InvalidSettings
 from streamproc.model.notification import Notice, Urgency, UrgencyName
+from streamproc.model.yaml_text import UnboundedYAML, read_yaml
 from streamproc.notify.triggers import BY_NAME, NotificationTrigger
 
 RETRY_FIRST_S: Final = 1.0  # most messages that fail once are accepted by then
@@ -126,7 +127,9 @@ def _unknown_triggers(config: NotificationConfig, file: str) -> list[str]:
 
 def _read(file: str) -> Any:
     try:
-        data = yaml.safe_load(Path(file).read_text("utf-8"))
+        data = read_yaml(Path(file).read_text("utf-8"))
+    except UnboundedYAML as error:
+        raise InvalidSettings(f"{file}:{error.line}: {error.what}; {error.remedy}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InvalidSettings(f"{file}: cannot be read: {error}. Name a notify file in YAML") from None
     return _with_variables({} if data is None else data, file)

@@ -16,6 +16,7 @@ from streamproc.detectors import BY_CODE
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.model.budgets import budget_value, find_budget
 from streamproc.model.controls import Action
+from streamproc.model.yaml_text import UnboundedYAML, compose, data_of
 from streamproc.policy.boards import BoardSetting, GuardSetting, board_problems, merge_board
 from streamproc.policy.prices import PRICE_REMEDY, price_problems
 
@@ -134,24 +135,23 @@ def read_mapping(settings: Mapping[str, Any]) -> Layer:
 
 def read_layer(text: str, place: str) -> Layer:
     """Read the text of a policy file. Raises `InvalidPolicy` with every mistake and its line."""
+    lines: Lines = {}
+    duplicates: list[tuple[str | int, ...]] = []
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        node = compose(text)
+        _record_lines(node, (), lines, duplicates)
+        data = data_of(node)
+    except UnboundedYAML as error:
+        raise InvalidPolicy([Problem("policy", error.what, error.remedy, f"{place}:{error.line}")]) from None
     except (yaml.YAMLError, ValueError) as error:  # an impossible date or number is a ValueError
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
         what = f"not YAML: {getattr(error, 'problem', error)}"
         remedy = "correct the syntax; `streamproc policy show standard` prints an example"
         raise InvalidPolicy([Problem("policy", what, remedy, where)]) from None
-    except RecursionError:
-        remedy = "a policy has at most five levels; look for brackets that are not closed"
-        raise InvalidPolicy([Problem("policy", "is nested too deeply", remedy, place)]) from None
     if not isinstance(data, dict):
         remedy = "write `setting: value` lines; `streamproc policy show standard` prints an example"
         raise InvalidPolicy([Problem("policy", "expected a mapping of settings", remedy, place)])
-    lines: Lines = {}
-    duplicates: list[tuple[str | int, ...]] = []
-    _record_lines(node, (), lines, duplicates)
     problems = [Problem(_dotted(path), "is set twice", "keep one", _at(path, lines, place)) for path in duplicates]
     layer = None
     try:

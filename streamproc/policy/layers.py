@@ -40,6 +40,9 @@ from streamproc.policy.prices import price_of
 DEFAULT: Final = STANDARD
 _ACCOUNT_BUDGETS: Final = {budget.name for budget in BUDGETS if not budget.declarable}
 _DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
+_SECTIONS: Final = ("workflows", "tenants", "tiers")
+_UNNAMED: Final = "\0"  # stands for every name without a section: no policy file can contain it
+_RULES_MAX: Final = 1_024  # scopes with resolved rules, 20 KB each; past it, the oldest is dropped
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
@@ -62,6 +65,8 @@ class Policy:
         self.layers = tuple(layers)
         own = layers[-1]
         content = orjson.dumps([layer.model_dump(mode="json") for layer in layers], option=orjson.OPT_SORT_KEYS)
+        self._named = [{name for layer in layers for name in getattr(layer, section)} for section in _SECTIONS]
+        self._rules: dict[tuple[str, ...], Rules] = {}
         self.ref = PolicyRef(own.name, str(own.version), hex16(xxhash.xxh3_64_intdigest(content)))
         self.tiers = _tier_rules(self.layers)
 
@@ -130,7 +135,20 @@ class Policy:
         }
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
-        """Return the rules of a scope, as the engine uses them; the tier is one that counts (`TierRules`)."""
+        """Return the rules of a scope, as the engine uses them; the tier is one that counts (`TierRules`).
+
+        Names without a section of their own share their rules.
+        """
+        names = zip((workflow, tenant, tier), self._named, strict=True)
+        scope = tuple([name if name in named else _UNNAMED for name, named in names])
+        rules = self._rules.get(scope)
+        if rules is None:
+            if len(self._rules) >= _RULES_MAX:
+                del self._rules[next(iter(self._rules))]
+            rules = self._rules[scope] = self._resolve(*scope)
+        return rules
+
+    def _resolve(self, workflow: str, tenant: str, tier: str) -> Rules:
         found = self._in_force(self._overlays(workflow, tenant, tier, ""))
         limits = found["detectors"]
         repeats = BY_CODE["LOOP003"].Limits(**(limits["LOOP003"] or {}))
@@ -195,7 +213,7 @@ class Policy:
     def _overlays(self, workflow: str, tenant: str, tier: str, user: str) -> list[Overlay]:
         scoped = [
             overlay
-            for section, name in (("workflows", workflow), ("tenants", tenant), ("tiers", tier))
+            for section, name in zip(_SECTIONS, (workflow, tenant, tier), strict=True)
             for layer in self.layers
             if (overlay := getattr(layer, section).get(name)) is not None
         ]

@@ -27,10 +27,10 @@ STATE_BYTES_MAX: Final = 65_536  # a state is at most 4 KiB; the changelog would
 FINISHED_KEEP_MS: Final = 3_600_000  # how long a finished run recognises late events and duplicates
 IDLE_KEEP_MS: Final = 7 * 86_400_000  # the retention of the turns topic, which a replay needs
 SWEEP_RUNS_MAX: Final = 1_000  # expired runs removed in one write: a sweep never delays decisions
-ACTIVE_ACCOUNTS_MAX: Final = 2_000  # decoded accounts, a partition of the spend topic: about 20 KB each
-ACCOUNTS_MAX: Final = (
-    100_000  # accounts, a partition of the spend topic: 3 to 10 KB each; past it, the one idle longest is evicted
-)
+# Decoded accounts and all accounts, a worker: 20 KB each decoded, 1 to 10 KB each encoded. Its partitions of the spend
+# topic share them equally; past its share, a partition evicts the account idle longest.
+ACTIVE_ACCOUNTS_MAX: Final = 10_000
+ACCOUNTS_MAX: Final = 250_000
 ACCOUNT_KEEP_MS: Final = 32 * 86_400_000  # every window of an account that was idle for this long is empty
 
 # Runs in RocksDB (STREAMPROC_STORE=rocksdb).
@@ -51,6 +51,7 @@ ROCKSDB_PAGE: Final = 1_000  # keys read at once in an iteration over all
 # Half of the time that a changelog keeps its tombstones: an older store may hold runs that were deleted.
 ROCKSDB_AGE_MAX_MS: Final = 43_200_000
 
+HALT_BYTES_MAX: Final = 8_192  # of the decision kept with a halted run, for its status; a longer one is kept shortened
 CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names can have any size
 
 # Invalid times.

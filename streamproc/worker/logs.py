@@ -14,6 +14,7 @@ from typing import Final
 OTHERS: Final = ("aiokafka", "asyncio", "faust", "mode")
 NUMBER: Final = "STREAMPROC_WORKER_NUMBER"  # set by a supervisor: the number of this worker
 CALM_S: Final = 30.0  # a client without its broker logs the same line many times a second; once in this time is enough
+LINES_MAX: Final = 1_000  # lines whose last time is known; libraries have some dozens, unless they name topics in them
 
 # Known and harmless, though they read alarming.
 NOISE: Final = (
@@ -48,6 +49,8 @@ class Calm(logging.Filter):
         key, now = f"{record.name} {template[:80]}", time.monotonic()
         if now - self._passed.get(key, -CALM_S) < CALM_S:
             return False
+        if len(self._passed) >= LINES_MAX:
+            self._passed.clear()
         self._passed[key] = now
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -17,7 +18,7 @@ from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
 from streamproc.kafka.options import connection_options
-from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
+from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, HALT_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,6 +64,11 @@ def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
         ("content-type", b"application/json"),
     ]
     return OutgoingRecord("control", key, value, headers)
+
+
+def kept_halt(decision: Decision, value: bytes) -> bytes:
+    """Return the decision that halted a run (`value`: as published) in the size in which it is kept with the run."""
+    return value if len(value) <= HALT_BYTES_MAX else encode_decision(_shortened(copy(decision)))
 
 
 def _shortened(decision: Decision) -> Decision:

@@ -57,6 +57,7 @@ class AccountPartition:
         self.partition = partition
         self.changelog_offset: int | None = None
         self.applied = -1
+        self.share, self.active_share = ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX  # of the accounts that a worker may hold
         self._now_ms = now_ms
         self._stored: dict[bytes, bytes] = {}
         self._active: dict[bytes, Account] = {}
@@ -79,7 +80,7 @@ class AccountPartition:
                 self._restored.remove(key)
                 ends = self._ends
                 account.applied = {p: at for p, at in account.applied.items() if at < ends.get(p, at + 1)}
-            if len(self._active) >= max(ACTIVE_ACCOUNTS_MAX, 2 * len(self._dirty)):
+            if len(self._active) >= max(self.active_share, 2 * len(self._dirty)):
                 self._active = {known: self._active[known] for known in self._dirty}
             self._active[key] = account
         self._dirty.add(key)
@@ -144,7 +145,7 @@ class AccountPartition:
 
     def _expired(self) -> list[bytes]:
         """Remove accounts that are idle for long or exceed the limit, by this machine's clock."""
-        oldest_ms, surplus = self._now_ms() - ACCOUNT_KEEP_MS, len(self._stored) - ACCOUNTS_MAX
+        oldest_ms, surplus = self._now_ms() - ACCOUNT_KEEP_MS, len(self._stored) - self.share
         gone: list[bytes] = []
         for key, touched_ms in self._touched.items():
             if len(gone) >= SWEEP_RUNS_MAX or (touched_ms > oldest_ms and len(gone) >= surplus):
@@ -171,6 +172,11 @@ class AccountStore(PartitionStore[AccountPartition]):
 
     def _new(self, partition: int) -> AccountPartition:
         return AccountPartition(partition, self.now_ms)
+
+    def _counted(self) -> None:
+        for accounts in self.partitions.values():
+            accounts.share = ACCOUNTS_MAX // len(self.partitions)
+            accounts.active_share = ACTIVE_ACCOUNTS_MAX // len(self.partitions)
 
     def forget_another_log(self, ends: dict[int, int]) -> None:
         """Drop the bookings of a turns topic that was deleted, given the ends of the current one."""

@@ -20,7 +20,7 @@ from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.model.wire import OperatorEvent, OperatorResume, RunFinished, RunStarted, encode
 from streamproc.worker.limits import AT_MS_MAX
-from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
+from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record, kept_halt
 from streamproc.worker.records import placed
 from streamproc.worker.spend import spend_records
 
@@ -229,7 +229,7 @@ class TurnProcessor:
             outgoing.append(outgoing_record)
             if decision.severity == "halt":
                 self.counts.halts += 1
-                runs.halts.setdefault(key, outgoing_record.value)
+                runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value))
                 log.info(
                     "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
                     decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,

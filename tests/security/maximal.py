@@ -289,7 +289,7 @@ CASES: Final[dict[str, Case]] = {
 
 
 def main(names: list[str]) -> None:
-    """Measure the cases whose names contain one of these words; all without a word. In ms of CPU time, measured once."""
+    """Measure the cases whose names contain one of these words; without a word, all. In ms of CPU time, once each."""
     import gc
 
     import streamproc

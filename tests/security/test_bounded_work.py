@@ -1,0 +1,227 @@
+"""One event holds up a worker for milliseconds, whatever it contains: work is counted in calls, not in seconds."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+import yaml
+
+from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
+from streamproc.core.run_state import RunState, dump
+from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
+from streamproc.fingerprint import read_event
+from streamproc.model import wire
+from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
+from streamproc.notify.notification_config import load_notification_config
+from streamproc.policy import load_policy
+from tests.feeding import STANDARD, Feed
+from tests.security.maximal import CASES, SIZE, maximal
+from tests.worker.records import records_of
+from tests.worker.test_turn_processor import controls, processor, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamproc.policy import Policy
+
+READ_CALLS_MAX = 1_200_000  # to walk through 350 000 empty lists; each call takes 0.1 µs
+STEP_CALLS_MAX = 60_000  # a turn of the most calls that an event may have; each takes 0.3 µs
+STATE_BYTES_MAX = 4_096
+
+
+def counted(act: Callable[[], Any]) -> tuple[int, Any]:
+    """Return how many functions were called, Python's and C's, and the result; None for an event that is refused."""
+    calls, result = 0, None
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        result = act()
+    except InvalidEvent:
+        pass
+    finally:
+        sys.setprofile(None)
+    return calls, result
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_largest_event_of_each_type_takes_bounded_work(name: str) -> None:
+    raw = maximal(name)
+    assert SIZE - 2_000 < len(raw) <= SIZE
+
+    calls, event = counted(lambda: read_event(raw))
+    assert calls < READ_CALLS_MAX
+    if event is not None:
+        feed = Feed()
+        calls, _ = counted(lambda: feed.event(event))
+        assert calls < STEP_CALLS_MAX
+        assert len(dump(feed.state)) < STATE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("calls", [["t", n] for n in range(wire.ITEMS_MAX + 1)]),
+        ("progress", {f"m{n}": n for n in range(wire.ITEMS_MAX + 1)}),
+        ("labels", {f"l{n}": "" for n in range(wire.PAIRS_MAX + 1)}),
+        ("from", "n" * 257),
+        ("next", "n" * 257),
+        ("calls[0]", [["t" * 257, 1]]),
+    ],
+)
+def test_a_fingerprinted_event_beyond_a_limit_is_refused_with_its_field(field: str, value: Any) -> None:
+    """It is not read as a raw event either, which would be a turn without evidence."""
+    record = {"w": 1, "type": "turn", "run_id": "r", "node": "n", field.partition("[")[0]: value}
+    with pytest.raises(InvalidEvent) as refusal:
+        read_event(orjson.dumps(record))
+    [problem] = refusal.value.problems
+    assert problem.field.startswith(field)
+    assert "length <=" in problem.what
+    assert problem.remedy
+
+
+def test_the_largest_accepted_turn_is_stepped_within_the_limit() -> None:
+    calls = [[f"t{n}", n, n, n, 1 + n % 2, n] for n in range(wire.ITEMS_MAX)]
+    progress = {f"m{n}": n for n in range(wire.ITEMS_MAX)}
+    record = {"w": 1, "type": "turn", "run_id": "r", "node": "n", "calls": calls, "progress": progress}
+    event = read_event(orjson.dumps(record))
+    feed = Feed()
+    count, _ = counted(lambda: feed.event(event))
+    assert 1_000 < count < STEP_CALLS_MAX
+    assert len(dump(feed.state)) < STATE_BYTES_MAX
+
+
+def test_all_largest_events_in_one_run_leave_a_bounded_state() -> None:
+    engine, state = STANDARD.engine(), RunState()
+    for name in CASES:
+        try:
+            event = read_event(maximal(name, size=100_000))
+        except InvalidEvent:
+            continue
+        engine.step(state, event, None)
+        assert len(dump(state)) < STATE_BYTES_MAX, name
+
+
+# Graphs.
+
+
+def ring(nodes: int) -> list[list[str]]:
+    return [list(pair) for pair in pairwise([*(f"n{n}" for n in range(nodes)), "n0"])]
+
+
+def tangle(nodes: int, edges: int) -> list[list[str]]:
+    dice = random.Random(5)
+    return [[f"n{dice.randrange(nodes)}", f"n{dice.randrange(nodes)}"] for _ in range(edges)]
+
+
+@pytest.mark.parametrize(
+    ("graph", "what"),
+    [
+        ({"edges": tangle(90, EDGES_MAX + 1)}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
+        ({"nodes": [f"n{n}" for n in range(NODES_MAX + 1)]}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
+        ({"edges": ring(NODES_MAX + 1)}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
+        ({"nodes": ["a", "b"], "leads_to": [[1] * EDGES_MAX, [0]]}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
+        ({"nodes": ["a"], "leads_to": [[]] * (NODES_MAX + 1)}, f"more than {NODES_MAX}"),
+        ({"nodes": ["a"], "anchors": [[0, 0]] * (EDGES_MAX + 1)}, f"{EDGES_MAX + 1} anchors, more than {EDGES_MAX}"),
+        ({"terminals": ["a"] * (NODES_MAX + 1)}, f"{NODES_MAX + 1} terminals, more than {NODES_MAX}"),
+    ],
+)
+def test_a_graph_above_a_limit_is_ignored_and_the_warning_names_the_limit(graph: dict[str, Any], what: str) -> None:
+    feed = Feed()
+    [warning] = feed.raw({"type": "run.started", "graph": graph})
+    assert (warning.code, warning.severity) == ("GRAPH002", "warn")
+    assert what in warning.message
+    assert "declare only the cycles" in warning.message
+
+    for n in range(3):
+        feed.raw({"node": "a", "output": f"{n}"})
+        feed.raw({"node": "b", "output": f"also {n}"})
+    assert [cycle.iterations for cycle in feed.state.cycles] == [2]  # found from handovers
+
+
+@pytest.mark.parametrize(
+    "edges", [tangle(NODES_MAX - 1, EDGES_MAX - 1), ring(NODES_MAX - 1), tangle(99, EDGES_MAX - 1)]
+)
+def test_the_largest_graph_is_followed_within_the_limit(edges: list[list[str]]) -> None:
+    started = wire.RunStarted(w=1, run_id="r", graph={"edges": [*edges, ["n0", "END"]]})
+    feed = Feed()
+    calls, decisions = counted(lambda: feed.event(started))
+    assert decisions == []
+    assert len(feed.state.cycles) == 1
+    assert calls < 10 * EDGES_MAX
+
+
+def test_a_check_in_your_own_process_has_no_limit() -> None:
+    [cycle] = check_graph({"edges": [*ring(3 * NODES_MAX), ["n0", "END"]]})
+    assert len(cycle.nodes) == 3 * NODES_MAX
+
+
+def test_a_worker_survives_a_slice_of_the_largest_graphs() -> None:
+    step = processor()
+    step._event_bytes_max = SIZE
+    graphs = [(b"r%d" % n, maximal("wire run.started chain", f"r{n}")) for n in range(10)]
+    warnings = controls(step.accept(runs(), records_of(graphs)))
+    assert [warning.code for warning in warnings] == ["GRAPH002"] * 10
+
+
+# Files.
+
+
+def bomb(levels: int, key: str = "labels") -> str:
+    """Return a YAML text of a few lines; each of its levels is ten aliases of the one before."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
+    return "\n".join([*lines, f"{key}: *a{levels - 1}"])
+
+
+def test_a_policy_that_expands_without_end_is_refused_at_once(policy_file: Callable[[str], Path]) -> None:
+    path = policy_file(bomb(40))
+    with pytest.raises(InvalidPolicy) as refusal:
+        load_policy(path)
+    [problem] = refusal.value.problems
+    assert problem.place.startswith(f"{path}:")
+    assert f"more than {VALUES_MAX} values" in problem.what
+    assert "alias" in problem.remedy
+
+
+def test_a_policy_that_is_nested_too_deeply_is_refused(policy_file: Callable[[str], Path]) -> None:
+    path = policy_file(f"budgets: {'[' * 100_000}")
+    with pytest.raises(InvalidPolicy, match="nested too deeply") as refusal:
+        load_policy(path)
+    assert refusal.value.problems[0].place == f"{path}:1"
+
+
+@pytest.mark.parametrize("text", [bomb(40), f"a: {'[' * 100_000}", "a: &a [*a]", "a: &a\n  <<: *a"])
+def test_a_notify_file_that_expands_without_end_is_refused_at_once(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notify.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidSettings, match=r"notify\.yaml:\d+: (has more|is nested|contains itself)"):
+        load_notification_config(str(path), [])
+
+
+def test_merge_keys_and_aliases_are_read_as_before() -> None:
+    text = "base: &base {a: 1, b: [1, 2]}\nother: {<<: *base, a: 2}\nlist: [*base, *base]"
+    assert read_yaml(text) == yaml.safe_load(text)
+    deep = "[" * (LEVELS_MAX - 1) + "]" * (LEVELS_MAX - 1)
+    assert read_yaml(deep) == yaml.safe_load(deep)
+
+
+@pytest.fixture
+def policy_file(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a policy file, and return its path."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "policy.yaml"
+        path.write_text(text)
+        return path
+
+    return write
