@@ -54,8 +54,7 @@ from streamproc.model.wire import (
     UserMessage,
 )
 
-# Scopes with known rules, at most 2 KB each; past it, the cache is cleared. The policy shares the rules themselves.
-SCOPES_MAX: Final = 8_192
+SCOPES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
 
 
 OnFault = Callable[[str, int, Exception], None]
@@ -152,7 +151,7 @@ class Engine:
             set_scope(run, turn, self.rules_of)
         rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
         view = self._view
-        view.begin(run, turn, rules.budgets)
+        view.begin(run, turn, rules.budgets, rules.backstop)
         self._observer.observe_turn(view, rules)
         if turn.usage is not None and (turn.task_id or run.task):
             self._spend_on_task(view, turn, rules)

@@ -31,6 +31,7 @@ COMMAND: Final = 1 << 19  # an operator's command, or a turn after a halt that w
 USAGE: Final = 1 << 20  # measured spend of tokens or money
 CYCLE: Final = 1 << 21  # a turn in a cycle that has completed an iteration, under a budget
 SPENDING: Final = 1 << 22  # measured spend of a run that has a budget
+LONG: Final = 1 << 23  # a turn of a run that has taken as many turns as the policy's backstop (`Rules.backstop`)
 ACCOUNT: Final = 1 << 24  # an account that the run spends from has reached a level of its budget
 TASK_TOKENS: Final = 1 << 25  # a task has reached a level of its token budget
 

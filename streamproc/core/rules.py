@@ -14,6 +14,7 @@ from streamproc.core.run_state import CallMemory
 from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View
 
+NO_BACKSTOP: Final = 1 << 62  # more turns than a run can have
 KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
 
 
@@ -48,6 +49,7 @@ class Rules:
         prices: Mapping[str, Price] = MappingProxyType({}),
         overridable: frozenset[str] = frozenset(),
         tiers: TierRules = NO_TIERS,
+        backstop: int = 0,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -63,6 +65,8 @@ class Rules:
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
+        self.backstop = backstop - 1 if backstop else NO_BACKSTOP
+        """Index of the first turn about which the detector of steps is asked in a run without a budget."""
         self._on_stall = on_stall
         self._actions = dict(actions)
         self._live_repeats_min = live_repeats_min

@@ -190,6 +190,8 @@ class SpendRate(msgspec.Struct, array_like=True):
     last: list[int] = []  # the cost of each of the last few turns
     turns: int = 0  # number of turns before those
     total: int = 0  # their cost
+    since_ms: int = 0  # log time at which the current window began; 0: no turn had a log time
+    spent: int = 0  # cost of the turns in it
 
 
 class OpenTurn(msgspec.Struct, array_like=True):

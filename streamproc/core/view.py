@@ -65,8 +65,8 @@ class View:
     took_ms: int  # log time from the start of this turn to its end; 0: not known
     round_before: int  # the highest round reported before this turn
 
-    def begin(self, run: RunState, turn: Turn, general: dict[str, int]) -> None:
-        """Prepare for a turn; `general` are the budgets of the policy."""
+    def begin(self, run: RunState, turn: Turn, general: dict[str, int], backstop: int) -> None:
+        """Prepare for a turn; `general` are the budgets of the policy, `backstop` as in `Rules`."""
         self.run = run
         self.turn = self.event = turn
         self.index = run.turns
@@ -74,6 +74,8 @@ class View:
         self.budgets = (general | declared if general else declared) if declared else general
         self.cycle = self.iterated = None
         self.kinds = 0 if run.unacknowledged_halt < 0 else kind.COMMAND
+        if run.turns >= backstop:
+            self.kinds |= kind.LONG
         self.took_ms = 0
 
     def begin_other(

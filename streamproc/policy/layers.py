@@ -171,6 +171,7 @@ class Policy:
             live_standstills=repeats.live_standstills,
             prices=found["prices"],
             accounts=self._accounts(found),
+            backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
             task_percents=list((limits["BUDGET008"] or {}).values()),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,

