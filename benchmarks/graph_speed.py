@@ -47,7 +47,8 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     yield Row("graph.check", what, ms["large"], "ms", "a tenth of it", ms["small"], ratio=growth, aim=Aim("≤", 25))
     yield Row("graph.unsafe", "the same without an exit: refused with the cycle's nodes", ms["trap"], "ms")
     note = f"record of {len(record.value) // 1024} KiB"
-    yield Row("graph.start", "stepping a `run.started` with the largest graph that a worker follows", ms["start"], "ms", note=note)
+    what = "stepping a `run.started` with the largest graph that a worker follows"
+    yield Row("graph.start", what, ms["start"], "ms", note=note)
 
 
 def _graph(nodes: int, edges: int, *, exit_edge: bool = True) -> dict[str, Any]:

@@ -92,8 +92,4 @@ STUCK = [
         {"type": "run.started", "budgets": {"maxRounds": 1}}, *(said("agent", f"step {n}") for n in range(14)),
     ], "halt", 13),
     Example("a new word in each turn, without a limit", [said("agent", f"step {n}") for n in range(510)], "warn", 499),
-    Example(
-        "the same, halted by policy", [said("agent", f"step {n}") for n in range(70)], "halt", 59,
-        {"detectors": {"BUDGET004": {"warn_turns": 40, "halt_turns": 60}}},
-    ),
 ]  # fmt: skip
