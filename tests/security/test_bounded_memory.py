@@ -146,7 +146,7 @@ def test_names_without_a_section_in_the_policy_share_their_rules() -> None:
 
     scopes = [(w, t, x) for w in ("w", "bugfix") for t in ("t", "acme") for x in ("x", "free")]
     for scope in scopes:
-        assert policy.rules(*scope).budgets == policy.effective(*scope)["budgets"]
+        assert policy.rules(*scope).budgets == policy._resolve(*scope).budgets
     assert len({id(policy.rules(*scope)) for scope in scopes}) == 8
 
 
