@@ -14,7 +14,8 @@ from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
 from streamproc.fingerprint.hash import content, h64
 from streamproc.model.log_time import rfc3339
-from tests.feeding import STANDARD, Feed, Raw, decisions, halts, reported
+from streamproc.policy import load_policy
+from tests.feeding import Feed, Raw, decisions, halts, reported
 
 MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}
 AGAIN: Raw = {"node": "agent", "output": "again"}
@@ -82,7 +83,7 @@ class WithBroken:
     """The standard policy, with one more detector that is asked before all others."""
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
-        rules = STANDARD.rules(workflow, tenant, tier)
+        rules = load_policy().rules(workflow, tenant, tier)  # a policy of its own: scopes share their rules
         broken = (Broken(), None)
         rules._detectors = (broken, *rules._detectors)
         rules.waiting = (broken, *rules.waiting)

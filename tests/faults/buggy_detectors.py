@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.core import kind
@@ -47,7 +48,8 @@ class BuggyPolicy:
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         """Return the rules for a scope."""
-        rules = self._original.rules(workflow, tenant, tier)
+        rules = copy(self._original.rules(workflow, tenant, tier))  # other policies of the process share them
+        rules._by_kinds = {}
         rules._detectors = tuple(
             (Buggy(detector, 2 + place % 5, self.raised) if not detector.kinds & kind.ACCOUNT else detector, limits)
             for place, (detector, limits) in enumerate(rules._detectors)
