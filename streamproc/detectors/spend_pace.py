@@ -19,8 +19,8 @@ measures `usual_micro_usd_per_turn` for each workflow and prints the lines for t
 policy and is not learned at run time: decisions about a run depend on its own log alone, so `scan`, a replay and every
 worker decide alike.
 
-Reference: deliberation requirement, "cost anomaly detection (runaway sessions)". Of 777 recorded runs, the fastest
-spends 470 000 tokens within five minutes.
+Reference: deliberation requirement, "cost anomaly detection (runaway sessions)". Few recorded runs report
+both time and usage (641 turns); the fastest of them spends 470 000 tokens within five minutes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Limits:
     turns_min: int = 10  # earlier turns needed for a comparison: fewer do not show what is usual
     usual_micro_usd_per_turn: int = 0  # differs by workflow and model, so there is no default
     warn_micro_usd_in_5_min: int = 10_000_000  # 10 USD: 2 million tokens at 5 USD a million
-    warn_tokens_in_5_min: int = 2_000_000  # four times as many as the fastest of 777 recorded runs
+    warn_tokens_in_5_min: int = 2_000_000  # four times as many as the fastest recorded run that reports both
 
 
 class SpendPace:
