@@ -53,9 +53,12 @@ class Problem:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return a short text of any invalid value, for a message. Looks only at the start of a large one."""
+    """Return a short text of any invalid value, without secrets, for a message. Looks only at the start of a large one."""
+    from streamproc.model.redaction import READ_PER_SHOWN, redact_text  # its patterns take milliseconds to compile
+
     if isinstance(value, (str, bytes)) and len(value) > limit:
-        return f"{value[:limit]!r:.{limit - 3}}… ({type(value).__name__}, {len(value)} characters)"
+        head = repr(value[: limit * READ_PER_SHOWN])
+        return f"{redact_text(head, limit - 3)}… ({type(value).__name__}, {len(value)} characters)"
     if isinstance(value, (list, tuple, dict)) and len(value) > limit:
         start = dict(islice(value.items(), limit)) if isinstance(value, dict) else list(value[:limit])
         return f"{shown(start, limit).partition('… (')[0]}… ({type(value).__name__}, {len(value)} items)"
@@ -63,7 +66,9 @@ def shown(value: object, limit: int = 60) -> str:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits; a structure that is nested too deeply
         return f"({type(value).__name__})"
-    return text if len(text) <= limit else f"{text[: limit - 3]}… ({type(value).__name__}, {len(text)} characters)"
+    if len(text) <= limit:
+        return redact_text(text)
+    return f"{redact_text(text, limit - 3)}… ({type(value).__name__}, {len(text)} characters)"
 
 
 class InvalidEvent(StreamprocError):

@@ -14,6 +14,7 @@ from streamproc.core.run_state import RunState
 from streamproc.fingerprint import fingerprint
 from streamproc.model.controls import ControlEvent, RunStatus, public
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.layers import Source
@@ -72,23 +73,26 @@ class Monitor:
         raw = parse_raw({**(turn or {}), **fields})
         for sentence in self._unknown.add(raw):
             log.warning("ignored %s", sentence)
-        state = self._runs.pop(raw.run_id, None) or RunState()
-        self._runs[raw.run_id] = state
+        event = fingerprint(raw)
+        run_id = event.run_id
+        state = self._runs.pop(run_id, None) or RunState()
+        self._runs[run_id] = state
         if len(self._runs) > self._runs_max:
             oldest = next(iter(self._runs))
             del self._runs[oldest]
             self._halts.pop(oldest, None)
             self.evicted += 1
-        decisions = self._accounts.step(state, fingerprint(raw), raw.at)
+        decisions = self._accounts.step(state, event, raw.at)
         halts = [decision for decision in decisions if decision.severity == "halt"]
         if state.halted < 0:
-            self._halts.pop(raw.run_id, None)  # the run was resumed
+            self._halts.pop(run_id, None)  # the run was resumed
         for halt in halts:
             self._halts.setdefault(halt.run_id, halt)
         return [public(decision) for decision in decisions]
 
     def status(self, run_id: str) -> RunStatus | None:
         """Return the status of a run; None if it was never fed or was evicted."""
+        run_id = redact_id(run_id)
         state = self._runs.get(run_id)
         if state is None:
             return None

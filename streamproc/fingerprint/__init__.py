@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from streamproc.errors import InvalidEvent, Problem
+from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.turn import fingerprint
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_line
 
-__all__ = ["fingerprint", "read_event"]
+__all__ = ["HashKey", "fingerprint", "read_event"]
 
 FIELD_SHOWN = 200  # characters of the path of a mistake
 WHAT_SHOWN = 300  # and of its description
@@ -25,7 +26,10 @@ def read_event(value: bytes) -> wire.Event:
     except msgspec.DecodeError as error:
         version, problem = wire.version_of(value), str(error)
     if version is None:
-        return fingerprint(parse_line(value))
+        raw = parse_line(value)
+        event = fingerprint(raw)
+        event.run_id, event.parent_run_id = raw.run_id, raw.parent_run_id  # the record's key has them as they are
+        return event
     if version > wire.WIRE_VERSION:
         what = f"version {version} of the wire format is newer than this program, which reads {wire.WIRE_VERSION}"
         raise InvalidEvent([Problem("w", what, "upgrade workers before publishers")])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from streamproc.fingerprint.hash import canonical
-from streamproc.fingerprint.mask import redact
 from streamproc.model.board_events import (
     GUARDS,
     RawBoardEvent,
@@ -18,6 +18,7 @@ from streamproc.model.board_events import (
     plain,
     read_verdict,
 )
+from streamproc.model.redaction import redact, redact_id, redact_name
 from streamproc.model.wire import CycleCompleted, Event, Proof, TaskCreated, TaskDelegated, TaskTransition, TaskVerdict
 
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
@@ -48,41 +49,45 @@ _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", 
 
 def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
     """Return the event as it crosses the wire; `shared` are the fields that every event has."""
-    shared = shared | {"evidence": proofs(raw.evidence), "approved_by": approver(raw.approvals)}
+    shared = shared | {"evidence": proofs(raw.evidence), "approved_by": redact_name(approver(raw.approvals))}
     if isinstance(raw, RawTaskCreated):
         return TaskCreated(
             **shared,
-            depends_on=tuple(raw.depends_on[:DEPENDENCIES_MAX]),
-            phase=raw.phase,
-            module=raw.module,
+            depends_on=tuple(map(redact_id, raw.depends_on[:DEPENDENCIES_MAX])),
+            phase=redact_name(raw.phase),
+            module=redact_name(raw.module),
             ui_touching=raw.ui_touching,
-            kind=raw.kind,
-            priority=raw.priority,
-            state=raw.state,
+            kind=redact_name(raw.kind),
+            priority=redact_name(raw.priority),
+            state=redact_name(raw.state),
         )
     if isinstance(raw, RawTaskDelegated):
         return _delegated(raw, shared)
     if isinstance(raw, RawTaskTransition):
         return TaskTransition(
             **shared,
-            from_=raw.from_,
-            to=raw.to,
-            failure_class=raw.failure_class,
-            module=raw.module,
+            from_=redact_name(raw.from_),
+            to=redact_name(raw.to),
+            failure_class=redact_name(raw.failure_class),
+            module=redact_name(raw.module),
             ui_touching=raw.ui_touching,
             reason=excerpt(raw.reason),
         )
     if isinstance(raw, RawTaskVerdict):
         return TaskVerdict(
             **shared,
-            verdict=raw.verdict,
-            validator=raw.validator or raw.agent or raw.node,
+            verdict=redact_name(raw.verdict),
+            validator=redact_name(raw.validator or raw.agent or raw.node),
             reason=excerpt(raw.reason),
-            failure_class=raw.failure_class,
+            failure_class=redact_name(raw.failure_class),
         )
     assert isinstance(raw, RawCycleCompleted)
     return CycleCompleted(
-        **shared, cycle=raw.cycle, completed=raw.counted, moved=tuple(raw.moves())[:256], phase=raw.phase
+        **shared,
+        cycle=redact_name(raw.cycle),
+        completed=raw.counted,
+        moved=tuple((redact_id(task), redact_name(to)) for task, to in islice(raw.moves(), 256)),
+        phase=redact_name(raw.phase),
     )
 
 
@@ -90,9 +95,9 @@ def _delegated(raw: RawTaskDelegated, shared: dict[str, Any]) -> TaskDelegated:
     tasks = raw.tasks or ([raw.task_id] if raw.task_id else [])
     return TaskDelegated(
         **shared,
-        tasks=tuple(tasks[:256]),
+        tasks=tuple(map(redact_id, tasks[:256])),
         count=max(raw.count or 0, len(set(tasks))),
-        phase=raw.phase,
+        phase=redact_name(raw.phase),
         max_token_budget=raw.max_token_budget,
     )
 
@@ -141,8 +146,8 @@ def _guard(name: str) -> str:
         return found
     if "/" in name or "." in name:
         words = name.rpartition("/")[2].partition(".")[0].replace("_", "-").split("-")
-        return next((GUARDS[word] for word in reversed(words) if word in GUARDS), name.strip()[:ITEM_CHARS_MAX])
-    return name.strip()[:ITEM_CHARS_MAX]
+        return next((GUARDS[word] for word in reversed(words) if word in GUARDS), _item(name))
+    return _item(name)
 
 
 def proof(value: Any) -> Proof | None:
@@ -162,7 +167,7 @@ def proof(value: Any) -> Proof | None:
 def _word(value: str) -> Proof:
     """Read a word as passed or failed; any other text (a path, an address) is an item that exists."""
     known = plain(value)
-    name = value.strip()[:ITEM_CHARS_MAX]
+    name = _item(value)
     if known in _GOOD:
         return Proof(True)
     if known in _BAD:
@@ -176,7 +181,7 @@ def _report(value: Mapping[str, Any]) -> Proof:
     for name, part in value.items():
         key = plain(name)
         if key in _WORDS and isinstance(part, str):
-            verdict = read_verdict(part.strip())[:ITEM_CHARS_MAX]
+            verdict = _item(read_verdict(part.strip()))
         elif key in _LISTS and isinstance(part, (list, tuple, Mapping)):
             bad = key.startswith(("fail", "missing"))
             parts += [(item, not bad and good) for item, good in _listed(part)]
@@ -219,6 +224,12 @@ def _split(parts: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return failing and passing items, each without duplicates and bounded."""
     found: dict[str, bool] = {}
     for name, good in parts:
-        found[name[:ITEM_CHARS_MAX]] = found.get(name[:ITEM_CHARS_MAX], True) and good
+        item = _item(name)
+        found[item] = found.get(item, True) and good
     failing = tuple(name for name, good in found.items() if not good)[:ITEMS_MAX]
     return failing, tuple(name for name, good in found.items() if good)[:ITEMS_MAX]
+
+
+def _item(name: str) -> str:
+    """Return a name from a report as it is sent."""
+    return redact_name(name.strip())[:ITEM_CHARS_MAX]

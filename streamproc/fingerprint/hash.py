@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 import xxhash
 
+from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.mask import END_MAX, mask, mask_ends
 from streamproc.fingerprint.similarity import short_simhash, simhash, subjects
 from streamproc.model.wire import Content
@@ -27,22 +28,22 @@ def h64(text: str | bytes) -> int:
     return xxhash.xxh3_64_intdigest(text)
 
 
-def content(text: str) -> Content:
-    """Return exact and normalised hash, SimHash and size of a text."""
-    return _content(text)[0]
+def content(text: str, key: HashKey | None = None) -> Content:
+    """Return exact and normalised hash, SimHash and size of a text. Only the SimHash needs the `key` already here."""
+    return _content(text, key)[0]
 
 
-def _content(text: str) -> tuple[Content, str]:
+def _content(text: str, key: HashKey | None) -> tuple[Content, str]:
     """Return the same with the masked start of the text, because masking is most of the work."""
     head, middle, tail = mask_ends(text)
     norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
-    return Content(h64(text), norm, simhash(head), len(text)), head
+    return Content(h64(text), norm, simhash(head, key), len(text)), head
 
 
-def words(text: str) -> Content:
+def words(text: str, key: HashKey | None = None) -> Content:
     """Return the same as `content` for speech, with a SimHash for short texts, too, and a hash of its subjects."""
-    plain, head = _content(text)
-    return Content(plain.exact, plain.norm, plain.sim or short_simhash(head), plain.size, subjects(head))
+    plain, head = _content(text, key)
+    return Content(plain.exact, plain.norm, plain.sim or short_simhash(head, key), plain.size, subjects(head))
 
 
 def canonical(value: Any) -> str:
@@ -65,15 +66,15 @@ def _parsed(text: str) -> str:
         return text
 
 
-def markdown(text: str) -> Content:
+def markdown(text: str, key: HashKey | None = None) -> Content:
     """Hash Markdown without its white space, which readers do not see."""
-    plain = content("\n".join(filter(None, map(str.strip, text.splitlines()))))
+    plain = content("\n".join(filter(None, map(str.strip, text.splitlines()))), key)
     return Content(h64(text), plain.norm, plain.sim, len(text))
 
 
-def question(text: str) -> Content:
+def question(text: str, key: HashKey | None = None) -> Content:
     """Hash a query without case, punctuation and white space, which do not change its meaning."""
-    plain = words(text)
+    plain = words(text, key)
     asked = " ".join(_WORD.findall(text[:END_MAX].casefold()))
     if len(text) > END_MAX:
         asked += f"|{h64(text[END_MAX:])}"
@@ -83,10 +84,10 @@ def question(text: str) -> Content:
 _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode ", "new mode ")
 
 
-def patch(text: str) -> Content:
+def patch(text: str, key: HashKey | None = None) -> Content:
     """Hash a patch or file; in a unified diff, ignore blob ids, time stamps after file names and hunk positions."""
     if not (text.startswith(("diff --git ", "--- ", "Index: ")) or "\n@@ " in text):
-        return content(text)
+        return content(text, key)
     lines = []
     for line in text.splitlines():
         if line.startswith(_PATCH_NOISE):
@@ -96,7 +97,7 @@ def patch(text: str) -> Content:
         elif line.startswith("@@ "):
             line = "@@"
         lines.append(line.rstrip())
-    plain = content("\n".join(lines))
+    plain = content("\n".join(lines), key)
     return Content(h64(text), plain.norm, plain.sim, len(text))
 
 

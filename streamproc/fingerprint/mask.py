@@ -87,24 +87,3 @@ def mask_ends(text: str) -> tuple[str, str, str]:
     if len(text) <= 2 * END_MAX:
         return mask(text), "", ""
     return mask(text[:END_MAX]), text[END_MAX:-END_MAX], mask(text[-END_MAX:])
-
-
-_SECRET: Final = re.compile(
-    r"(?i)-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END[^-]*-----)?"
-    r"|\b(?:sk|pk|rk|gh[oprsu]|github_pat|glpat|xox[abeprs]|npm|pypi|hf)[-_][-\w.]{8,}"
-    r"|\b(?:AKIA|ASIA|AIza|eyJ)[-\w.]{12,}"
-    r"|\bbearer\s+[^\s\"',;]{4,}"
-    r"|\bauthorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|apikey)\s+)?[^\s\"',;]+"
-    r"|(?:api[-_ ]?key|token|secret|passw(?:or)?d|passphrase|pwd|credential)[\w-]*[\"']?\s*[:=]\s*[\"']?"
-    r"(?!\d+\b)[^\s\"',;]{3,}"
-    r"|\bpassw(?:or)?d\s+[\"']?(?=[^\s\"',;]*\d)[^\s\"',;]{4,}"
-    r"|[\w.+-]+@[\w-]+\.[\w.]+"
-    r"|(?<=//)[^/\s:@]*:[^/\s@]+(?=@)"
-)
-
-
-def redact(text: str, limit: int = 120) -> str:
-    """Return a short excerpt that may leave the process, without secrets, e-mail addresses and passwords."""
-    folded = _SPACE.sub(" ", _ANSI.sub("", text[: limit * 8])).strip()
-    folded = _SECRET.sub("<redacted>", folded)
-    return folded if len(folded) <= limit else folded[: limit - 1] + "…"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from struct import Struct
 from typing import Final
 
 import xxhash
+
+from streamproc.fingerprint.keyed import HashKey
 
 SIZE_MIN: Final = 200  # characters; shorter texts also use single words, and may differ in more bits
 WORDS_MIN: Final = 4  # shorter texts are equal or different, never similar
@@ -28,8 +30,8 @@ _SPREAD: Final = tuple(
 )  # fmt: skip
 
 
-def simhash(text: str) -> int:
-    """Return the SimHash of a text's word pairs; 0 if the text is too short."""
+def simhash(text: str, key: HashKey | None = None) -> int:
+    """Return the SimHash of a text's word pairs, hashed under the key if there is one; 0 if it is too short."""
     if len(text) < SIZE_MIN:
         return 0
     words = _WORD.findall(text if len(text) <= 2 * END_MAX else text[:END_MAX] + text[-END_MAX:])
@@ -39,10 +41,10 @@ def simhash(text: str) -> int:
         # Sample by hash, not by position: an extra word at the start must not change the whole sample.
         rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1
         features = [feature for feature in features if not feature >> 7 & rare] or features[:FEATURES_MAX]
-    return _voted(features)
+    return _voted(features, key)
 
 
-def short_simhash(text: str) -> int:
+def short_simhash(text: str, key: HashKey | None = None) -> int:
     """Return the SimHash of a short text's words and word pairs; 0 for a few words, and for a long text."""
     if len(text) >= SIZE_MIN:
         return 0
@@ -50,7 +52,7 @@ def short_simhash(text: str) -> int:
     if len(words) < WORDS_MIN:
         return 0
     parts = words + [f"{a} {b}" for a, b in pairwise(words)]
-    return _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts])
+    return _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts], key)
 
 
 def subjects(text: str) -> int:
@@ -65,12 +67,13 @@ def subjects(text: str) -> int:
     return xxhash.xxh3_64_intdigest(about.encode("utf-8", "surrogatepass")) & 0xFFFFFFFF if about else 0
 
 
-def _voted(features: list[int]) -> int:
+def _voted(features: list[int], key: HashKey | None) -> int:
     """Return the bits that most features have."""
     if not features:
         return 0
     half, value = len(features) / 2, 0
-    for bit, count in enumerate(_COUNTS.unpack(sum(map(_spread, features)).to_bytes(_COUNTS.size, "little"))):
+    spread = map(_spread, features) if key is None else map(_keyed_spread, features, repeat(key))
+    for bit, count in enumerate(_COUNTS.unpack(sum(spread).to_bytes(_COUNTS.size, "little"))):
         if count > half:
             value |= 1 << bit
     return value
@@ -80,3 +83,9 @@ def _voted(features: list[int]) -> int:
 def _spread(feature: int) -> int:
     """Return a feature's 64 bits, each in a counter of its own."""
     return sum(_SPREAD[byte] << (place * 8 * _COUNTER_BITS) for place, byte in enumerate(feature.to_bytes(8, "little")))
+
+
+@lru_cache(maxsize=8_192)
+def _keyed_spread(feature: int, key: HashKey) -> int:
+    """Return the same of a feature's keyed hash, which is most of the work."""
+    return _spread(key(feature))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
 
 from streamproc.fingerprint.board import board_event
 from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
-from streamproc.fingerprint.mask import redact
+from streamproc.fingerprint.keyed import HashKey
 from streamproc.model.board_events import RawBoardEvent
 from streamproc.model.raw_events import (
     ErrorReport,
@@ -28,6 +29,7 @@ from streamproc.model.raw_events import (
     ToolCall,
     UsageReport,
 )
+from streamproc.model.redaction import TEXT_MAX, redact, redact_id, redact_json, redact_name, redact_text
 from streamproc.model.wire import (
     ANSWERED,
     FAILED,
@@ -54,7 +56,6 @@ from streamproc.model.wire import (
 
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
-COMMAND_TEXT_MAX: Final = 500  # characters of a command's issuer and of its reason: every message about it has them
 
 _RETRYABLE: Final = re.compile(
     r"(?i)(?<!line )(?<![:.\w])(?:429|500|502|503|504|529)\b"
@@ -74,17 +75,21 @@ RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
 _ERROR_HEAD: Final = 400  # characters of an error that are searched for its kind
 
 
-def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
-    """Return the event as it crosses the wire. `include_content` adds the texts of a turn."""
-    shared = {name: getattr(raw, name) for name in _SHARED}
+def fingerprint(raw: RawEvent, *, include_content: bool = False, key: HashKey | None = None) -> Event:
+    """Return the event as it crosses the wire: texts hashed (under the `key`, if there is one), secrets redacted.
+
+    `include_content` adds the texts of a turn as they are.
+    """
+    shared = _shared_fields(raw)
     if isinstance(raw, RawTurn):
-        return Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content))
+        return Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content, key))
     if isinstance(raw, RawRunStarted):
-        return RunStarted(w=WIRE_VERSION, **shared, graph=raw.graph, budgets=raw.budgets)
+        graph = None if raw.graph is None else redact_json(raw.graph)
+        return RunStarted(w=WIRE_VERSION, **shared, graph=graph, budgets=raw.budgets)
     if isinstance(raw, RawRunFinished):
-        return RunFinished(w=WIRE_VERSION, **shared, status=raw.status)
+        return RunFinished(w=WIRE_VERSION, **shared, status=redact_text(raw.status))
     if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
-        return _operator_event(raw, shared | {"by": raw.by[:COMMAND_TEXT_MAX], "reason": raw.reason[:COMMAND_TEXT_MAX]})
+        return _operator_event(raw, shared)
     if isinstance(raw, RawUserMessage):
         return UserMessage(w=WIRE_VERSION, **shared)
     if isinstance(raw, RawTurnStarted):
@@ -96,6 +101,10 @@ def fingerprint(raw: RawEvent, *, include_content: bool = False) -> Event:
 
 
 def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
+    by, reason = raw.by, raw.reason
+    if isinstance(raw, RawHaltAcknowledged) or not raw.signature:  # its signer signed these texts
+        by, reason = redact_text(by), redact_text(reason)
+    fields |= {"by": by[:TEXT_MAX], "reason": reason[:TEXT_MAX]}
     if isinstance(raw, RawHaltAcknowledged):
         return HaltAcknowledged(w=WIRE_VERSION, **fields)
     fields |= {"issuer": raw.issuer, "signature": raw.signature}
@@ -105,34 +114,62 @@ def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledg
 
 
 _SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
+_IDS: Final = ("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id")
+_NAMED: Final = ("node", "workflow", "tier", "agent")
 
 
-def _turn_fields(raw: RawTurn, include_content: bool) -> dict[str, Any]:
+def _shared_fields(raw: RawEvent) -> dict[str, Any]:
+    shared = {name: getattr(raw, name) for name in _SHARED}
+    for name in _IDS:
+        if shared[name]:
+            shared[name] = redact_id(shared[name])
+    for name in _NAMED:
+        if shared[name]:
+            shared[name] = redact_name(shared[name])
+    if shared["labels"]:
+        shared["labels"] = redact_json(shared["labels"])
+    return shared
+
+
+def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "from_": raw.from_,
-        "output": _text(raw.output, words if _is_talk(raw) else content),
-        "structured": _structured(raw.structured_output),
-        "artifact": _artifact(raw.artifact),
-        "docs": _text(raw.docs, markdown),
-        "query": _text(raw.query, question),
+        "from_": redact_name(raw.from_),
+        "output": _text(raw.output, words if _is_talk(raw) else content, key),
+        "structured": _structured(raw.structured_output, key),
+        "artifact": _artifact(raw.artifact, key),
+        "docs": _text(raw.docs, markdown, key),
+        "query": _text(raw.query, question, key),
         "tests": None if raw.tests is None else _tests(raw.tests),
-        "progress": raw.progress or None,
+        "progress": {redact_name(name): value for name, value in raw.progress.items()} if raw.progress else None,
         "errors": None if raw.errors is None else _errors(raw.errors),
-        "calls": tuple(map(_call, raw.tool_calls)),
+        "calls": tuple(map(_call, raw.tool_calls, repeat(key))),
         "usage": None if raw.usage is None else _usage(raw.usage),
-        "next": raw.decision.next if raw.decision else "",
+        "next": redact_name(raw.decision.next) if raw.decision else "",
         "round": raw.round,
         "convergence": raw.convergence,
         "consensus": raw.consensus,
-        "model": raw.model,
-        "provider": raw.provider,
+        "model": redact_name(raw.model),
+        "provider": redact_name(raw.provider),
     }
+    if key is not None:
+        _hash_again(fields, key)
     if include_content:
         fields["content"] = {name: value for name in _TEXTS if (value := getattr(raw, name)) is not None} | {
             "tool_calls": [call.model_dump(exclude_none=True) for call in raw.tool_calls]
         }
         fields["content"] = {name: _sendable(value) for name, value in fields["content"].items()}
     return fields
+
+
+def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
+    """Replace the hashes of a turn by keyed ones."""
+    for name in _HASHED:
+        fields[name] = key.content(fields[name])
+    fields["tests"], fields["errors"] = key.tests(fields["tests"]), key.errors(fields["errors"])
+    fields["calls"] = tuple(map(key.call, fields["calls"]))
+
+
+_HASHED: Final = ("output", "structured", "artifact", "docs", "query")
 
 
 def _is_talk(raw: RawTurn) -> bool:
@@ -157,19 +194,19 @@ def _sendable(value: Any) -> Any:
     return value
 
 
-def _text(value: str | None, how: Callable[[str], Content]) -> Content | None:
+def _text(value: str | None, how: Callable[[str, HashKey | None], Content], key: HashKey | None) -> Content | None:
     """Hash a text; empty text is no evidence."""
-    return how(value) if value and not value.isspace() else None
+    return how(value, key) if value and not value.isspace() else None
 
 
-def _structured(value: Any) -> Content | None:
+def _structured(value: Any, key: HashKey | None) -> Content | None:
     """Hash a structured output. An empty object is no evidence: frameworks add it. 0 and False are answers."""
     if value is None or (isinstance(value, (str, list, dict)) and not value):
         return None
-    return content(canonical(value))
+    return content(canonical(value), key)
 
 
-def _artifact(value: str | dict[str, str] | None) -> Content | None:
+def _artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Content | None:
     if isinstance(value, dict):
         if not any(text.strip() for text in value.values()):
             return None
@@ -177,7 +214,7 @@ def _artifact(value: str | dict[str, str] | None) -> Content | None:
         exact = h64("|".join(f"{path}={part.exact}" for path, part in parts))
         norm = h64("|".join(f"{path}={part.norm}" for path, part in parts))
         return Content(exact, norm, 0, sum(part.size for _, part in parts))
-    return _text(value, patch)
+    return _text(value, patch, key)
 
 
 def _tests(report: TestReport) -> Tests | None:
@@ -187,7 +224,7 @@ def _tests(report: TestReport) -> Tests | None:
         return Tests(0, max(0, report.total - report.passed), report.passed, report.total)
     failed = sorted({" ".join(name.split()) for name in report.failed})
     failing_set = h64("\n".join(failed)) if failed else 0
-    shown = tuple(_printable(name[:TEST_ID_MAX]) for name in failed[:TESTS_SHOWN])
+    shown = tuple(_printable(redact_name(name)[:TEST_ID_MAX]) for name in failed[:TESTS_SHOWN])
     return Tests(failing_set, len(failed), report.passed, report.total, shown)
 
 
@@ -201,7 +238,7 @@ def _errors(reports: list[ErrorReport]) -> Errors:
         norm,
         len(reports),
         _printable(redact(messages[0])) if messages else "",
-        _printable(first.class_[:80]) if first else "",
+        _printable(redact_name(first.class_)[:80]) if first else "",
         retryable,
     )
 
@@ -226,7 +263,8 @@ def _ran(error: str, shown: str) -> bool:
     return code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown))
 
 
-def _call(call: ToolCall) -> Call:
+def _call(call: ToolCall, secret: HashKey | None) -> Call:
+    name = redact_name(call.name)
     key = h64(f"{call.name}\0{canonical(call.args)}")
     if call.error not in _NO_ERROR:
         text = canonical(call.result if call.error is True else call.error)
@@ -234,14 +272,16 @@ def _call(call: ToolCall) -> Call:
         shown = "" if call.result is None or call.error is True else canonical(call.result)
         if outcome == FAILED and _ran(text, shown):
             outcome = FAILED_RUN
-        answer = content(f"{text}\0{shown}" if shown else text)  # the exit code may be equal while the output differs
-        return Call(call.name, key, answer.exact, answer.norm, outcome, answer.sim)
+        answer = content(
+            f"{text}\0{shown}" if shown else text, secret
+        )  # the exit code may be equal while the output differs
+        return Call(name, key, answer.exact, answer.norm, outcome, answer.sim)
     if call.result is None:
-        return Call(call.name, key, 0, 0, NO_ANSWER)
-    answer = content(text := canonical(call.result))
+        return Call(name, key, 0, 0, NO_ANSWER)
+    answer = content(text := canonical(call.result), secret)
     if len(text) <= RETRYABLE_ANSWER_MAX and _RETRYABLE_ANSWER.match(text):
-        return Call(call.name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
-    return Call(call.name, key, answer.exact, answer.norm, ANSWERED, answer.sim)
+        return Call(name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
+    return Call(name, key, answer.exact, answer.norm, ANSWERED, answer.sim)
 
 
 def _usage(report: UsageReport) -> Usage:

@@ -55,6 +55,7 @@ from streamproc.model.raw_fields import (
     Whole,
     whole_ms,
 )
+from streamproc.model.redaction import redact_name, redact_text
 
 __all__ = [
     "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent",
@@ -269,7 +270,7 @@ _REMEDIES: Final = {
 def _place(loc: tuple[int | str, ...]) -> str:
     """Return the path of an error in an event, without pydantic's names for the branches of a union."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if not _is_branch(part)]
-    return "".join(parts).lstrip(".") or "event"
+    return redact_name("".join(parts).lstrip(".")) or "event"
 
 
 def _is_branch(part: int | str) -> bool:
@@ -313,7 +314,7 @@ def parse_line(line: bytes | str) -> RawEvent:
 
 def _problem(item: Any) -> Problem:
     mistake = item.get("ctx", {}).get("error")
-    what = item["msg"].removeprefix("Value error, ")
+    what = redact_text(item["msg"].removeprefix("Value error, "))
     if item["type"] != "missing" and ", got " not in what:
         what = f"{what}, got {shown(item['input'])}"
     if not isinstance(mistake, Mistake):

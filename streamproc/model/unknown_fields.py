@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from streamproc.errors import InvalidEvent, Problem
+from streamproc.model.redaction import redact_name
 
 if TYPE_CHECKING:
     from streamproc.model.raw_fields import Model, RawEvent
@@ -76,6 +77,7 @@ def _events(kind: str, count: int) -> str:
 
 
 def _printable(name: str) -> str:
+    name = redact_name(name)
     short = name if len(name) <= NAME_LENGTH_MAX else f"{name[: NAME_LENGTH_MAX - 1]}…"
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in short)
 

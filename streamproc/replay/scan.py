@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.run_state import RunState
-from streamproc.fingerprint import fingerprint
+from streamproc.fingerprint import HashKey, fingerprint
 from streamproc.policy import Policy
 from streamproc.replay.source import Source
 
@@ -16,12 +16,14 @@ class Scan:
     """A scan of files under one policy.
 
     Runs are independent, except for the budgets that they share. A run that continues in a later file is the same run.
+    Hashes are made under the `key`, if there is one, as a publisher with that key makes them.
     """
 
-    def __init__(self, sources: Iterable[Source], policy: Policy) -> None:
+    def __init__(self, sources: Iterable[Source], policy: Policy, key: HashKey | None = None) -> None:
         self.sources = list(sources)
         self.runs: dict[str, RunState] = {}
         self.turns = 0
+        self._key = key
         self._accounts = LocalAccounts(policy.engine(), self.runs.get)
 
     def __iter__(self) -> Iterator[Decision]:
@@ -29,9 +31,9 @@ class Scan:
         step, runs = self._accounts.step, self.runs
         for source in self.sources:
             for line in source:
-                raw = line.raw
-                state = runs.get(raw.run_id)
+                raw, event = line.raw, fingerprint(line.raw, key=self._key)
+                state = runs.get(event.run_id)
                 if state is None:
-                    state = runs[raw.run_id] = RunState()
+                    state = runs[event.run_id] = RunState()
                 self.turns += raw.type == "turn"
-                yield from step(state, fingerprint(raw), raw.at)
+                yield from step(state, event, raw.at)

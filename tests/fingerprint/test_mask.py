@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from streamproc.fingerprint.mask import END_MAX, mask, mask_ends, redact
+from streamproc.fingerprint.mask import END_MAX, mask, mask_ends
+from streamproc.model.redaction import redact
 
 MASKED = [
     # timestamps, dates, clock times
