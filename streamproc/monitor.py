@@ -11,7 +11,7 @@ import msgspec
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.run_state import RunState
-from streamproc.fingerprint import fingerprint
+from streamproc.fingerprint import HashKey, fingerprint
 from streamproc.model.controls import ControlEvent, RunStatus, public
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
@@ -35,11 +35,17 @@ class Monitor:
     halt LOOP001
 
     Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name.
-    With ``strict=True`` they raise `InvalidEvent` instead.
+    With ``strict=True`` they raise `InvalidEvent` instead. With a `hash_key`, the hashes in the evidence are those of
+    publishers with that ``STREAMPROC_HASH_KEY``; the environment is not read.
     """
 
     def __init__(
-        self, policy: Policy | Source | None = None, *, runs_max: int = RUNS_MAX, strict: bool = False
+        self,
+        policy: Policy | Source | None = None,
+        *,
+        runs_max: int = RUNS_MAX,
+        strict: bool = False,
+        hash_key: str = "",
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
         self.evicted = 0
@@ -50,6 +56,7 @@ class Monitor:
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
         self._unknown = UnknownFields(strict=strict)
+        self._key = HashKey.of(hash_key)
 
     @property
     def unknown_fields(self) -> int:
@@ -73,7 +80,7 @@ class Monitor:
         raw = parse_raw({**(turn or {}), **fields})
         for sentence in self._unknown.add(raw):
             log.warning("ignored %s", sentence)
-        event = fingerprint(raw)
+        event = fingerprint(raw, key=self._key)
         run_id = event.run_id
         state = self._runs.pop(run_id, None) or RunState()
         self._runs[run_id] = state

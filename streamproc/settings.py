@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from streamproc.errors import InvalidSettings
+from streamproc.errors import InvalidSettings, shown
+from streamproc.model.redaction import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,10 +21,13 @@ SECRET_MIN: Final = 16  # characters: 128 random bits at best, and longer than m
 class Settings(BaseSettings):
     """All settings of a process. Durations end in `_ms` or `_s`, sizes in `_bytes`."""
 
-    model_config = SettingsConfigDict(env_prefix="STREAMPROC_", env_file=".env", extra="ignore", frozen=True)
+    # Pydantic's errors would quote all settings, passwords included.
+    model_config = SettingsConfigDict(
+        env_prefix="STREAMPROC_", env_file=".env", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     brokers: str = Field("localhost:9092", description="Kafka bootstrap servers, separated by commas")
-    redis: str = Field("redis://localhost:6379/0", description="Redis, for admission", repr=False)
+    redis: SecretStr = Field(SecretStr("redis://localhost:6379/0"), description="Redis, for admission")
     topic_prefix: str = Field(
         "streamproc", pattern=r"^[A-Za-z0-9._-]{1,100}$", description="prefix of every topic name"
     )
@@ -83,6 +87,9 @@ class Settings(BaseSettings):
     run_token: SecretStr = Field(
         SecretStr(""), description="secret of publishers; a run then accepts events from publishers with the same only"
     )
+    hash_key: SecretStr = Field(
+        SecretStr(""), description="key for the hashes of texts; all publishers of a deployment need the same"
+    )
     status_file: str = Field(
         "", description="file with `STATUS TIMESTAMP` that a worker keeps in sync with the standing command"
     )
@@ -99,12 +106,17 @@ class Settings(BaseSettings):
         _parse_keys(value)
         return value
 
-    @field_validator("run_token")
+    @field_validator("run_token", "hash_key")
     @classmethod
-    def _check_run_token(cls, value: SecretStr) -> SecretStr:
+    def _check_length(cls, value: SecretStr) -> SecretStr:
         if 0 < len(value.get_secret_value()) < SECRET_MIN:
             raise ValueError(f"has fewer than {SECRET_MIN} characters: make one with `openssl rand -hex 32`")
         return value
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Mask secrets in all texts of `repr` and `str`: any setting may be given a URL with a password."""
+        for name, value in super().__repr_args__():
+            yield name, redact_text(value) if isinstance(value, str) else value
 
     def command_keys(self) -> dict[str, bytes]:
         """Return the secrets that sign commands, by issuer."""
@@ -163,7 +175,8 @@ def _parse_keys(value: SecretStr) -> dict[str, bytes]:
             raise ValueError(f"key {number} needs a unique name before a colon: NAME:SECRET")
         if len(secret) < SECRET_MIN:
             raise ValueError(
-                f"the secret of {name} has fewer than {SECRET_MIN} characters: make one with `openssl rand -hex 32`"
+                f"the secret of key {number} has fewer than {SECRET_MIN} characters: "
+                "make one with `openssl rand -hex 32`"
             )
         keys[name] = secret.encode()
     return keys
@@ -189,4 +202,6 @@ def _describe(item: Any) -> str:
 def _given(item: Any) -> str:
     """Return the given value, unless it is a secret."""
     field = Settings.model_fields.get(str(item["loc"][0])) if item["loc"] else None
-    return "" if field is not None and field.annotation is SecretStr else f" (got {item['input']!r})"
+    if field is not None and field.annotation is SecretStr:
+        return ""
+    return f" (got {shown(item['input'])})"

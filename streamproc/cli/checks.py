@@ -174,9 +174,9 @@ async def _redis(settings: Settings) -> CheckResult:
     from streamproc.cli.config import without_password
     from streamproc.client.admission.redis_client import connect, remedy
 
-    shown = without_password(settings.redis)
+    shown = without_password(settings.redis.get_secret_value())
     try:
-        client = connect(settings.redis, ANSWER_TIMEOUT_S)
+        client = connect(settings.redis.get_secret_value(), ANSWER_TIMEOUT_S)
         try:
             await client.ping()
         finally:

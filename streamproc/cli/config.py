@@ -89,7 +89,7 @@ def rows(settings: Settings, options: set[str]) -> list[Row]:
             else ".env" if variable in in_file
             else "default"
         )  # fmt: skip
-        found.append(Row(variable, _shown(getattr(settings, name)), source, field.description or ""))
+        found.append(Row(variable, _shown(name, getattr(settings, name)), source, field.description or ""))
     return found
 
 
@@ -99,15 +99,18 @@ def _names_in_env_file(path: str) -> set[str]:
     return {name.upper() for name in dotenv_values(path)} if path else set()
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
     from pydantic import SecretStr
 
     if isinstance(value, SecretStr):
-        return HIDDEN if value.get_secret_value() else ""
+        secret = value.get_secret_value()
+        return without_password(secret) if name == "redis" else HIDDEN if secret else ""
     return without_password(str(value)) if value is not None else ""
 
 
 def without_password(text: str) -> str:
-    """Mask the passwords in a URL, valid or not, such as ``redis://user:********@host``."""
+    """Mask the passwords in a URL, valid or not, such as ``redis://user:********@host``, and any other secret."""
+    from streamproc.model.redaction import redact_text
+
     text = re.sub(r"(?<=://)([^:@/?]*):.*@", rf"\1:{HIDDEN}@", text)
-    return re.sub(r"(?<=[?&])((?:ssl_)?password)=[^&]*", rf"\1={HIDDEN}", text)
+    return redact_text(re.sub(r"(?<=[?&])((?:ssl_)?password)=[^&]*", rf"\1={HIDDEN}", text))

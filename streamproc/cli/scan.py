@@ -33,13 +33,16 @@ def scan(
     files: Files, policy: Policy = None, format_: Format = "text", lenient: Lenient = False, strict: Strict = False
 ) -> None:
     """Find loops, stalls and overspending in recorded runs. Exit 0: no halt; 1: at least one; 2: unusable input."""
+    from streamproc.fingerprint import HashKey
     from streamproc.policy import load_policy
     from streamproc.replay.scan import Scan
     from streamproc.settings import load_settings
 
-    chosen = load_policy(load_settings(policy=policy).policy)
+    settings = load_settings(policy=policy)
+    chosen = load_policy(settings.policy)
+    key = HashKey.of(settings.hash_key.get_secret_value())
     with opened(files, lenient, "scanning", strict=strict) as sources:
-        scanning = Scan(sources, chosen)
+        scanning = Scan(sources, chosen, key)
         halted = _print_jsonl(scanning) if format_ == "jsonl" else _print_text(scanning)
     if halted:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from streamproc.errors import InvalidEvent, InvalidGraph, Problem, UnsafeCycle
-from streamproc.fingerprint import fingerprint
+from streamproc.fingerprint import HashKey, fingerprint
 from streamproc.model import wire
 
 if TYPE_CHECKING:
@@ -53,14 +53,15 @@ def encode(
     unsafe: bool = False,
     signer: CommandSigner | None = None,
     run_token: bytes = b"",
+    key: HashKey | None = None,
 ) -> Encoded:
     """Return the event as a Kafka record. An event without an id gets a UUID; operator events are signed, and with the
-    secret `run_token` every event gets the token of its run.
+    secret `run_token` every event gets the token of its run. The texts are hashed under the `key`, if there is one.
 
     Raises `InvalidEvent` if the record would exceed `bytes_max` (naming the largest field) or the graph is unreadable,
     and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
     """
-    event = fingerprint(raw, include_content=include_content)
+    event = fingerprint(raw, include_content=include_content, key=key)
     if isinstance(event, wire.RunStarted) and event.graph:
         event.graph = sendable_graph(event.graph, unsafe=unsafe)
     event.event_id = event.event_id or new_id()

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
 from streamproc.errors import Halted
+from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +24,11 @@ class HaltTarget(Protocol):
     def fire(self) -> None: ...
 
 
+def _names(run_id: str) -> set[str]:
+    """Return the ids under which a run may be halted: a publisher redacts a secret in it."""
+    return {run_id, redact_id(run_id)}
+
+
 class GuardRegistry:
     """The guards of each run."""
 
@@ -31,15 +37,17 @@ class GuardRegistry:
 
     def add(self, run_id: str, guard: HaltTarget) -> None:
         """Fire `guard` when `run_id` is halted."""
-        self._guards.setdefault(run_id, set()).add(guard)
+        for name in _names(run_id):
+            self._guards.setdefault(name, set()).add(guard)
 
     def remove(self, run_id: str, guard: HaltTarget) -> None:
         """Stop firing `guard`."""
-        guards = self._guards.get(run_id)
-        if guards is not None:
-            guards.discard(guard)
-            if not guards:
-                self._guards.pop(run_id, None)
+        for name in _names(run_id):
+            guards = self._guards.get(name)
+            if guards is not None:
+                guards.discard(guard)
+                if not guards:
+                    self._guards.pop(name, None)
 
     def fire(self, run_id: str) -> None:
         """Fire every guard of a run: the run is halted."""

@@ -17,6 +17,7 @@ from streamproc.errors import Unavailable, plural
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.controls import read_control
+from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,16 +83,17 @@ class HaltListener:
 
         No I/O; takes well under a microsecond; callable from any thread.
         """
-        if run_id in self._runs or self.fleet.stopped:
+        if run_id in self._runs or self.fleet.stopped or redact_id(run_id) in self._runs:
             halted = self.error(run_id)
             if halted is not None:
                 raise halted
 
     def error(self, run_id: str, user: str = "", tenant: str = "") -> Halted | None:
         """Return why a run (of this user and tenant) must stop; None if it may continue. Callable from any thread."""
+        run_id = self._sent(run_id)
         if run_id in self._runs:
             return halted_error(run_id, self._runs.get(run_id))
-        return self.command_handler.halted(run_id, user, tenant)
+        return self.command_handler.halted(run_id, redact_id(user), redact_id(tenant))
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted the run; None if it is not halted.
@@ -99,7 +101,11 @@ class HaltListener:
         For a run halted long ago, when many were halted since, only the fact is kept: this returns None and `check`
         still raises.
         """
-        return control_of(self._runs.get(run_id))
+        return control_of(self._runs.get(self._sent(run_id)))
+
+    def _sent(self, run_id: str) -> str:
+        """Return the id under which a run is known: as it is from publishers of raw turns, redacted from others."""
+        return run_id if run_id in self._runs else redact_id(run_id)
 
     def guard(self, run_id: str, admission: Admission | None = None, **payer: Unpack[PayerFields]) -> Guard:
         """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.

@@ -13,6 +13,7 @@ from streamproc.client.delivery import Delivery
 from streamproc.client.encoding import Encoded, encode
 from streamproc.client.outbox import Outbox
 from streamproc.errors import InvalidEvent, Undelivered, plural
+from streamproc.fingerprint import HashKey
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import parse_raw
@@ -79,6 +80,7 @@ class TurnPublisher:
         self._unknown = UnknownFields(strict=strict)
         self._signer = command_signer(self.settings)
         self._run_token = self.settings.run_token.get_secret_value().encode()
+        self._hash_key = HashKey.of(self.settings.hash_key.get_secret_value())
         self._include_content = include_content
         self._on_invalid = on_invalid
         self._unsafe = on_unsafe == "publish" or on_invalid == "drop"
@@ -260,6 +262,7 @@ class TurnPublisher:
                 unsafe=self._unsafe,
                 signer=self._signer,
                 run_token=self._run_token,
+                key=self._hash_key,
             )
         except InvalidEvent as error:
             self.invalid += 1

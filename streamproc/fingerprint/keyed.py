@@ -24,6 +24,11 @@ class HashKey:
     def __init__(self, secret: str) -> None:
         self._start = blake2b(digest_size=8, key=blake2b(secret.encode()).digest(), person=b"streamproc")
 
+    @classmethod
+    def of(cls, secret: str) -> HashKey | None:
+        """Return the key, or None if the secret is empty."""
+        return cls(secret) if secret else None
+
     def __call__(self, value: int) -> int:
         if not value:
             return 0
@@ -35,8 +40,8 @@ class HashKey:
         """Return the fingerprint of a text with keyed hashes. Its SimHash was made of keyed features."""
         if plain is None:
             return None
-        about = self(plain.about) & ABOUT_MAX
-        return Content(self(plain.exact), self(plain.norm), plain.sim, plain.size, about or bool(plain.about))
+        about = self(plain.about) & ABOUT_MAX or 1 if plain.about else 0
+        return Content(self(plain.exact), self(plain.norm), plain.sim, plain.size, about)
 
     def call(self, plain: Call) -> Call:
         """Return a tool call with keyed hashes."""

@@ -17,6 +17,7 @@ from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import open_topic
 from streamproc.kafka.topics import broker_unavailable
 from streamproc.model.fleet_command import BY_MAX, WHY_MAX, FleetCommand, Status, encode_command, read_command
+from streamproc.model.redaction import redact_id, redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,8 @@ def new_command(
                 id=command_id or str(uuid.uuid4()),
                 status=status,
                 scope=scope,
-                by=by[:BY_MAX],
-                why=why[:WHY_MAX],
+                by=redact_text(by, BY_MAX),
+                why=redact_text(why, WHY_MAX),
                 at=at_ms if known is None else max(at_ms, known.at + 1),
             )
         )
@@ -115,4 +116,4 @@ def scope_of(part: str, name: str) -> str:
     """Return the scope of one user, tenant or run. Raises `InvalidEvent` for an empty name."""
     if not name:
         raise InvalidEvent((Problem(part, "has no name", f"name the {part}"),))
-    return f"{part}:{name}"
+    return f"{part}:{redact_id(name)}"

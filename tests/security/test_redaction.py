@@ -12,8 +12,11 @@ from hypothesis import given, settings, strategies as st
 
 from streamproc import Monitor
 from streamproc.client.encoding import encode
+from streamproc.client.guard import GuardRegistry
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint, read_event
+from streamproc.fleet.issuing import new_command, scope_of
+from streamproc.fleet.state import Fleet
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import NAME_MAX, redact, redact_id, redact_json, redact_name, redact_text
@@ -111,8 +114,6 @@ def test_a_redacted_name_still_fits_its_field(parts: list[str]) -> None:
 
 # Every field.
 
-REDACTED_LATER: Final = {"output", "structured_output", "artifact", "docs", "query"}  # hashed: no text is sent
-
 
 def everything(secret: str) -> list[dict[str, Any]]:
     """Return events with a secret in every text that they can have."""
@@ -129,8 +130,8 @@ def everything(secret: str) -> list[dict[str, Any]]:
          "tool_calls": [{"name": named, "args": {named: named}, "result": named, "error": named, "id": named}],
          "model": named, "provider": named},
         {**shared, "type": "run.started",
-         "graph": {"nodes": [named, {"id": "end", "terminal": True, "note": named}], "edges": [["a", named], [named, "end"]],
-                   "config": {"password": secret, named: named}}},
+         "graph": {"nodes": [named, {"id": "end", "terminal": True, "note": named}],
+                   "edges": [["a", named], [named, "end"]], "config": {"password": secret, named: named}}},
         {**shared, "type": "run.finished", "status": named},
         {**shared, "type": "user.message"},
         {**shared, "type": "turn.started"},
@@ -162,8 +163,8 @@ def test_every_text_field_of_the_raw_events_is_covered() -> None:
     """A new field must be added to `everything`, and to what is redacted."""
     for event in everything(PLANTED):
         raw = parse_raw(event)
-        numbers = {"at", "seq", "type", "budgets", "usage", "round", "convergence", "consensus", "grant", "issuer", "signature",
-                   "ui_touching", "count", "max_token_budget"}  # fmt: skip
+        numbers = {"at", "seq", "type", "budgets", "usage", "round", "convergence", "consensus", "grant", "issuer",
+                   "signature", "ui_touching", "count", "max_token_budget"}  # fmt: skip
         assert set(type(raw).model_fields) - raw.model_fields_set - numbers == set(), raw.type
 
 
@@ -186,6 +187,32 @@ def test_a_monitor_knows_a_run_by_its_own_id() -> None:
     status = monitor.status(run_id)
     assert status is not None
     assert status.status == "halted"
+
+
+class Fired:
+    """Counts how often it was fired."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def fire(self) -> None:
+        self.times += 1
+
+
+def test_a_guard_is_fired_by_the_id_that_the_publisher_sent() -> None:
+    registry, target, run_id = GuardRegistry(), Fired(), f"run {PLANTED}"
+    registry.add(run_id, target)
+    registry.fire(redact_id(run_id))
+    registry.fire(run_id)  # from a publisher of raw turns, whose records keep the id
+    assert target.times == 2
+    registry.remove(run_id, target)
+    assert len(registry) == 0
+
+
+def test_a_command_hides_the_secrets_in_its_texts() -> None:
+    command = new_command(Fleet(), "STOP", scope_of("user", f"bob {PLANTED}"), f"ann {PLANTED}", f"leaked {PLANTED}")
+    assert rests(f"{command} {command!r}", PLANTED) == []
+    assert command.scope == f"user:{redact_id(f'bob {PLANTED}')}"
 
 
 def test_a_raw_record_keeps_the_run_id_that_is_its_key() -> None:

@@ -15,6 +15,7 @@ from streamproc.client.admission.pending_settlements import PendingSettlement, P
 from streamproc.client.admission.reservation import Amounts, Hold, OnError, Reservation, ReserveFields, read_amounts
 from streamproc.client.admission.script import Script
 from streamproc.errors import AlreadySettled, Unavailable, plural, shown
+from streamproc.model.redaction import redact_id
 from streamproc.settings import load_settings
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Admission:
         self._on_error: OnError = on_error
         self._ttl_s = ttl_s
         self._close_timeout_s = close_timeout_s
-        self._script = Script(redis_url or self.settings.redis, timeout_s, client)
+        self._script = Script(redis_url or self.settings.redis.get_secret_value(), timeout_s, client)
         self._pending_settlements = PendingSettlements(self._script)
         self._holds: set[Hold] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -114,7 +115,8 @@ class Admission:
 
     def payer(self, run_id: str, **fields: Unpack[PayerFields]) -> Payer:
         """Return the payer of a run. Raises `InvalidPolicy` with every mistake in the limits."""
-        scope = AccountScope(run_id, fields.get("session", ""), fields.get("user", ""), fields.get("tenant", ""))
+        names = (run_id, fields.get("session", ""), fields.get("user", ""), fields.get("tenant", ""))
+        scope = AccountScope(*map(redact_id, names))  # they become keys in Redis
         return Payer(self, scope, {**self._limits, **read_limits(fields.get("limits"))})
 
     async def balances(self, payer: Payer) -> list[Balance]:
