@@ -53,7 +53,7 @@ class Problem:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return a short text of any invalid value, without secrets, for a message. Looks only at the start of a large one."""
+    """Return a short text of any invalid value, without secrets, for a message. Reads only the start of a large one."""
     from streamproc.model.redaction import READ_PER_SHOWN, redact_text  # its patterns take milliseconds to compile
 
     if isinstance(value, (str, bytes)) and len(value) > limit:
