@@ -48,7 +48,7 @@ STATED = [
 ]
 IN_WORDS = [
     ("architecture", "one hour", limits.FINISHED_KEEP_MS == HOUR_MS),
-    ("architecture", "an idle one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
+    ("architecture", "an idle or halted one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
     ("architecture", "ten repeats, and three times", (Limits().live_repeats_min, Limits().live_standstills) == (10, 3)),
     ("operations", "leaves after an hour, an idle one after seven days", limits.FINISHED_KEEP_MS == HOUR_MS),
     ("operations", "five crashes within five minutes", (limits.CRASHES_MAX, limits.CRASHES_WINDOW_S) == (5, 300)),
