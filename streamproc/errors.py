@@ -24,6 +24,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from streamproc.model.escaping import escape
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -34,7 +36,8 @@ class StreamprocError(Exception):
     """Something in streamproc went wrong."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or self.__class__.__doc__ or "")
+        # It may quote untrusted text. Line breaks separate the mistakes of a list.
+        super().__init__(escape(message or self.__class__.__doc__ or "", keep="\n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""
         remedy = f" ({self.remedy})" if self.remedy else ""
-        return f"{where}{self.field}: {self.what}{remedy}"
+        return escape(f"{where}{self.field}: {self.what}{remedy}")
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -63,7 +66,7 @@ def shown(value: object, limit: int = 60) -> str:
         start = dict(islice(value.items(), limit)) if isinstance(value, dict) else list(value[:limit])
         return f"{shown(start, limit).partition('… (')[0]}… ({type(value).__name__}, {len(value)} items)"
     try:
-        text = repr(value)
+        text = escape(repr(value))
     except (ValueError, RecursionError):  # an integer of thousands of digits; a structure that is nested too deeply
         return f"({type(value).__name__})"
     if len(text) <= limit:
@@ -100,7 +103,7 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
 
 def named_cycle(nodes: Sequence[str], limit: int = CYCLE_NODES_SHOWN) -> str:
     """Return the nodes of a cycle for a message, shortened to `limit`."""
-    shown = ", ".join(nodes[:limit])
+    shown = ", ".join(map(escape, nodes[:limit]))
     return f"[{shown}]" if len(nodes) <= limit else f"[{shown}, … ({len(nodes)} nodes)]"
 
 
@@ -185,8 +188,9 @@ class Refused(StreamprocError):
         )
         of = "in total" if self.period == "total" else f"this {self.period}"
         renews = f"; the limit renews at {self.renews_at:%Y-%m-%dT%H:%M:%SZ}" if self.renews_at else ""
+        whose = f"{self.level} {escape(self.name)}"
         return (
-            f"a reservation of {asked} was refused: {self.level} {self.name} has {left} left of the {limit} limit {of} "
+            f"a reservation of {asked} was refused: {whose} has {left} left of the {limit} limit {of} "
             f"({held} reserved by others){renews}"
         )
 
@@ -218,4 +222,4 @@ class Halted(BaseException):
         self.run_id = run_id
         self.control = control
         message = control.message if control is not None else reason or "it was halted earlier"
-        super().__init__(f"run {run_id} is halted: {message}")
+        super().__init__(f"run {escape(run_id)} is halted: {escape(message)}")

@@ -29,7 +29,7 @@ from streamproc.cli import (
     watch,
     worker,
 )
-from streamproc.cli.terminal import UNUSABLE, complain, line
+from streamproc.cli.terminal import UNUSABLE, complain, escape_logs, line, report_bug
 from streamproc.errors import StreamprocError
 
 __all__ = ["build", "main"]
@@ -102,4 +102,9 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
-    build()(prog_name="streamproc")
+    escape_logs()
+    try:
+        build()(prog_name="streamproc")
+    except Exception:  # noqa: BLE001  # a bug, reported without what its message could do to a terminal
+        report_bug()
+        raise SystemExit(1) from None

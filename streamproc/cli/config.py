@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from streamproc.cli.options import Brokers, Policy, TopicPrefix
-from streamproc.cli.terminal import columns, examples, line, out, paint, say
+from streamproc.cli.terminal import clean, columns, examples, line, out, paint, say
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -64,7 +64,7 @@ def _show_table(found: list[Row]) -> None:
     table.add_column("source", no_wrap=True)
     table.add_column("meaning")
     for row in found:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(clean(text)) for text in row))  # no markup
     out().print(table)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from streamproc.cli.options import Brokers, Policy, TopicPrefix
-from streamproc.cli.terminal import examples, paint, say
+from streamproc.cli.terminal import clean, examples, paint, say
 
 if TYPE_CHECKING:
     from streamproc.cli.checks import CheckResult
@@ -51,6 +51,6 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
 
 
 def _show(result: CheckResult) -> None:
-    remedy = f". To fix it: {result.remedy}" if result.remedy else ""
+    remedy = f". To fix it: {clean(result.remedy)}" if result.remedy else ""
     status = paint(f"{result.status:<{STATUS_WIDTH}}", STATUS_COLOURS[result.status])
-    say(f"{status}{result.what}{remedy}", hang=STATUS_WIDTH)
+    say(f"{status}{clean(result.what)}{remedy}", hang=STATUS_WIDTH)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.terminal import complain, examples, fail, say
+from streamproc.cli.terminal import clean, complain, examples, fail, say
 
 if TYPE_CHECKING:
     from streamproc.core.graph import CycleShape
@@ -99,9 +99,10 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _names(nodes: tuple[str, ...]) -> str:
-    shown = ", ".join(nodes[:NODES_SHOWN])
+    shown = ", ".join(map(clean, nodes[:NODES_SHOWN]))
     return shown if len(nodes) <= NODES_SHOWN else f"{shown}, … ({len(nodes)} nodes)"
 
 
 def _anchor(cycle: CycleShape) -> str:
-    return f"over {cycle.over} → {cycle.anchor}" if cycle.over else f"at {cycle.anchor}"
+    anchor = clean(cycle.anchor)
+    return f"over {clean(cycle.over)} → {anchor}" if cycle.over else f"at {anchor}"

@@ -11,6 +11,7 @@ import typer
 
 from streamproc.cli.options import Brokers, LogLevel, TopicPrefix
 from streamproc.cli.terminal import complain, examples, line, quiet_kafka
+from streamproc.model.escaping import LogFormatter
 
 if TYPE_CHECKING:
     from streamproc.notify.control_consumer import NotificationConsumer
@@ -83,7 +84,9 @@ def notify(
 
     from streamproc.notify.control_consumer import NotificationConsumer
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=log_level.upper(), handlers=[handler])
     quiet_kafka()
     group = group or f"{settings.topic_prefix}-notify"
     asyncio.run(_run(NotificationConsumer(settings, config, group=group, from_beginning=from_beginning)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
-from streamproc.cli.terminal import clean, examples, fail, line, note, paint, progress, say
+from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, paint, progress, say
 from streamproc.errors import plural
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _show(found: Replayed, format_: str) -> None:
 
     if format_ == "jsonl":
         for decision in found.decisions:
-            line(encode_decision(decision).decode())
+            json_line(encode_decision(decision).decode())
         return
     for run_id, own in by_run(found.decisions).items():
         for text in run_lines(run_id, own, found.turns[run_id]):
@@ -177,7 +177,7 @@ def _show_difference(difference: Difference, hashes: set[str], policy: LoadedPol
         ("extra", "yellow", difference.extra),
     ):
         for one in events[:SHOWN_MAX]:
-            text = f"{one.id}  {clean(one.run_id)}  {one.severity} {one.code}  {clean(one.message)}"
+            text = "  ".join(clean(part) for part in (one.id, one.run_id, f"{one.severity} {one.code}", one.message))
             say(f"{paint(f'{kind:<8}', colour)}{text}", hang=8)
         if len(events) > SHOWN_MAX:
             say(f"{kind:<8}… and {len(events) - SHOWN_MAX} more")

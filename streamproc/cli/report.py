@@ -44,7 +44,7 @@ def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterato
 def _headline(decision: Decision) -> str:
     place = f" in {clean(decision.node)}" if decision.node else ""
     severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"))
-    return f"  {severity}  turn {_turn(decision)}{place}  {decision.code}  {clean(decision.message)}"
+    return f"  {severity}  turn {_turn(decision)}{place}  {clean(decision.code)}  {clean(decision.message)}"
 
 
 def _details(decision: Decision) -> Iterator[str]:

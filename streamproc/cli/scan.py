@@ -8,7 +8,7 @@ import typer
 
 from streamproc.cli.inputs import Files, Lenient, Strict, opened
 from streamproc.cli.options import Policy
-from streamproc.cli.terminal import examples, line
+from streamproc.cli.terminal import examples, json_line, line
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -53,7 +53,7 @@ def _print_jsonl(scanning: Scan) -> bool:
 
     halted = False
     for decision in scanning:
-        line(encode_decision(decision).decode())
+        json_line(encode_decision(decision).decode())
         halted = halted or decision.severity == "halt"
     return halted
 

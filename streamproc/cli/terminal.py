@@ -1,7 +1,7 @@
 """Terminal output: results go to standard output; notes, progress and errors go to standard error.
 
 A progress bar is erased before anything is printed to the same terminal. Text for people is folded at the terminal's
-width; text for files and pipes, and JSON everywhere, is printed unchanged.
+width; text for files and pipes is not. Unprintable characters are escaped everywhere, in JSON as JSON does it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 import typer
+
+from streamproc.model.escaping import INDENT, LogFormatter, escape, escape_json, indented
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +26,7 @@ UNUSABLE: Final = 2  # exit code: the command or its input cannot be used
 PLAIN_WIDTH: Final = 120  # columns of a table in a file or a pipe
 COLOURS: Final = {"halt": "red", "warn": "yellow", "info": "cyan"}  # by severity
 
-_STYLE = re.compile(r"\x1b\[[\d;]*m")
+_STYLE = re.compile(r"(\x1b\[(?:0|1|22|3[0-7])m)")  # what `paint` writes; any other escape sequence is foreign
 _WORD = re.compile(r" *[^ ]+")  # with the spaces before it
 
 
@@ -91,14 +94,21 @@ def line(text: str) -> None:
     """Print one line of results unfolded; colours reach terminals only."""
     if sys.stdout.isatty():
         _erase_bar()
-    typer.echo(text)
+    typer.echo(printable(text))
+
+
+def json_line(text: str) -> None:
+    """Print a JSON text of one line, which stays the same value."""
+    if sys.stdout.isatty():
+        _erase_bar()
+    typer.echo(escape_json(text))
 
 
 def say(text: str, hang: int = 0, *, prose: bool = False) -> None:
     """Print results for people, folded at the terminal's width. `prose` is folded regardless of its own line breaks."""
     if prose and columns(sys.stdout):
         text = " ".join(text.split())
-    line(fold(text, hang))
+    line(fold(printable(text), hang))
 
 
 def paint(text: str, colour: str, *, bold: bool = False) -> str:
@@ -107,20 +117,40 @@ def paint(text: str, colour: str, *, bold: bool = False) -> str:
 
 
 def clean(text: str) -> str:
-    """Replace the unprintable characters of untrusted text, such as run ids, which could steer a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """Escape untrusted text, such as a run id, for a part of a line: it brings neither colours nor line breaks."""
+    return escape(text)
+
+
+def printable(text: str) -> str:
+    """Escape what no caller has escaped, except line breaks and the colours of `paint`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(part if number % 2 else escape(part, keep="\n") for number, part in enumerate(_STYLE.split(text)))
 
 
 def note(text: str) -> None:
-    """Print a remark about the work on standard error."""
+    """Print a remark about the work on standard error; every line but the first is indented."""
     _erase_bar()
     width = columns(sys.stderr)
+    text = printable(text).replace("\n", "\n  ")
     typer.echo(fold(text, 2, width) if width else text, err=True)
 
 
 def complain(text: str) -> None:
     """Print an error on standard error."""
     note(f"{paint('error:', 'red')} {text}")
+
+
+def report_bug() -> None:
+    """Print the traceback of the current exception on standard error, which a bug report needs."""
+    _erase_bar()
+    typer.echo(indented(traceback.format_exc().rstrip("\n")).removeprefix(INDENT), err=True)
+
+
+def escape_logs() -> None:
+    """Escape the log lines of libraries, which Python prints on standard error if a command sets up no log."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LogFormatter())
 
 
 def quiet_kafka() -> None:

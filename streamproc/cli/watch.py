@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
-from streamproc.cli.terminal import COLOURS, clean, examples, fail, line, note, paint
+from streamproc.cli.terminal import COLOURS, clean, examples, fail, json_line, line, note, paint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -115,12 +115,12 @@ def _since_ms(text: str | None) -> int | None:
 
 
 def _show_json(control: ControlEvent) -> None:
-    line(control.model_dump_json(exclude_none=True))
+    json_line(control.model_dump_json(exclude_none=True))
 
 
 def _show_line(control: ControlEvent) -> None:
     severity = paint(f"{control.severity:<4}", COLOURS[control.severity])
-    line(f"{severity}  {clean(control.run_id)}  turn {_turn(control)}  {control.code}  {clean(control.message)}")
+    line(f"{severity}  {clean(control.run_id)}  turn {_turn(control)}  {clean(control.code)}  {clean(control.message)}")
 
 
 def _turn(control: ControlEvent) -> str:
@@ -155,8 +155,8 @@ def table_of(controls: Iterable[ControlEvent]) -> Table:
         ratio = {"run": 2, "why": 5}.get(name)
         table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width, ratio=ratio)
     for control in controls:
-        time_of_day = (control.at or "")[11:19]
+        time_of_day = Text(clean((control.at or "")[11:19]))
         severity = Text(control.severity, style=COLOURS[control.severity])
-        run, why = Text(clean(control.run_id)), Text(clean(control.message))
-        table.add_row(time_of_day, severity, run, _turn(control), control.code, why)
+        run, code, why = (Text(clean(text)) for text in (control.run_id, control.code, control.message))
+        table.add_row(time_of_day, severity, run, _turn(control), code, why)
     return table

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from streamproc.demo.agents import LOOP_RUN, DemoRun
+from streamproc.model.escaping import escape
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -58,7 +59,7 @@ class LineDisplay:
     def message(self, text: str) -> None:
         """Print a line with the elapsed time."""
         stamp = f"[{time.monotonic() - self._began_s:5.1f} s]"
-        self._console.print(f"{stamp} {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"{stamp} {escape(text)}", markup=False, highlight=False, soft_wrap=True)
 
 
 class ScreenDisplay:
@@ -93,7 +94,7 @@ class ScreenDisplay:
         """Show a message until the next one."""
         self._message = text
         if not self._runs:
-            self._console.print(text, markup=False, highlight=False)
+            self._console.print(escape(text), markup=False, highlight=False)
 
     def _frame(self) -> RenderableType:
         from rich.console import Group
@@ -109,7 +110,7 @@ class ScreenDisplay:
         legend = Text("       " + "   ".join(f"{mark} {name}" for name, (mark, _) in MARKS.items()), style="dim")
         bar = Table.grid()
         bar.add_row(Text("turns  "), ProgressBar(total=max(1, total), completed=taken, width=BAR_WIDTH))
-        message = Text(self._message, style="dim", no_wrap=True, overflow="ellipsis")
+        message = Text(escape(self._message), style="dim", no_wrap=True, overflow="ellipsis")
         parts: list[RenderableType] = [Text(counts(self._runs)), bar, cells, legend, message]
         if self._halted:
             parts.append(halts_table(self._halted[-HALTS_SHOWN:]))
@@ -135,9 +136,9 @@ def halts_table(runs: Sequence[DemoRun]) -> RenderableType:
     table = Table("halted run", "turn", "code", "why", box=None, header_style="bold", pad_edge=False)
     for run in runs:
         assert run.halt is not None
-        name = Text(run.run_id, style="bold" if run.run_id == LOOP_RUN else "", no_wrap=True, overflow="ellipsis")
+        name = Text(escape(run.run_id), style="bold" if run.run_id == LOOP_RUN else "", no_wrap=True, overflow="ellipsis")
         turn = Text(f"{run.halted_at} of {run.total}", no_wrap=True)
-        why = Text(run.halt.message, no_wrap=True, overflow="ellipsis")
+        why = Text(escape(run.halt.message), no_wrap=True, overflow="ellipsis")
         table.add_row(name, turn, Text(run.halt.code, style="red", no_wrap=True), why)
     return table
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from streamproc.errors import plural
+from streamproc.model.escaping import escape_json, inert
 
 NotificationType = Literal[
     "LOOP_DETECTED", "STALL", "FAILURE", "BUDGET_WARNING", "BUDGET_EXCEEDED", "HARD_CAP", "TIMEOUT", "ESCALATION",
@@ -85,12 +86,13 @@ class Message(_Model):
 def message_of(notice: Notice, *, as_json: bool = False, lost: int = 0) -> Message:
     """Render one notification. `lost` is the number of undelivered ones since the last delivered message."""
     notification = notice.notification
-    title = f"{notification.urgency} {notification.type}: {notification.agent or notification.task_id or notice.run_id}"
+    subject = inert(notification.agent or notification.task_id or notice.run_id)
+    title = f"{notification.urgency} {notification.type}: {subject}"
     if as_json:
-        body = notice.model_copy(update={"lost_before": lost}).model_dump_json()
+        body = escape_json(notice.model_copy(update={"lost_before": lost}).model_dump_json())
         return Message(title=title, body=body, urgency=notice.urgency)
-    lines = [f"{name}: {getattr(notification, name) or '-'}" for name in Notification.model_fields]
-    lines += [f"{name}: {getattr(notice, name)}" for name in SCOPE if getattr(notice, name)]
+    lines = [f"{name}: {inert(getattr(notification, name)) or '-'}" for name in Notification.model_fields]
+    lines += [f"{name}: {inert(getattr(notice, name))}" for name in SCOPE if getattr(notice, name)]
     if notice.repeats:
         lines.append(f"suppressed since the last one: {notice.repeats} similar")
     return Message(title=title, body="\n".join([*lines, *_lost_lines(lost)]), urgency=notice.urgency)
@@ -103,8 +105,8 @@ def summary_of(notices: list[Notice], *, as_json: bool = False, lost: int = 0) -
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
     title = f"{ordered[0].notification.urgency}: {len(ordered)} notifications ({listed})"
     if as_json:
-        body = Notices(notifications=ordered[:LISTED_MAX], count=len(ordered), lost_before=lost).model_dump_json()
-        return Message(title=title, body=body, urgency=ordered[0].urgency)
+        sent = Notices(notifications=ordered[:LISTED_MAX], count=len(ordered), lost_before=lost)
+        return Message(title=title, body=escape_json(sent.model_dump_json()), urgency=ordered[0].urgency)
     lines = [_line(notice) for notice in ordered[:LISTED_MAX]]
     more = [f"and {len(ordered) - LISTED_MAX} more"] if len(ordered) > LISTED_MAX else []
     return Message(title=title, body="\n".join([*lines, *more, *_lost_lines(lost)]), urgency=ordered[0].urgency)
@@ -117,5 +119,5 @@ def _lost_lines(lost: int) -> list[str]:
 def _line(notice: Notice) -> str:
     notification = notice.notification
     head = f"{notification.urgency} {notification.type} {notification.agent or '-'} {notice.run_id}"
-    text = f"{head}: {notification.evidence}"
+    text = inert(f"{head}: {notification.evidence}")
     return text if len(text) <= LINE_MAX else f"{text[: LINE_MAX - 1]}…"

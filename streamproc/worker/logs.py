@@ -1,6 +1,7 @@
 """The log of a worker on standard error: one plain line an event, with other libraries kept quiet.
 
-It never contains secrets or the content of turns: only addresses, names, numbers, and the codes of decisions.
+It never contains secrets or the content of turns: only addresses, names, numbers, and the codes of decisions. Names
+come from agents: unprintable characters in them, line breaks included, are escaped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import sys
 import time
 from typing import Final
+
+from streamproc.model.escaping import LogFormatter
 
 OTHERS: Final = ("aiokafka", "asyncio", "faust", "mode")
 NUMBER: Final = "STREAMPROC_WORKER_NUMBER"  # set by a supervisor: the number of this worker
@@ -59,7 +62,7 @@ def set_up(level: str = "info") -> None:
     """Log to standard error; from other libraries only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     prefix = f"worker {os.environ[NUMBER]} " if os.environ.get(NUMBER) else ""
-    handler.setFormatter(logging.Formatter(f"%(asctime)s {prefix}%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(LogFormatter(f"%(asctime)s {prefix}%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Calm())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in OTHERS:

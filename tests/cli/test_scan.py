@@ -276,7 +276,7 @@ def test_a_run_id_cannot_send_control_sequences_to_the_terminal(run) -> None:
     result = run("scan", "-", input=jsonl(stuck(run_id="evil\x1b[2Jrun")))
 
     assert "\x1b" not in result.stdout
-    assert "evil\N{REPLACEMENT CHARACTER}[2Jrun" in result.stdout
+    assert "HALTED  evil\\x1b[2Jrun  at turn 2" in result.stdout
 
 
 def test_stuck_sample_runs_are_halted_and_solved_ones_are_not(run) -> None:
