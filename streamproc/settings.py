@@ -1,7 +1,16 @@
-"""Settings of the process, from ``STREAMPROC_*`` variables or a ``.env`` file; command-line options override both."""
+"""Settings of the process, from ``STREAMPROC_*`` variables or the file that ``STREAMPROC_ENV_FILE`` names; command-line
+options override both, and variables override the file.
+
+A ``.env`` of the working directory is not read unless it is named: agents work in directories that others write, and
+such a file could send this process, with its credentials, to a broker of theirs.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -12,9 +21,19 @@ from streamproc.errors import InvalidSettings, shown
 from streamproc.model.redaction import redact_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+PREFIX: Final = "STREAMPROC_"
+ENV_FILE: Final = "STREAMPROC_ENV_FILE"  # not a setting: it says where settings are
+UNREAD_FILE: Final = ".env"  # read by earlier versions
+UNREAD_BYTES_MAX: Final = 65_536  # of it, to see whether it has settings
+
+# Secrets that are sent to an address, directly or as the token that they buy: both must come from one place.
+SENT_TO: Final = {
+    "brokers": ("sasl_password", "sasl_token_file", "sasl_oauth_client_secret"),
+    "sasl_oauth_token_url": ("sasl_oauth_client_secret",),
+}
 SECRET_MIN: Final = 16  # characters: 128 random bits at best, and longer than most dictionary words
 
 
@@ -22,9 +41,7 @@ class Settings(BaseSettings):
     """All settings of a process. Durations end in `_ms` or `_s`, sizes in `_bytes`."""
 
     # Pydantic's errors would quote all settings, passwords included.
-    model_config = SettingsConfigDict(
-        env_prefix="STREAMPROC_", env_file=".env", extra="ignore", frozen=True, hide_input_in_errors=True
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
 
     brokers: str = Field("localhost:9092", description="Kafka bootstrap servers, separated by commas")
     redis: SecretStr = Field(SecretStr("redis://localhost:6379/0"), description="Redis, for admission")
@@ -187,10 +204,75 @@ def load_settings(**options: Any) -> Settings:
 
     Raises `InvalidSettings` that names the variables.
     """
+    given = {name: value for name, value in options.items() if value is not None}
+    from_file = {name: value for name, value in settings_in_file().items() if name not in given}
+    _report_unread_file()
     try:
-        return Settings(**{name: value for name, value in options.items() if value is not None})
+        settings = Settings(**(from_file | given))
     except ValidationError as error:
         raise InvalidSettings("\n".join(map(_describe, error.errors()))) from None
+    if mixed := list(_mixed_sources(settings, from_file)):
+        raise InvalidSettings("\n".join(mixed))
+    return settings
+
+
+def settings_in_file() -> dict[str, str]:
+    """Return the settings of the file that ``STREAMPROC_ENV_FILE`` names, without those that a variable overrides.
+
+    Raises `InvalidSettings` if there is no such file.
+    """
+    from dotenv import dotenv_values
+
+    path = os.environ.get(ENV_FILE, "")
+    if not path:
+        return {}
+    remedy = f"correct {ENV_FILE}, or unset it"
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            # Without interpolation: a file cannot ask for secrets of the environment.
+            values = dotenv_values(stream=file, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InvalidSettings(f"{ENV_FILE}: {path} cannot be read ({what}): {remedy}") from None
+    overridden = {name.upper() for name in os.environ}
+    named = {name.upper(): value for name, value in values.items() if value is not None}
+    return {
+        name: named[variable]
+        for name in Settings.model_fields
+        if (variable := f"{PREFIX}{name.upper()}") in named and variable not in overridden
+    }
+
+
+def _mixed_sources(settings: Settings, from_file: Iterable[str]) -> Iterator[str]:
+    """Yield one line for each secret from elsewhere that would be sent to an address from the file."""
+    for address, secrets in SENT_TO.items():
+        for secret in secrets:
+            value = getattr(settings, secret)
+            if address not in from_file or secret in from_file or not str(value):
+                continue
+            where, what = f"{PREFIX}{address.upper()}", f"{PREFIX}{secret.upper()}"
+            yield (
+                f"{where} comes from {os.environ[ENV_FILE]}, and {what} does not: a secret is only sent to an address "
+                f"from the same place. Set both in the file, or {where} where {what} is set"
+            )
+
+
+@cache
+def _report_unread_file() -> None:
+    """Say once on standard error that a ``.env`` of the working directory is not read, if it has settings."""
+    path, named = Path(UNREAD_FILE), os.environ.get(ENV_FILE, "")
+    try:
+        if not path.is_file() or (named and path.samefile(named)):
+            return
+        with path.open("rb") as file:
+            lines = file.read(UNREAD_BYTES_MAX).splitlines()
+    except OSError:
+        return
+    if any(line.strip().removeprefix(b"export ").lstrip().startswith(PREFIX.encode()) for line in lines):
+        sys.stderr.write(
+            f"streamproc: {UNREAD_FILE} in the working directory is not read. If its settings are yours, name it: "
+            f"{ENV_FILE}={UNREAD_FILE}\n"
+        )
 
 
 def _describe(item: Any) -> str:

@@ -78,7 +78,9 @@ def _show_list(found: list[Row]) -> None:
 
 def rows(settings: Settings, options: set[str]) -> list[Row]:
     """Return every setting. `options` names the settings given on the command line."""
-    in_file = _names_in_env_file(str(settings.model_config.get("env_file") or ""))
+    from streamproc.settings import ENV_FILE, settings_in_file
+
+    in_file = settings_in_file()
     in_environment = {name.upper() for name in os.environ}
     found = []
     for name, field in type(settings).model_fields.items():
@@ -86,17 +88,11 @@ def rows(settings: Settings, options: set[str]) -> list[Row]:
         source = (
             "option" if name in options
             else "environment" if variable in in_environment
-            else ".env" if variable in in_file
+            else os.environ[ENV_FILE] if name in in_file
             else "default"
         )  # fmt: skip
         found.append(Row(variable, _shown(name, getattr(settings, name)), source, field.description or ""))
     return found
-
-
-def _names_in_env_file(path: str) -> set[str]:
-    from dotenv import dotenv_values
-
-    return {name.upper() for name in dotenv_values(path)} if path else set()
 
 
 def _shown(name: str, value: Any) -> str:

@@ -136,7 +136,8 @@ def halts_table(runs: Sequence[DemoRun]) -> RenderableType:
     table = Table("halted run", "turn", "code", "why", box=None, header_style="bold", pad_edge=False)
     for run in runs:
         assert run.halt is not None
-        name = Text(escape(run.run_id), style="bold" if run.run_id == LOOP_RUN else "", no_wrap=True, overflow="ellipsis")
+        style = "bold" if run.run_id == LOOP_RUN else ""
+        name = Text(escape(run.run_id), style=style, no_wrap=True, overflow="ellipsis")
         turn = Text(f"{run.halted_at} of {run.total}", no_wrap=True)
         why = Text(escape(run.halt.message), no_wrap=True, overflow="ellipsis")
         table.add_row(name, turn, Text(run.halt.code, style="red", no_wrap=True), why)

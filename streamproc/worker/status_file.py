@@ -5,7 +5,8 @@ command: by the file's owner, with the lines below the first as the reason (line
 from elsewhere is written into the file atomically.
 
 An unreadable file is reported once and changes nothing: the standing command stands, and the file is left as it is
-until the operator fixes it or a new command arrives.
+until the operator fixes it or a new command arrives. So is a file that another user could have put there
+(`guarded_file`): whoever writes the file commands the fleet.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import re
 import time
 from pathlib import Path
@@ -27,6 +27,7 @@ from streamproc.fleet.issuing import new_command, send
 from streamproc.model.fleet_command import FLEET, FleetCommand, Status
 from streamproc.model.log_time import rfc3339
 from streamproc.model.raw_fields import read_time_ms
+from streamproc.worker import guarded_file
 from streamproc.worker.limits import STATUS_FILE_BYTES_MAX, STATUS_FILE_POLL_S
 from streamproc.worker.publishing import control_record
 
@@ -92,11 +93,15 @@ class StatusFile:
         self._fleet = fleet
         self._send = send
         self._publish = publish
-        self._seen: str | None = None  # the content of the file at the last check
+        self._file: guarded_file.FileContent | None = None  # at the last check
+        self._seen: str | None = None  # its text that has been acted on
         self._written = ""  # the id of the command that the file shows
         self._first = True
-        if not path.parent.is_dir():
-            raise InvalidSettings(f"STREAMPROC_STATUS_FILE: there is no directory {path.parent}: create it")
+        self._refused = ""  # why the file was refused at the last check
+        try:
+            guarded_file.check_directory(path)
+        except InvalidSettings as problem:
+            raise InvalidSettings(f"STREAMPROC_STATUS_FILE: {problem}") from None
 
     async def run(self, caught_up: asyncio.Event, changed: asyncio.Event) -> None:
         """Keep both equal once all commands are read (`caught_up`). Never returns."""
@@ -117,7 +122,17 @@ class StatusFile:
 
     async def sync(self) -> None:
         """Turn an edit of the file into a command; otherwise write the standing command into the file."""
-        text = await asyncio.to_thread(self._read)
+        try:
+            await self._sync()
+            self._refused = ""
+        except InvalidSettings as problem:
+            if str(problem) != self._refused:
+                self._refused = str(problem)
+                await self._refuse(Problem("status file", self._refused))
+
+    async def _sync(self) -> None:
+        self._file = await asyncio.to_thread(guarded_file.read, self._path, STATUS_FILE_BYTES_MAX)
+        text = None if self._file is None else self._file.text
         standing = self._fleet.command
         if text is not None and text != self._seen:
             entry = await self._entry(text)
@@ -130,7 +145,9 @@ class StatusFile:
                 self._written = standing.id if standing is not None else self._written  # leave it as it is
         self._first = False
         if text is None or (standing is not None and standing.id != self._written):
-            await asyncio.to_thread(self._write, render(standing, _now_ms()))
+            written = render(standing, _now_ms())
+            await asyncio.to_thread(guarded_file.replace, self._path, written)
+            self._seen = written
             self._written = standing.id if standing is not None else ""
 
     def _is_command(self, entry: StatusEntry, standing: FleetCommand | None) -> bool:
@@ -142,7 +159,7 @@ class StatusFile:
             return False
         if not self._first or standing is None:
             return True
-        touched_ms = 0 if entry.status == "CLEAR" else int(self._path.stat().st_mtime * 1000)
+        touched_ms = 0 if entry.status == "CLEAR" or self._file is None else self._file.changed_at_ms
         return (entry.at_ms or touched_ms) > standing.at
 
     async def _entry(self, text: str) -> StatusEntry | None:
@@ -150,9 +167,12 @@ class StatusFile:
             return parse(text)
         except InvalidEvent as problem:
             [what] = problem.problems
-            log.error("%s is not readable; the standing command stays: %s", self._path, what)
-            await self._publish(command_events.refusal_event(what, str(self._path), _now_ms()))
+            await self._refuse(what)
             return None
+
+    async def _refuse(self, what: Problem) -> None:
+        log.error("%s is not readable; the standing command stays: %s", self._path, what)
+        await self._publish(command_events.refusal_event(what, str(self._path), _now_ms()))
 
     async def _issue(self, entry: StatusEntry) -> None:
         by = f"{self._owner()} (file {self._path.name})"
@@ -162,27 +182,11 @@ class StatusFile:
 
     def _owner(self) -> str:
         try:
-            return self._path.owner()
-        except (OSError, KeyError, NotImplementedError):  # a user without a name; Windows
+            import pwd  # not on Windows
+
+            return pwd.getpwuid(self._file.owner).pw_name if self._file is not None else "unknown"
+        except (ImportError, KeyError):  # a user without a name
             return "unknown"
-
-    def _read(self) -> str | None:
-        try:
-            with self._path.open("rb") as file:
-                return file.read(STATUS_FILE_BYTES_MAX).decode("utf-8", "replace")
-        except FileNotFoundError:
-            return None
-
-    def _write(self, text: str) -> None:
-        """Replace the file atomically, with the owner and mode of the old one."""
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        draft.write_text(text, encoding="utf-8")
-        with contextlib.suppress(OSError):
-            old = self._path.stat()
-            draft.chmod(old.st_mode & 0o777)
-            os.chown(draft, old.st_uid, old.st_gid)
-        draft.replace(self._path)
-        self._seen = text
 
 
 def _now_ms() -> int:

@@ -13,13 +13,14 @@ from streamproc.settings import Settings
 
 
 def test_every_setting_is_shown_with_its_source(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("STREAMPROC_TOPIC_PREFIX=from-file\nSTREAMPROC_BROKERS=file:1\n")
+    (tmp_path / "my.env").write_text("STREAMPROC_TOPIC_PREFIX=from-file\nSTREAMPROC_BROKERS=file:1\n")
+    monkeypatch.setenv("STREAMPROC_ENV_FILE", "my.env")
     monkeypatch.setenv("STREAMPROC_BROKERS", "environment:1")
 
     found = json.loads(run("config", "--policy", "planner", "--json").stdout)
 
     assert found["STREAMPROC_BROKERS"] == {"value": "environment:1", "source": "environment"}
-    assert found["STREAMPROC_TOPIC_PREFIX"] == {"value": "from-file", "source": ".env"}
+    assert found["STREAMPROC_TOPIC_PREFIX"] == {"value": "from-file", "source": "my.env"}
     assert found["STREAMPROC_POLICY"] == {"value": "planner", "source": "option"}
     assert found["STREAMPROC_PARTITIONS"] == {"value": "4", "source": "default"}
 
