@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 WORKERS = [service for name, service in SERVICES.items() if name.startswith("worker")]
+PINNED = r"@sha256:[0-9a-f]{64}$"
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 
 
@@ -54,6 +55,32 @@ def test_a_service_publishes_no_port_restarts_and_pins_its_image(name: str) -> N
     assert service.get("network_mode") is None
     assert service["restart"].startswith(("unless-stopped", "on-failure"))
     assert re.search(r":\d+\.\d+", service["image"])
+    assert "build" in service or re.search(PINNED, service["image"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_no_rights_that_it_does_not_need(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["read_only"] is True
+    assert service["user"].split(":")[0] not in ("0", "root", "")
+    assert "/tmp" in service.get("tmpfs", ()) or name == "redis"  # Redis writes its volume only
+    assert not {"privileged", "cap_add", "devices", "pid", "ipc", "userns_mode"} & service.keys()
+
+
+def test_no_service_mounts_a_directory_of_the_host() -> None:
+    mounts = [mount.split(":")[0] for service in SERVICES.values() for mount in service.get("volumes", [])]
+    assert not [mount for mount in mounts if mount.startswith((".", "/", "~"))]
+
+
+def test_kafka_can_write_its_configuration_and_its_logs() -> None:
+    """Its start script writes both; on a read-only root it would not start."""
+    assert {"/opt/kafka/config", "/opt/kafka/logs"} <= set(SERVICES["kafka"]["tmpfs"])
+
+
+def test_the_services_run_as_the_user_of_the_image() -> None:
+    assert {service["user"] for service in [*WORKERS, SERVICES["topics"]]} == {final_stage()["USER"]}
 
 
 def test_dependencies_exist_and_those_that_must_be_healthy_have_a_check() -> None:
@@ -69,7 +96,7 @@ def test_each_volume_is_declared_and_used_by_one_service() -> None:
 
 def test_kafka_is_the_version_of_the_tests_and_creates_no_topics_by_itself() -> None:
     kafka = SERVICES["kafka"]
-    assert kafka["image"] == f"apache/kafka:{kafka_version()}"
+    assert kafka["image"].partition("@")[0] == f"apache/kafka:{kafka_version()}"
     assert kafka["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
     assert kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"].endswith("://kafka:9092")
     assert kafka["environment"]["KAFKA_LOG_DIRS"] in {mount.split(":")[1] for mount in kafka["volumes"]}
@@ -91,10 +118,12 @@ def test_streamproc_services_use_the_network_names_of_kafka_and_redis() -> None:
         assert (ROOT / service["build"]["dockerfile"]).is_file()
 
 
-def test_every_stage_has_a_base_pinned_to_a_minor_version() -> None:
+def test_every_stage_has_the_same_base_pinned_by_its_digest() -> None:
     bases = [arguments.split()[0] for word, arguments in instructions(DOCKERFILE) if word == "FROM"]
     assert len(bases) == 2
-    assert all(re.fullmatch(r"python:3\.\d+-slim-\w+", base) for base in bases)
+    assert len(set(bases)) == 1
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+" + PINNED, bases[0])
+    assert "syntax=" not in DOCKERFILE  # it would fetch a builder, by a tag
 
 
 def test_the_image_runs_as_an_unprivileged_user_and_stops_on_sigterm() -> None:
