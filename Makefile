@@ -44,7 +44,7 @@ lint: setup  ## run ruff and mypy --strict
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict streamproc tests/typing
 
-audit: setup  ## audit the locked packages: hashes, licences, known vulnerabilities (without network: ARGS=--offline)
+audit: setup  ## audit the locked packages: hashes, licences, SBOM, known vulnerabilities (without network: ARGS=--offline)
 	@$(BIN)/python deploy/local/audit.py $(ARGS)
 
 bench: setup $(PEERS)  ## measure core, worker and latency, on a real Kafka

@@ -1,8 +1,8 @@
-"""Audits the lock files: versions and hashes, licences, known vulnerabilities.
+"""Audits the lock files: versions and hashes, licences, software bill of materials, known vulnerabilities.
 
     .venv/bin/python deploy/local/audit.py [--offline]
 
-The first two checks need no network. The third asks the Python package index through pip-audit, which is installed
+All but the last need no network. The last asks the Python package index through pip-audit, which is installed
 from ``requirements-audit.lock`` into ``.local/audit``. A package that the index does not know fails the audit: a mirror
 that answers "not found" to every request must not pass.
 
@@ -19,6 +19,10 @@ import venv
 from collections import defaultdict
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # for `deploy`, when this file runs as a script
+
+from deploy.local import sbom
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".local" / "audit"
@@ -104,6 +108,7 @@ def main() -> int:
         say(f"{len(names)} packages in requirements.lock, each with a version and hashes")
     for licence, packages in licences(names).items():
         say(f"{licence}: {', '.join(packages)}")
+    say(f"software bill of materials: {sbom.FILE.relative_to(ROOT)}, {sbom.write()} components")
     if arguments.offline:
         say("known vulnerabilities: not checked (--offline)")
         return 1 if bad else 0
