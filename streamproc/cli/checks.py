@@ -162,6 +162,9 @@ async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
         yield CheckResult(
             "ok", f"all {len(report.present)} topics {settings.topic_prefix}.* exist with the right configuration"
         )
+    if report.denied:
+        refused = topics.may_not_describe(settings, report.denied)
+        yield CheckResult("fail", refused.what, refused.remedy)
     if report.missing:
         yield CheckResult("fail", f"missing topics: {', '.join(report.missing)}", "streamproc topics apply")
     for drift in report.drift:
@@ -172,7 +175,7 @@ async def _redis(settings: Settings) -> CheckResult:
     from redis.exceptions import RedisError
 
     from streamproc.cli.config import without_password
-    from streamproc.client.admission.redis_client import connect, remedy
+    from streamproc.client.admission.redis_client import CHECK, connect, remedy, wrong_transport
 
     shown = without_password(settings.redis.get_secret_value())
     try:
@@ -184,7 +187,9 @@ async def _redis(settings: Settings) -> CheckResult:
     except InvalidSettings as problem:
         return CheckResult("warn", f"Redis at {shown}: invalid address", str(problem))
     except (RedisError, OSError) as error:
+        if found := await wrong_transport(settings.redis, error, ANSWER_TIMEOUT_S):
+            return CheckResult("warn", f"Redis at {shown} {found[0]}", f"{found[1]} (only admission needs Redis)")
         todo = remedy(error)
-        todo = "start it, or set STREAMPROC_REDIS to its address" if todo == "check STREAMPROC_REDIS" else todo
+        todo = "start it, or set STREAMPROC_REDIS to its address" if todo == CHECK else todo
         return CheckResult("warn", f"Redis at {shown} does not answer", f"{todo} (only admission needs Redis)")
     return CheckResult("ok", f"Redis at {shown} answers")

@@ -12,6 +12,7 @@ from streamproc.cli.terminal import complain, examples, fail, line, say
 
 if TYPE_CHECKING:
     from streamproc.kafka.topics import Report
+    from streamproc.settings import Settings
 
 app = typer.Typer(name="topics", no_args_is_help=True, help="Create and check the topics on Kafka.")
 
@@ -45,7 +46,7 @@ def apply(
     from streamproc.kafka import topics
 
     settings = kafka_settings(brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor)
-    _show(asyncio.run(topics.apply(settings)))
+    _show(asyncio.run(topics.apply(settings)), settings)
 
 
 @app.command(epilog=examples("streamproc topics check"))
@@ -62,7 +63,7 @@ def check(
     from streamproc.kafka import topics
 
     settings = kafka_settings(brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor)
-    _show(asyncio.run(topics.check(settings)))
+    _show(asyncio.run(topics.check(settings)), settings)
 
 
 @app.command(
@@ -107,12 +108,15 @@ def acls(
                 say(f"{one.name:<10}{right.resource:<6}{acls.full_name(right, settings)}  {operations}", hang=16)
 
 
-def _show(report: Report) -> None:
+def _show(report: Report, settings: Settings) -> None:
+    from streamproc.kafka import topics
+
     for status, texts in (
         ("created", report.created),
         ("present", report.present),
         ("missing", report.missing),
         ("differs", report.drift),
+        ("hidden", report.denied),
     ):
         for text in texts:
             say(f"{status}  {text}", hang=9)
@@ -123,5 +127,7 @@ def _show(report: Report) -> None:
             "topics differ from their specification, and are left unchanged: change them with your Kafka tools, "
             "or choose another --topic-prefix"
         )
+    if report.denied:
+        complain(str(topics.may_not_describe(settings, report.denied)))
     if not report.ok:
         raise typer.Exit(1)

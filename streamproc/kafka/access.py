@@ -28,6 +28,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from streamproc.errors import AccessDenied
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.tokens import NoToken
+from streamproc.kafka.transport import speaks_tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ def as_access_denied(settings: Settings, error: BaseException) -> AccessDenied |
     names = [named] if isinstance(named, str) else sorted(map(str, named))
     kind = type(error).__name__.removesuffix("AuthorizationFailedError").lower()
     return AccessDenied(
-        f"broker at {settings.brokers}: {_who(settings)} has no right to {kind} {', '.join(names)}".rstrip(),
+        f"broker at {settings.brokers}: {who(settings)} has no right to {kind} {', '.join(names)}".rstrip(),
         "`streamproc topics acls` lists the rights of each role",
     )
 
@@ -106,24 +107,58 @@ async def _try_connection(settings: Settings, options: dict[str, Any], host: str
         finally:
             connection.close()
     except (KafkaError, OSError) as error:  # TimeoutError is an OSError
-        found = _reason(settings, error, logged_in=logged_in)
+        found = _reason(settings, error)
+        if found is None and not logged_in:
+            found = await _explain_transport(settings, host, port)
+        if found is None:
+            found = _explain_rest(settings, error, logged_in=logged_in)
         return AccessDenied(f"broker at {host}:{port} {found[0]}", found[1]) if found else None
     return None
 
 
-def _reason(settings: Settings, error: BaseException, *, logged_in: bool) -> tuple[str, str] | None:
-    """Return what the broker does, and the remedy."""
+def _reason(settings: Settings, error: BaseException) -> tuple[str, str] | None:
+    """Return what the broker does, and the remedy; None if the error does not say it."""
     for one in _causes(error):
         if isinstance(one, NoToken):
             return f"requires a token, but {one.what}", one.remedy
         if isinstance(one, UnsupportedSaslMechanismError):
             return f"does not accept {settings.sasl_mechanism}", "set STREAMPROC_SASL_MECHANISM to one that it accepts"
         if isinstance(one, SaslAuthenticationFailed | IllegalSaslStateError):
-            return f"rejects the login of {_who(settings)}", _login_remedy(settings)
+            return f"rejects the login of {who(settings)}", _login_remedy(settings)
         if isinstance(one, ssl.SSLCertVerificationError):
             return _explain_certificate(one)
-        if isinstance(one, ssl.SSLError):
-            return _explain_handshake(settings, one)
+        if isinstance(one, ssl.SSLError) and "ALERT" in (one.reason or ""):
+            return _explain_alert(settings, one)
+    return None
+
+
+async def _explain_transport(settings: Settings, host: str, port: int) -> tuple[str, str] | None:
+    """Return that one side speaks TLS and the other does not; None if both agree or nothing answers."""
+    protocol = settings.security_protocol
+    if "SSL" not in protocol:
+        if not await speaks_tls(host, port):
+            return None
+        wanted = "SASL_SSL" if "SASL" in protocol else "SSL, or SASL_SSL with a login"
+        return f"requires TLS, and this client speaks {protocol}", f"set STREAMPROC_SECURITY_PROTOCOL to {wanted}"
+    try:  # without a login: brokers say which versions they speak before
+        connection = await create_conn(host, port, request_timeout_ms=int(DIAGNOSIS_TIMEOUT_S * 1000))
+    except (KafkaError, OSError):
+        return None
+    connection.close()
+    return (
+        f"speaks no TLS on this port, and this client speaks {protocol}",
+        "use the port of its TLS listener in STREAMPROC_BROKERS; only in a network that you trust, set "
+        f"STREAMPROC_SECURITY_PROTOCOL to {protocol.replace('SASL_SSL', 'SASL_PLAINTEXT').replace('SSL', 'PLAINTEXT')}",
+    )
+
+
+def _explain_rest(settings: Settings, error: BaseException, *, logged_in: bool) -> tuple[str, str] | None:
+    """Return what is known of a connection that ended without a reason."""
+    broken = next((one for one in _causes(error) if isinstance(one, ssl.SSLError)), None)
+    if broken is not None:
+        reason = (broken.reason or "").replace("_", " ").lower()
+        what = f"did not complete the TLS handshake ({reason})"
+        return what, "set STREAMPROC_SECURITY_PROTOCOL to the protocol of that listener"
     if isinstance(error, KafkaConnectionError) and "closed" in str(error):
         return _explain_disconnect(settings, logged_in=logged_in)
     return None
@@ -135,7 +170,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _who(settings: Settings) -> str:
+def who(settings: Settings) -> str:
+    """Return the name of this client in messages."""
     if "SASL" not in settings.security_protocol:
         return "this client"
     if settings.sasl_mechanism == "OAUTHBEARER":
@@ -164,25 +200,19 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]
     )
 
 
-def _explain_handshake(settings: Settings, error: ssl.SSLError) -> tuple[str, str]:
+def _explain_alert(settings: Settings, error: ssl.SSLError) -> tuple[str, str]:
+    """Explain an alert, which the broker sends about this client."""
     reason = (error.reason or "").replace("_", " ").lower()
-    if "alert" in reason:  # sent by the broker, about this client
-        shown = (
-            f"the certificate in {settings.ssl_certfile}" if settings.ssl_certfile else "a client without a certificate"
-        )
-        return (
-            f"does not accept {shown} ({reason})",
-            "set STREAMPROC_SSL_CERTFILE and _KEYFILE to a valid certificate from an authority that it trusts",
-        )
+    shown = f"the certificate in {settings.ssl_certfile}" if settings.ssl_certfile else "a client without a certificate"
     return (
-        f"did not complete the TLS handshake ({reason})",
-        "set STREAMPROC_SECURITY_PROTOCOL to the protocol of that listener",
+        f"does not accept {shown} ({reason})",
+        "set STREAMPROC_SSL_CERTFILE and _KEYFILE to a valid certificate from an authority that it trusts",
     )
 
 
 def _explain_disconnect(settings: Settings, *, logged_in: bool) -> tuple[str, str]:
     if logged_in and "SASL" in settings.security_protocol:
-        return f"rejects the login of {_who(settings)}", _login_remedy(settings)
+        return f"rejects the login of {who(settings)}", _login_remedy(settings)
     return (
         f"closes the connection of a client that speaks {settings.security_protocol}",
         "set STREAMPROC_SECURITY_PROTOCOL to the protocol of that listener",

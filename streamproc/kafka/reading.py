@@ -19,7 +19,6 @@ from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings
 
 BATCH_RECORDS_MAX: Final = 2_000
-MAYBE_HIDDEN: Final = " (or this user is not allowed to see it: `streamproc topics acls`)"
 SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as gone
 
 Record = ConsumerRecord[bytes | None, bytes | None]
@@ -119,7 +118,8 @@ async def partition_count(settings: Settings, name: str) -> int:
     topic = settings.topic(name)
     found = await topics.partitions(settings)
     if topic not in found:
-        raise Unavailable(f"topic {topic} does not exist: create it with `streamproc topics apply`{MAYBE_HIDDEN}")
+        hidden = await topics.denied(settings, topic)
+        raise hidden or Unavailable(f"topic {topic} does not exist: create it with `streamproc topics apply`")
     return found[topic]
 
 

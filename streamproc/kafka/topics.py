@@ -20,13 +20,14 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     for_code,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from streamproc.settings import Settings
 
@@ -81,17 +82,19 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of the cluster: topics just created, already present, missing, and settings that differ."""
+    """The state of the cluster: topics just created, already present, missing, settings that differ, and topics that
+    this client is not allowed to describe, which may exist or not."""
 
     created: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     drift: tuple[Drift, ...] = field(default=())
+    denied: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether every topic exists and matches its specification."""
-        return not self.missing and not self.drift
+        return not self.missing and not self.drift and not self.denied
 
 
 def changelog_topic(settings: Settings) -> str:
@@ -175,7 +178,7 @@ async def apply(settings: Settings) -> Report:
         await _wait_for_leaders(admin, created)
         report = await _compare(admin, specs(settings))
     present = tuple(name for name in report.present if name not in created)
-    return Report(created, present, report.missing, report.drift)
+    return Report(created, present, report.missing, report.drift, report.denied)
 
 
 async def partitions(settings: Settings) -> dict[str, int]:
@@ -192,6 +195,18 @@ async def check(settings: Settings) -> Report:
     """Report missing and different topics. Raises `Unavailable` if the broker does not answer."""
     async with administering(settings) as admin:
         return await _compare(admin, specs(settings))
+
+
+async def denied(settings: Settings, name: str) -> access.AccessDenied | None:
+    """Return the error if this client must not describe a topic. Raises `Unavailable` if the broker does not answer."""
+    async with administering(settings) as admin:
+        return may_not_describe(settings, [name]) if await _denied(admin, [name]) else None
+
+
+def may_not_describe(settings: Settings, names: Sequence[str]) -> access.AccessDenied:
+    """Return the error of a client that must not describe topics."""
+    what = f"not allowed to describe topic{'s' if len(names) > 1 else ''} {', '.join(names)} as {access.who(settings)}"
+    return access.AccessDenied(what, "add the ACL (`streamproc topics acls`)")
 
 
 def broker_unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
@@ -267,7 +282,9 @@ def _ready(topic: dict[str, Any]) -> bool:
 async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) -> Report:
     existing = await _existing(admin)
     present = [spec for spec in wanted if spec.name in existing]
-    missing = tuple(spec.name for spec in wanted if spec.name not in existing)
+    absent = [spec.name for spec in wanted if spec.name not in existing]
+    denied = await _denied(admin, absent)
+    missing = tuple(name for name in absent if name not in denied)
     drift: list[Drift] = []
     if present:
         shapes = {topic["topic"]: topic for topic in await admin.describe_topics([spec.name for spec in present])}
@@ -276,7 +293,16 @@ async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) ->
             # A broker without an admin API has no settings, so none differ.
             config = configs.get(spec.name, {}) if configs else spec.config
             drift += _drift(spec, shapes[spec.name]["partitions"], config)
-    return Report((), tuple(spec.name for spec in present), missing, tuple(drift))
+    return Report((), tuple(spec.name for spec in present), missing, tuple(drift), denied)
+
+
+async def _denied(admin: AIOKafkaAdminClient, names: list[str]) -> tuple[str, ...]:
+    """Return those of the topics that this client must not describe: a list of all topics omits them."""
+    if not names or not await _has_controller(admin):
+        return ()
+    metadata = await admin._send_request(MetadataRequest(names, allow_auto_topic_creation=False))
+    topics = metadata.to_object()["topics"]
+    return tuple(topic["topic"] for topic in topics if for_code(topic["error_code"]) is TopicAuthorizationFailedError)
 
 
 async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict[str, dict[str, str]]:

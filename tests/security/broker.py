@@ -1,7 +1,8 @@
 """A real Kafka with TLS, logins and ACLs, and the credentials of its users.
 
-It has three listeners: ``SSL`` with certificates, ``SCRAM`` (SCRAM-SHA-256, -512 and PLAIN over TLS), and ``OAUTH``
-with tokens (signed JWTs, which the broker checks against a key set in a file).
+It has four listeners: ``SSL`` with certificates, ``SCRAM`` (SCRAM-SHA-256, -512 and PLAIN over TLS), ``OAUTH`` with
+tokens (signed JWTs, which the broker checks against a key set in a file), and ``OPEN`` without TLS or logins, whose
+clients have no rights.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class SecureBroker:
             self.certificate(user)
         (directory / "keys.json").write_text(self.issuer.keys())
         jwks = (directory / "keys.json").as_uri()
-        self._ports = {"SCRAM": free_port(), "OAUTH": free_port()}
+        self._ports = {name: free_port() for name in ("SCRAM", "OAUTH", "OPEN")}
         properties = string.Template(TEMPLATE.read_text()).safe_substitute(
             directory=directory,
             jwks=jwks,
@@ -144,6 +145,10 @@ class SecureBroker:
     def by_token(self, **options: Any) -> Settings:
         """Return the settings of a client with a token; `options` name its source."""
         return self._settings("OAUTH", "SASL_SSL", sasl_mechanism="OAUTHBEARER", **options)
+
+    def in_plain_text(self, **options: Any) -> Settings:
+        """Return the settings of a client of the listener without TLS."""
+        return self._settings("OPEN", "PLAINTEXT", **options)
 
     def _settings(self, listener: str, protocol: str, **options: Any) -> Settings:
         common = {

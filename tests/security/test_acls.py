@@ -138,7 +138,8 @@ async def test_a_client_without_rights_gets_an_error_that_names_the_acl_command(
     stranger = secured.by_password("stranger", topic_prefix=unused)
     publisher = secured.by_password("publisher", topic_prefix=unused)
 
-    with pytest.raises(Unavailable, match=r"this user is not allowed to see it .`streamproc topics acls`"):
+    denied = r"not allowed to describe topic .* as user stranger: add the ACL .`streamproc topics acls`"
+    with pytest.raises(AccessDenied, match=denied):
         await HaltListener(settings=stranger, start_timeout_s=3).start()
     with pytest.raises(Unavailable, match=r"not allowed to create topic .*`streamproc topics acls`"):
         await topics.apply(stranger)
@@ -147,6 +148,23 @@ async def test_a_client_without_rights_gets_an_error_that_names_the_acl_command(
             _ = [batch async for batch in reader.batches()]
     with pytest.raises(AccessDenied, match=r"user publisher has no right to .*: `streamproc topics acls`"):
         await send(publisher, FleetCommand(w=1, id="o", status="STOP", scope="fleet", by="eve", why="", at=1))
+
+
+def test_doctor_and_check_tell_a_topic_without_a_right_from_a_missing_one(
+    secured: SecureBroker, unused: str, topic_prefix: str, run_cli: Callable[..., str]
+) -> None:
+    stranger = secured.by_password("stranger", topic_prefix=unused)
+    examined = run_cli(stranger, "doctor", code=1)
+    checked = run_cli(stranger, "topics", "check", code=1)
+
+    for said in (examined, checked):
+        assert f"not allowed to describe topics {unused}.turns" in said
+        assert "as user stranger" in said
+        assert "add the ACL (`streamproc topics acls`)" in said
+        assert "missing" not in said
+    admin = run_cli(secured.by_password("admin", topic_prefix=topic_prefix), "doctor", code=1)
+    assert f"missing topics: {topic_prefix}.turns" in admin
+    assert "not allowed" not in admin
 
 
 async def test_a_worker_without_describe_configs_uses_its_own_settings(secured: SecureBroker, unused: str) -> None:

@@ -125,9 +125,29 @@ async def test_the_error_about_a_rejected_login_names_the_setting_and_no_passwor
     assert PASSWORD not in str(problem.value) + caplog.text
 
 
-async def test_a_client_without_tls_gets_an_error_that_names_rediss(secured_redis: Secured) -> None:
-    with pytest.raises(Unavailable, match="whether it needs rediss://"):
-        await admission(f"redis://agents:{PASSWORD}@{redis.HOST}:{secured_redis.port}/0").start()
+async def test_a_client_without_tls_gets_an_error_that_names_rediss(
+    secured_redis: Secured, run_cli: Callable[..., str], nowhere: str
+) -> None:
+    url = f"redis://agents:{PASSWORD}@{redis.HOST}:{secured_redis.port}/0"
+    says = "requires TLS, and redis:// is without"
+
+    with pytest.raises(Unavailable, match=f"{says}: write rediss:// in STREAMPROC_REDIS") as problem:
+        await admission(url).start()
+    examined = await asyncio.to_thread(run_cli, load_settings(redis=url, brokers=nowhere), "doctor", code=1)
+
+    assert f"{says}. To fix it: write rediss:// in STREAMPROC_REDIS" in examined
+    assert PASSWORD not in str(problem.value) + examined
+
+
+async def test_a_client_with_tls_gets_an_error_that_says_that_the_port_has_none(own_redis: Server) -> None:
+    url = f"rediss://agents:{PASSWORD}@{redis.HOST}:{own_redis.start().port}/0"
+
+    with pytest.raises(
+        Unavailable, match="speaks no TLS on this port, and rediss:// requires it: use its TLS"
+    ) as problem:
+        await Admission(settings=load_settings(redis=url), limits={"run": {"cost_usd": 1}}, timeout_s=2).start()
+
+    assert PASSWORD not in str(problem.value)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,14 @@ def no_login(secured: SecureBroker, **_: object) -> Settings:
     return secured.by_password("admin", security_protocol="PLAINTEXT")
 
 
+def tls_without_a_login(secured: SecureBroker, **_: object) -> Settings:
+    return secured.by_certificate("admin", brokers=secured.in_plain_text().brokers)
+
+
+def tls_with_a_login(secured: SecureBroker, **_: object) -> Settings:
+    return secured.by_password("admin", brokers=secured.in_plain_text().brokers)
+
+
 def another_authority(secured: SecureBroker, tmp_path: Path, **_: object) -> Settings:
     import trustme
 
@@ -90,8 +98,12 @@ CASES = [
     (wrong_password_of_plain, "rejects the login of user admin: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
     (unknown_user, "rejects the login of user unknown: check STREAMPROC_SASL_USERNAME, _PASSWORD"),
     (wrong_mechanism, "does not accept OAUTHBEARER: set STREAMPROC_SASL_MECHANISM"),
-    (no_tls, "closes the connection of a client that speaks SASL_PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL"),
-    (no_login, "closes the connection of a client that speaks PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL"),
+    (no_tls, "requires TLS, and this client speaks SASL_PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL to SASL_SSL"),
+    (no_login, "requires TLS, and this client speaks PLAINTEXT: set STREAMPROC_SECURITY_PROTOCOL to SSL, or SASL_SSL"),
+    (tls_without_a_login, "speaks no TLS on this port, and this client speaks SSL: "
+                          "use the port of its TLS listener in STREAMPROC_BROKERS"),
+    (tls_with_a_login, "speaks no TLS on this port, and this client speaks SASL_SSL: "
+                       "use the port of its TLS listener in STREAMPROC_BROKERS"),
     (another_authority, "a certificate that this client does not trust (unable to get local issuer certificate): "
                         "set STREAMPROC_SSL_CAFILE"),
     (another_name, "a certificate for another name (Hostname mismatch, certificate is not valid for 'localhost'.): "

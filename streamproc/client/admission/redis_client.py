@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,10 +12,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from streamproc.errors import InvalidSettings
+from streamproc.kafka.transport import speaks_tls
 
 CONNECTIONS_MAX: Final = 32  # per process; Redis runs one call at a time, so more connections would only queue there
 RETRIES: Final = 1  # a connection from before a Redis restart fails once; all calls are idempotent
 
+CHECK: Final = "check STREAMPROC_REDIS"
+CHECK_TLS: Final = f"{CHECK}, and whether it needs rediss://, ssl_certfile=… and ssl_keyfile=…"
 WANTED: Final = (
     "STREAMPROC_REDIS must be an address such as redis://user:password@host:6379/0, or rediss:// for TLS; "
     "write / as %2F, @ as %40 and # as %23 in a password"
@@ -61,5 +65,35 @@ def remedy(error: BaseException) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return "name the authority that signed its certificate: STREAMPROC_REDIS=rediss://…?ssl_ca_certs=ca.pem"
     if any(sign in text for sign in ("SSL", "closed by server", "reset by peer")):
-        return "check STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile=… and ssl_keyfile=…"
-    return "check STREAMPROC_REDIS"
+        return CHECK_TLS
+    return CHECK
+
+
+async def wrong_transport(url: str, error: BaseException, timeout_s: float) -> tuple[str, str] | None:
+    """Return that one side speaks TLS and the other does not, and the remedy; None if that is not why a call failed."""
+    parts = urlsplit(url)
+    if remedy(error) not in (CHECK, CHECK_TLS) or not parts.hostname or parts.scheme not in ("redis", "rediss"):
+        return None
+    host, port = parts.hostname, parts.port or 6379
+    try:
+        async with asyncio.timeout(timeout_s):
+            if parts.scheme == "redis":
+                if not await speaks_tls(host, port):
+                    return None
+                return "requires TLS, and redis:// is without", "write rediss:// in STREAMPROC_REDIS"
+            if not await _speaks_plainly(host, port):
+                return None
+    except (OSError, ValueError):  # TimeoutError is an OSError; a line that is too long
+        return None
+    fix = "use its TLS port in STREAMPROC_REDIS; only in a network that you trust, write redis://"
+    return "speaks no TLS on this port, and rediss:// requires it", fix
+
+
+async def _speaks_plainly(host: str, port: int) -> bool:
+    """Return whether a Redis answers in plain text. Sends no password: an error is an answer too."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(b"PING\r\n")
+        return (await reader.readline())[:1] in (b"+", b"-")
+    finally:
+        writer.close()

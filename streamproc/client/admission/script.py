@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import NoScriptError, RedisError
 
 from streamproc.client.admission.balances import REMEMBER_MS
-from streamproc.client.admission.redis_client import CONNECTIONS_MAX, connect, place, remedy
+from streamproc.client.admission.redis_client import CONNECTIONS_MAX, connect, place, remedy, wrong_transport
 from streamproc.errors import Unavailable, plural
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Script:
         """Why Redis calls fail; None while they succeed."""
         self.unasked = 0
         """Calls of this outage that proceeded without a reservation; the admission counts them."""
+        self._url = url
         self._place = place(url) if client is None else "the given client"
         self._timeout_s = timeout_s
         self._owns_client = client is None
@@ -42,8 +43,16 @@ class Script:
         self._retry_at = 0.0
 
     async def ping(self) -> None:
-        """Raise `Unavailable` if Redis does not answer."""
-        await self._call(self._client.ping)
+        """Raise `Unavailable` if Redis does not answer, and say so if the reason is TLS."""
+        try:
+            await self._call(self._client.ping)
+        except Unavailable as problem:
+            found = None
+            if self._owns_client and self.trouble is not None:
+                found = await wrong_transport(self._url, self.trouble, self._timeout_s)
+            if found is None:
+                raise
+            raise Unavailable(f"Redis ({self._place}) {found[0]}: {found[1]}") from problem
 
     async def run(
         self,
