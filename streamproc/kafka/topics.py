@@ -22,7 +22,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from streamproc.errors import Unavailable
+from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 
@@ -197,16 +197,16 @@ async def check(settings: Settings) -> Report:
         return await _compare(admin, specs(settings))
 
 
-async def denied(settings: Settings, name: str) -> access.AccessDenied | None:
+async def denied(settings: Settings, name: str) -> AccessDenied | None:
     """Return the error if this client must not describe a topic. Raises `Unavailable` if the broker does not answer."""
     async with administering(settings) as admin:
         return may_not_describe(settings, [name]) if await _denied(admin, [name]) else None
 
 
-def may_not_describe(settings: Settings, names: Sequence[str]) -> access.AccessDenied:
+def may_not_describe(settings: Settings, names: Sequence[str]) -> AccessDenied:
     """Return the error of a client that must not describe topics."""
     what = f"not allowed to describe topic{'s' if len(names) > 1 else ''} {', '.join(names)} as {access.who(settings)}"
-    return access.AccessDenied(what, "add the ACL (`streamproc topics acls`)")
+    return AccessDenied(what, "add the ACL (`streamproc topics acls`)")
 
 
 def broker_unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
@@ -301,8 +301,8 @@ async def _denied(admin: AIOKafkaAdminClient, names: list[str]) -> tuple[str, ..
     if not names or not await _has_controller(admin):
         return ()
     metadata = await admin._send_request(MetadataRequest(names, allow_auto_topic_creation=False))
-    topics = metadata.to_object()["topics"]
-    return tuple(topic["topic"] for topic in topics if for_code(topic["error_code"]) is TopicAuthorizationFailedError)
+    codes = {topic["topic"]: topic["error_code"] for topic in metadata.to_object()["topics"]}
+    return tuple(name for name in names if for_code(codes.get(name, 0)) is TopicAuthorizationFailedError)
 
 
 async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict[str, dict[str, str]]:

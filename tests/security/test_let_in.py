@@ -1,4 +1,5 @@
-"""Logins with a password or a token. (With a certificate: test_content_stays.py; ACLs: test_acls.py.)"""
+"""Logins with a password, a token or a certificate. (A whole run over mutual TLS: test_content_stays.py; ACLs:
+test_acls.py.)"""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
 from streamproc.kafka import topics
+from streamproc.settings import load_settings
 from tests.cli.conftest import jsonl, stuck
 
 if TYPE_CHECKING:
@@ -91,3 +94,60 @@ def test_the_commands_log_in_and_show_no_secret(
 
     assert "HALTED  stuck" in replayed
     assert not [secret for secret in secured.secrets if secret in said + replayed + caplog.text]
+
+
+async def test_the_token_in_a_file_decides_the_user_at_each_login(
+    secured: SecureBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    settings = secured.by_token(topic_prefix=topic_prefix, sasl_token_file=str(file))
+
+    file.write_text(secured.issuer.token("admin"))
+    assert (await topics.apply(settings)).ok
+    file.write_text(secured.issuer.token("stranger"))
+    report = await topics.check(settings)
+
+    assert f"{topic_prefix}.turns" in report.denied
+    assert not report.present
+
+
+async def test_a_token_in_a_file_is_read_again_while_a_client_works(
+    secured: SecureBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """The broker ends each login after 2 s."""
+    file = tmp_path / "token"
+    file.write_text(secured.issuer.token("admin", lives_s=3))
+    settings = secured.by_token(topic_prefix=topic_prefix, sasl_token_file=str(file), partitions=1)
+    assert (await topics.apply(settings)).ok
+
+    async with TurnPublisher(settings=settings) as turns:
+        until = time.monotonic() + LOGINS_S
+        while time.monotonic() < until:
+            file.write_text(secured.issuer.token("admin", lives_s=3))
+            await turns.turn(run_id="r1", node="coder")
+            await turns.flush()
+        assert (turns.dropped, turns.invalid) == (0, 0)
+
+
+@pytest.mark.parametrize("password", ["", "pass-of-the-key"])
+async def test_a_client_certificate_decides_the_user(
+    password: str, secured: SecureBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Its key may be encrypted."""
+
+    def of(user: str) -> Settings:
+        given = secured.by_certificate(user, topic_prefix=topic_prefix)
+        if not password:
+            return given
+        sealed = tmp_path / f"{user}.key"
+        key = serialization.load_pem_private_key((secured.directory / f"{user}.pem").read_bytes(), None)
+        encryption = serialization.BestAvailableEncryption(password.encode())
+        formats = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        sealed.write_bytes(key.private_bytes(*formats, encryption))
+        return load_settings(**(dict(given) | {"ssl_keyfile": str(sealed), "ssl_password": password}))
+
+    assert (await topics.apply(of("admin"))).ok
+    report = await topics.check(of("stranger"))
+
+    assert f"{topic_prefix}.turns" in report.denied
+    assert not report.present

@@ -76,6 +76,14 @@ def expired_certificate(secured: SecureBroker, **_: object) -> Settings:
     return secured.by_certificate("expired")
 
 
+def certificate_of_another(secured: SecureBroker, tmp_path: Path, **_: object) -> Settings:
+    import trustme
+
+    path = tmp_path / "foreign.pem"
+    trustme.CA().issue_cert("127.0.0.1", common_name="admin").private_key_and_cert_chain_pem.write_to_path(str(path))
+    return secured.by_certificate("admin", ssl_certfile=str(path), ssl_keyfile=str(path))
+
+
 def expired_token(secured: SecureBroker, tmp_path: Path, **_: object) -> Settings:
     token = tmp_path / "token"
     token.write_text(secured.issuer.token("admin", lives_s=-60))
@@ -111,6 +119,7 @@ CASES = [
     (no_certificate, "does not accept a client without a certificate (sslv3 alert bad certificate): "
                      "set STREAMPROC_SSL_CERTFILE"),
     (expired_certificate, "expired.pem (sslv3 alert certificate unknown): set STREAMPROC_SSL_CERTFILE"),
+    (certificate_of_another, "foreign.pem (sslv3 alert certificate unknown): set STREAMPROC_SSL_CERTFILE"),
     (expired_token, "Z: the program that writes STREAMPROC_SASL_TOKEN_FILE must renew it"),
     (token_of_another, "rejects the login of the owner of this token: check STREAMPROC_SASL_TOKEN_FILE"),
     (wrong_secret, "answers 401 (invalid_client): check STREAMPROC_SASL_OAUTH_CLIENT_ID, _CLIENT_SECRET"),
