@@ -119,5 +119,5 @@ def _lost_lines(lost: int) -> list[str]:
 def _line(notice: Notice) -> str:
     notification = notice.notification
     head = f"{notification.urgency} {notification.type} {notification.agent or '-'} {notice.run_id}"
-    text = inert(f"{head}: {notification.evidence}")
-    return text if len(text) <= LINE_MAX else f"{text[: LINE_MAX - 1]}…"
+    text = f"{head}: {notification.evidence}"
+    return inert(text if len(text) <= LINE_MAX else f"{text[: LINE_MAX - 1]}…")
