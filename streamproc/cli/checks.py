@@ -177,9 +177,10 @@ async def _redis(settings: Settings) -> CheckResult:
     from streamproc.cli.config import without_password
     from streamproc.client.admission.redis_client import CHECK, connect, remedy, wrong_transport
 
-    shown = without_password(settings.redis.get_secret_value())
+    url = settings.redis.get_secret_value()
+    shown = without_password(url)
     try:
-        client = connect(settings.redis.get_secret_value(), ANSWER_TIMEOUT_S)
+        client = connect(url, ANSWER_TIMEOUT_S)
         try:
             await client.ping()
         finally:
@@ -187,7 +188,7 @@ async def _redis(settings: Settings) -> CheckResult:
     except InvalidSettings as problem:
         return CheckResult("warn", f"Redis at {shown}: invalid address", str(problem))
     except (RedisError, OSError) as error:
-        if found := await wrong_transport(settings.redis, error, ANSWER_TIMEOUT_S):
+        if found := await wrong_transport(url, error, ANSWER_TIMEOUT_S):
             return CheckResult("warn", f"Redis at {shown} {found[0]}", f"{found[1]} (only admission needs Redis)")
         todo = remedy(error)
         todo = "start it, or set STREAMPROC_REDIS to its address" if todo == CHECK else todo
