@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streamproc.errors import InvalidSettings, shown
 from streamproc.model.redaction import redact_text
+from streamproc.model.signing_keys import SECRET_MIN, SigningKey, read_signing_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +35,6 @@ SENT_TO: Final = {
     "brokers": ("sasl_password", "sasl_token_file", "sasl_oauth_client_secret"),
     "sasl_oauth_token_url": ("sasl_oauth_client_secret",),
 }
-SECRET_MIN: Final = 16  # characters: 128 random bits at best, and longer than most dictionary words
 
 
 class Settings(BaseSettings):
@@ -95,7 +95,8 @@ class Settings(BaseSettings):
     ssl_password: SecretStr = Field(SecretStr(""), description="password of the private key")
 
     command_key: SecretStr = Field(
-        SecretStr(""), description="keys that sign commands: NAME:SECRET, several separated by commas"
+        SecretStr(""),
+        description="keys that sign or verify commands (`streamproc keys new`), several separated by commas",
     )
     command_auth: Literal["auto", "signed", "channel"] = Field(
         "auto",
@@ -107,6 +108,13 @@ class Settings(BaseSettings):
     hash_key: SecretStr = Field(
         SecretStr(""), description="key for the hashes of texts; all publishers of a deployment need the same"
     )
+    control_key: SecretStr = Field(
+        SecretStr(""),
+        description="keys with which workers sign decisions and statuses, and guards verify them: as for commands",
+    )
+    control_auth: Literal["auto", "signed", "off"] = Field(
+        "auto", description="whether decisions and statuses must be signed; auto: yes, if a control key is set"
+    )
     status_file: str = Field(
         "", description="file with `STATUS TIMESTAMP` that a worker keeps in sync with the standing command"
     )
@@ -117,10 +125,10 @@ class Settings(BaseSettings):
             raise ValueError("\n".join(missing))
         return self
 
-    @field_validator("command_key")
+    @field_validator("command_key", "control_key")
     @classmethod
     def _check_keys(cls, value: SecretStr) -> SecretStr:
-        _parse_keys(value)
+        read_signing_keys(value.get_secret_value())
         return value
 
     @field_validator("run_token", "hash_key")
@@ -135,9 +143,13 @@ class Settings(BaseSettings):
         for name, value in super().__repr_args__():
             yield name, redact_text(value) if isinstance(value, str) else value
 
-    def command_keys(self) -> dict[str, bytes]:
-        """Return the secrets that sign commands, by issuer."""
-        return _parse_keys(self.command_key)
+    def command_keys(self) -> tuple[SigningKey, ...]:
+        """Return the keys of commands; their names are the allowed issuers."""
+        return read_signing_keys(self.command_key.get_secret_value())
+
+    def control_keys(self) -> tuple[SigningKey, ...]:
+        """Return the keys of decisions and statuses."""
+        return read_signing_keys(self.control_key.get_secret_value())
 
     @property
     def channel_is_authenticated(self) -> bool:
@@ -182,21 +194,6 @@ def _missing_login_settings(settings: Settings) -> Iterator[str]:
         ):
             if not given:
                 yield f"STREAMPROC_SASL_OAUTH_CLIENT_{name}: set it; the token endpoint requires it"
-
-
-def _parse_keys(value: SecretStr) -> dict[str, bytes]:
-    keys: dict[str, bytes] = {}
-    for number, part in enumerate(filter(None, map(str.strip, value.get_secret_value().split(","))), 1):
-        name, colon, secret = part.partition(":")
-        if not colon or not name or name in keys:
-            raise ValueError(f"key {number} needs a unique name before a colon: NAME:SECRET")
-        if len(secret) < SECRET_MIN:
-            raise ValueError(
-                f"the secret of key {number} has fewer than {SECRET_MIN} characters: "
-                "make one with `openssl rand -hex 32`"
-            )
-        keys[name] = secret.encode()
-    return keys
 
 
 def load_settings(**options: Any) -> Settings:

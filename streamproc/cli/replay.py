@@ -107,13 +107,18 @@ def _time(option: str, text: str | None) -> int | None:
 async def _replay(
     settings: Settings, policy: LoadedPolicy, run: str | None, from_ms: int | None, to_ms: int | None
 ) -> Replayed:
+    from streamproc.fleet.record_signing import record_signer
     from streamproc.fleet.signing import command_signer
     from streamproc.kafka.reading import open_topic
     from streamproc.replay.log import LogReplay
     from streamproc.replay.window import LogWindow
 
     log = LogReplay(
-        policy.engine(), event_bytes_max=settings.event_bytes_max, only=run, authority=command_signer(settings)
+        policy.engine(),
+        event_bytes_max=settings.event_bytes_max,
+        only=run,
+        authority=command_signer(settings),
+        record_signer=record_signer(settings),
     )
     decisions: list[Decision] = []
     async with open_topic(settings, "turns") as reader:

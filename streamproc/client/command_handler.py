@@ -53,14 +53,14 @@ class CommandHandler:
         self._signer = signer
         self._waiting: set[_Waiter] = set()
 
-    def apply(self, key: bytes | None, value: bytes | None, appended_ms: int) -> None:
-        """Apply a record of the commands topic; `appended_ms` is the broker's time of the record."""
+    def apply(self, key: bytes | None, value: bytes | None, appended_ms: int | None) -> None:
+        """Apply a record of the commands topic; `appended_ms` is the broker's time of the record, if it has that."""
         command = apply_record(self.fleet, self._signer, key, value, appended_ms, self._refuse)
-        if command is None:
+        if command is None or appended_ms is None:  # without the broker's time it is refused
             return
         if command.part == "run":  # a halt like any other: a later status of the run supersedes it
             decision = state_event(command, command.name)
-            halt = Halt(encode_decision(decision), decision.code, appended_ms)
+            halt = Halt(encode_decision(decision), decision.code, appended_ms, command.at)
             self._halts.control(ControlNews(command.name, appended_ms, decision.id, halt, resumes=False))
             self._guards.fire(command.name)
         else:
@@ -120,5 +120,5 @@ class CommandHandler:
     def _refuse(self, problem: InvalidEvent) -> None:
         self.refused += 1
         if self.refused % REFUSED_SHOWN_EVERY == 1:
-            why = str(problem) if self._signer.can_sign else f"{problem}; {REMEDY}"
+            why = str(problem) if self._signer.can_verify else f"{problem}; {REMEDY}"
             log.warning("refused a command (%d so far): %s", self.refused, why)

@@ -1,5 +1,7 @@
 """The listener's Kafka consumer: reads `commands` and `runs` from start to end, then follows them and `control` live.
 
+If workers sign their records, it passes on only those that `RecordVerifier` accepts.
+
 It uses no consumer group: every listener reads every partition and commits nothing. After a lost connection it resumes
 at its last position; if the broker no longer has that offset, it reads `runs` from the beginning again.
 """
@@ -18,6 +20,7 @@ from streamproc.client.halts import ControlNews, StatusNews, read_control_news, 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
+    from streamproc.client.halts import Halt
+    from streamproc.client.verification import RecordVerifier
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -58,22 +63,33 @@ class Handler(Protocol):
     def control(self, news: ControlNews, value: bytes) -> None:
         """Apply a record of the `control` topic; `value` is its JSON."""
 
-    def command(self, key: bytes | None, value: bytes | None, appended_ms: int) -> None:
+    def command(self, key: bytes | None, value: bytes | None, appended_ms: int | None) -> None:
         """Apply a record of the `commands` topic."""
 
-    def is_halted(self, run_id: str) -> bool:
-        """Return whether this run is known to be halted."""
+    def unverified(self, value: bytes) -> None:
+        """Show a record of the `control` topic that no worker has signed. It changes nothing."""
+
+    def halt_of(self, run_id: str) -> Halt | None:
+        """Return why a run is halted; None if it is not known to be halted."""
+
+    def guards(self, run_id: str) -> bool:
+        """Return whether work on this run is guarded here."""
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether control events that neither halt nor resume a run are wanted."""
 
 
 class ControlConsumer:
     """Reads for as long as `run` runs."""
 
-    def __init__(self, settings: Settings, handler: Handler) -> None:
+    def __init__(self, settings: Settings, handler: Handler, verifier: RecordVerifier) -> None:
         self._settings = settings
         self._runs = settings.topic("runs")
         self._control = settings.topic("control")
         self._commands = settings.topic("commands")
         self._handler = handler
+        self._verifier = verifier
         self._positions: dict[TopicPartition, int] = {}
         self.connected = False
         self.skipped = 0
@@ -155,7 +171,14 @@ class ControlConsumer:
 
     def _collect(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
         news = read_status_news(record.key, record.value, record.timestamp)
-        if news.halt is not None or self._handler.is_halted(news.run_id):
+        known, halt = latest.get(news.run_id), self._handler.halt_of(news.run_id)
+        if self._verifier.required:
+            halts = [one for one in (halt, known.halt if known is not None else None) if one is not None]
+            if news.halt is not None or known is not None or halts:
+                verified = self._verifier.status(record, news, halts)
+                if verified is not None and (known is None or not verified.is_before(known)):
+                    latest[news.run_id] = verified
+        elif news.halt is not None or halt is not None:
             latest[news.run_id] = news
         else:
             latest.pop(news.run_id, None)
@@ -176,14 +199,31 @@ class ControlConsumer:
             await asyncio.sleep(0)  # getmany returns without yielding while records are buffered
 
     def _apply_control(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        if record.value is not None:
-            self._handler.control(read_control_news(record.value, record.timestamp), record.value)
+        if record.value is None:
+            return
+        news: ControlNews | None = read_control_news(record.value, record.timestamp)
+        if news is not None and self._verifier.required:
+            if news.halt is None and not news.resumes and not self._handler.subscribed:
+                return
+            halt = self._handler.halt_of(news.run_id)
+            news = self._verifier.control(record, news, [] if halt is None else [halt])
+            if news is None and self._handler.subscribed:
+                self._handler.unverified(record.value)
+        if news is not None:
+            self._handler.control(news, record.value)
 
     def _apply_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        self._handler.status(read_status_news(record.key, record.value, record.timestamp))
+        news: StatusNews | None = read_status_news(record.key, record.value, record.timestamp)
+        if news is not None and self._verifier.required:
+            halt = self._handler.halt_of(news.run_id)
+            if news.halt is None and halt is None and not self._handler.guards(news.run_id):
+                return  # nothing to release: no need to verify every status of the fleet
+            news = self._verifier.status(record, news, [] if halt is None else [halt])
+        if news is not None:
+            self._handler.status(news)
 
     def _apply_command(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        self._handler.command(record.key, record.value, record.timestamp)
+        self._handler.command(record.key, record.value, append_time_ms(record))
 
     @contextlib.contextmanager
     def _skip_unreadable(self, record: ConsumerRecord[bytes, bytes]) -> Any:

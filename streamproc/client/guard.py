@@ -59,6 +59,9 @@ class GuardRegistry:
         for run_id in tuple(self._guards):
             self.fire(run_id)
 
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._guards
+
     def __len__(self) -> int:
         return len(self._guards)
 

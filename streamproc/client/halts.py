@@ -4,17 +4,24 @@ Two topics report on a run: `control` each decision at once; `runs` the full lat
 permanently. Each keeps the order of one run, but there is no order between the topics. So the listener keeps, for
 each run, the broker's time of the newest record that it used; an older record changes nothing. A status "running"
 written before the halt does not lift it, and a halt from before a resume does not return.
+
+Signed records also say which event of the run they follow from. That decides instead of the broker's time, so a record
+that was recorded and sent again changes nothing.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from streamproc.errors import Halted
 from streamproc.model.controls import ControlEvent, read_control
+from streamproc.model.raw_fields import read_time_ms
+
+if TYPE_CHECKING:
+    from streamproc.fleet.record_signing import LogPlace
 
 HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone removes a run earlier
 DETAILED_MAX: Final = 20_000  # of these, those with their whole control event: about 1.5 KB each
@@ -23,12 +30,14 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 
 class Halt(NamedTuple):
-    """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, and the
-    broker's time of the record."""
+    """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
+    broker's time of the record, the log time of the halt (0: not known), and the place of a signed record."""
 
     control: bytes
     code: str
     at_ms: int
+    log_ms: int = 0
+    place: LogPlace | None = None
 
 
 class StatusNews(NamedTuple):
@@ -37,6 +46,11 @@ class StatusNews(NamedTuple):
     run_id: str
     at_ms: int
     halt: Halt | None
+    place: LogPlace | None = None
+
+    def is_before(self, other: StatusNews) -> bool:
+        """Return whether another signed status of the run is newer."""
+        return self.place is not None and other.place is not None and self.place.before(other.place)
 
 
 class ControlNews(NamedTuple):
@@ -47,8 +61,10 @@ class ControlNews(NamedTuple):
     id: str
     halt: Halt | None
     resumes: bool
+    place: LogPlace | None = None
 
 
+NEVER: Final = (-1, None)
 NOTHING: Final = msgspec.Raw(b"null")
 
 
@@ -64,10 +80,12 @@ class _Control(msgspec.Struct):
     run_id: str
     severity: str
     code: str = ""
+    at: str | None = None
 
 
 class _Code(msgspec.Struct):
     code: str = ""
+    at: str | None = None
 
 
 _status_decoder = msgspec.json.Decoder(_Status)
@@ -92,8 +110,8 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
         control = b""
     if (status.status != "halted" and not control) or status.status == "running":
         return StatusNews(status.run_id, at_ms, None)
-    code = _code_decoder.decode(control).code if control else ""
-    return StatusNews(status.run_id, at_ms, Halt(control, code, at_ms))
+    why = _code_decoder.decode(control) if control else _Code()
+    return StatusNews(status.run_id, at_ms, Halt(control, why.code, at_ms, _log_ms(why.at)))
 
 
 def read_control_news(value: bytes, at_ms: int) -> ControlNews:
@@ -103,8 +121,15 @@ def read_control_news(value: bytes, at_ms: int) -> ControlNews:
     except RecursionError as error:
         raise ValueError(str(error)) from None
     halts = control.severity == "halt" and control.type != "fleet.state"  # commands arrive on their own topic
-    halt = Halt(value, control.code, at_ms) if halts else None
+    halt = Halt(value, control.code, at_ms, _log_ms(control.at)) if halts else None
     return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")
+
+
+def _log_ms(at: str | None) -> int:
+    try:
+        return read_time_ms(at) if at else 0
+    except ValueError:
+        return 0
 
 
 class Halts:
@@ -120,27 +145,26 @@ class Halts:
         self._detailed_max = detailed_max
         self._released_max = released_max
         self._detailed: dict[str, None] = {}
-        self._released: dict[str, int] = {}
+        self._released: dict[str, tuple[int, LogPlace | None]] = {}
         self._ids: dict[str, None] = {}
 
     def status(self, news: StatusNews) -> bool:
         """Apply a status. Returns whether it halts a run that was running."""
-        as_of = self._as_of(news.run_id)
         if news.halt is not None:
-            return news.at_ms >= as_of and self._halt(news.run_id, news.halt)
+            return not self._is_old(news) and self._halt(news.run_id, news.halt._replace(place=news.place))
         # In the same millisecond, a halt is newer than the status before it, and a later status will follow.
-        if news.at_ms > as_of or news.run_id not in self.runs:
-            self._release(news.run_id, news.at_ms)
+        if self._is_newer(news) if news.run_id in self.runs else not self._is_old(news):
+            self._release(news)
         return False
 
     def control(self, news: ControlNews) -> bool:
         """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running."""
-        if news.at_ms < self._as_of(news.run_id):
+        if self._is_old(news):
             return False
         if news.halt is not None:
-            return self._halt(news.run_id, news.halt)
-        if news.resumes:
-            self._release(news.run_id, news.at_ms)
+            return self._halt(news.run_id, news.halt._replace(place=news.place))
+        if news.resumes and (news.place is None or self._is_newer(news)):
+            self._release(news)
         return False
 
     def is_new(self, control_id: str) -> bool:
@@ -151,14 +175,25 @@ class Halts:
         _evict(self._ids, IDS_MAX)
         return True
 
-    def _as_of(self, run_id: str) -> int:
+    def _used(self, run_id: str) -> tuple[int, LogPlace | None]:
+        """Return the broker's time and the place of the newest record that was used for a run."""
         halt = self.runs.get(run_id)
-        return self._released.get(run_id, -1) if halt is None else halt.at_ms
+        return self._released.get(run_id, NEVER) if halt is None else (halt.at_ms, halt.place)
+
+    def _is_old(self, news: StatusNews | ControlNews) -> bool:
+        at_ms, place = self._used(news.run_id)
+        return news.at_ms < at_ms if news.place is None or place is None else news.place.before(place)
+
+    def _is_newer(self, news: StatusNews | ControlNews) -> bool:
+        at_ms, place = self._used(news.run_id)
+        return news.at_ms > at_ms if news.place is None or place is None else place.before(news.place)
 
     def _halt(self, run_id: str, halt: Halt) -> bool:
         known = self.runs.get(run_id)
         if known is not None and not halt.control:
-            halt = known._replace(at_ms=halt.at_ms)  # a status without a reason must not remove the known one
+            halt = known._replace(
+                at_ms=halt.at_ms, place=halt.place
+            )  # a status without a reason must not remove the known one
         self._released.pop(run_id, None)
         self.runs[run_id] = halt
         self.forgotten += len(_evict(self.runs, self._halted_max))
@@ -169,11 +204,12 @@ class Halts:
                     self.runs[oldest] = self.runs[oldest]._replace(control=b"")
         return known is None
 
-    def _release(self, run_id: str, at_ms: int) -> None:
+    def _release(self, news: StatusNews | ControlNews) -> None:
+        run_id = news.run_id
         self.runs.pop(run_id, None)
         self._detailed.pop(run_id, None)
         self._released.pop(run_id, None)  # reinserted below as the newest
-        self._released[run_id] = at_ms
+        self._released[run_id] = news.at_ms, news.place
         _evict(self._released, self._released_max)
 
 

@@ -13,17 +13,19 @@ from streamproc.client.control_consumer import ControlConsumer
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
 from streamproc.client.subscription import Subscription
+from streamproc.client.verification import RecordVerifier
 from streamproc.errors import Unavailable, plural
+from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
-from streamproc.model.controls import read_control
+from streamproc.model.controls import UnverifiedControlEvent, read_control
 from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streamproc.client.admission.admission import Admission, PayerFields
-    from streamproc.client.halts import ControlNews, StatusNews
+    from streamproc.client.halts import ControlNews, Halt, StatusNews
     from streamproc.errors import Halted
     from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
@@ -65,7 +67,8 @@ class HaltListener:
         self.guards = GuardRegistry()
         """The guards of each run, including those of the sync wrapper."""
         self._subscriptions: set[Subscription] = set()
-        self.command_handler = CommandHandler(self._halts, self.guards, command_signer(self.settings))
+        signer = command_signer(self.settings)
+        self.command_handler = CommandHandler(self._halts, self.guards, signer)
         """Applies commands; guards, including those of the sync wrapper, wait on it during a pause."""
         self.fleet = self.command_handler.fleet
         """The standing commands: ``fleet.status``, ``fleet.command``."""
@@ -73,7 +76,8 @@ class HaltListener:
             self._halts, self.guards, self.caught_up, self._subscriptions, self.command_handler
         )
         """Applies received records. Tests feed it records directly."""
-        self._consumer = ControlConsumer(self.settings, self.dispatcher)
+        self._verifier = RecordVerifier(record_signer(self.settings), signer)
+        self._consumer = ControlConsumer(self.settings, self.dispatcher, self._verifier)
         self._task: asyncio.Task[None] | None = None
 
     # Queries.
@@ -119,9 +123,13 @@ class HaltListener:
         error = partial(self.error, user=user, tenant=tenant)
         return Guard(run_id, self.guards, error, paying, self.command_handler.wait)
 
-    def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX) -> Subscription:
-        """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``."""
-        subscription = Subscription(buffer_max, self._subscriptions.discard)
+    def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX, *, unverified: bool = False) -> Subscription:
+        """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``.
+
+        If workers sign their records, events without a valid signature are left out; with `unverified` they are
+        delivered as `UnverifiedControlEvent`.
+        """
+        subscription = Subscription(buffer_max, self._subscriptions.discard, unverified=unverified)
         self._subscriptions.add(subscription)
         return subscription
 
@@ -149,6 +157,11 @@ class HaltListener:
     def skipped(self) -> int:
         """Records that could not be read."""
         return self._consumer.skipped
+
+    @property
+    def unverified(self) -> int:
+        """Records that were ignored because no worker has signed them, or no operator the resume in them."""
+        return self._verifier.refused
 
     # Opening and closing.
 
@@ -234,10 +247,25 @@ class Dispatcher:
             for subscription in tuple(self._subscriptions):
                 subscription.offer(control)
 
-    def command(self, key: bytes | None, value: bytes | None, appended_ms: int) -> None:
+    def command(self, key: bytes | None, value: bytes | None, appended_ms: int | None) -> None:
         """Apply a record of the `commands` topic."""
         self._command_handler.apply(key, value, appended_ms)
 
-    def is_halted(self, run_id: str) -> bool:
-        """Return whether this run is known to be halted."""
-        return run_id in self._halts.runs
+    def unverified(self, value: bytes) -> None:
+        """Pass a record of the `control` topic that no worker has signed to the subscriptions that want it."""
+        for subscription in tuple(self._subscriptions):
+            if subscription.unverified:
+                subscription.offer(UnverifiedControlEvent.model_validate_json(value))
+
+    def halt_of(self, run_id: str) -> Halt | None:
+        """Return why a run is halted; None if it is not known to be halted."""
+        return self._halts.runs.get(run_id)
+
+    def guards(self, run_id: str) -> bool:
+        """Return whether work on this run is guarded here."""
+        return run_id in self._guards
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether there are subscriptions."""
+        return bool(self._subscriptions)

@@ -18,8 +18,10 @@ class Subscription:
     A slow reader loses the oldest events, counted in `dropped`: the listener never waits for readers.
     """
 
-    def __init__(self, buffer_max: int, closed: Callable[[Subscription], None]) -> None:
+    def __init__(self, buffer_max: int, closed: Callable[[Subscription], None], *, unverified: bool = False) -> None:
         self.dropped = 0
+        self.unverified = unverified
+        """Whether events that no worker has signed are delivered too."""
         self._events: deque[ControlEvent] = deque(maxlen=buffer_max)
         self._closed = closed
         self._open = True

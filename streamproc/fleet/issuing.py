@@ -14,9 +14,17 @@ from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.reading import open_topic
+from streamproc.kafka.reading import append_time_ms, open_topic
 from streamproc.kafka.topics import broker_unavailable
-from streamproc.model.fleet_command import BY_MAX, WHY_MAX, FleetCommand, Status, encode_command, read_command
+from streamproc.model.fleet_command import (
+    BY_MAX,
+    WHY_MAX,
+    FleetCommand,
+    Status,
+    encode_command,
+    member_scope,
+    read_command,
+)
 from streamproc.model.redaction import redact_id, redact_text
 
 if TYPE_CHECKING:
@@ -58,7 +66,7 @@ async def read_fleet(settings: Settings) -> Fleet:
     async with open_topic(settings, "commands") as reader:
         async for batch in reader.batches():
             for record in batch:
-                apply_record(fleet, signer, record.key, record.value, record.timestamp)
+                apply_record(fleet, signer, record.key, record.value, append_time_ms(record))
     return fleet
 
 
@@ -67,12 +75,13 @@ def apply_record(
     signer: CommandSigner,
     key: bytes | None,
     value: bytes | None,
-    appended_ms: int,
+    appended_ms: int | None,
     refused: Callable[[InvalidEvent], None] = lambda _problem: None,
 ) -> FleetCommand | None:
     """Verify a record of the commands topic and apply it. Returns the command; None for a duplicate or a refused one.
 
-    `appended_ms` is the broker's time of the record. `refused` receives the reason of a refusal.
+    `appended_ms` is the broker's time of the record; None if it has its sender's. `refused` receives the reason of a
+    refusal.
     """
     try:
         command = read_command(value, key or b"")
@@ -96,9 +105,9 @@ async def issue_command(
     return await send(settings, command), fleet.latest(scope)
 
 
-async def send(settings: Settings, command: FleetCommand, issuer: str = "") -> FleetCommand:
+async def send(settings: Settings, command: FleetCommand, issuer: str = "", *, sign: bool = True) -> FleetCommand:
     """Sign a command and send it. Returns it as sent, once the broker has stored it. Raises `Unavailable`."""
-    signed = command_signer(settings).sign(command, issuer)
+    signed = command_signer(settings).sign(command, issuer) if sign else command
     producer = AIOKafkaProducer(
         **connection_options(settings), acks="all", enable_idempotence=True, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
@@ -112,8 +121,11 @@ async def send(settings: Settings, command: FleetCommand, issuer: str = "") -> F
     return signed
 
 
-def scope_of(part: str, name: str) -> str:
-    """Return the scope of one user, tenant or run. Raises `InvalidEvent` for an empty name."""
-    if not name:
-        raise InvalidEvent((Problem(part, "has no name", f"name the {part}"),))
+def scope_of(part: str, name: str, tenant: str | None = None) -> str:
+    """Return the scope of one user (of one tenant), tenant or run. Raises `InvalidEvent` for an empty name."""
+    if not name or tenant == "":
+        missing = part if not name else "tenant"
+        raise InvalidEvent((Problem(missing, "has no name", f"name the {missing}"),))
+    if tenant is not None:
+        return member_scope(redact_id(name), redact_id(tenant))
     return f"{part}:{redact_id(name)}"

@@ -19,7 +19,8 @@ class Fleet:
         """The latest command to the whole fleet; None if there never was one."""
         self.users: dict[str, FleetCommand] = {}
         self.tenants: dict[str, FleetCommand] = {}
-        """The kills in force, by user and by tenant."""
+        self.members: dict[tuple[str, str], FleetCommand] = {}
+        """The kills in force, by user, by tenant, and by user and tenant."""
         self._latest: dict[str, FleetCommand] = {}
         self._ids: dict[str, None] = {}
 
@@ -46,7 +47,7 @@ class Fleet:
     @property
     def kills(self) -> bool:
         """Whether the kill of a user or tenant is in force."""
-        return bool(self.users or self.tenants)
+        return bool(self.users or self.tenants or self.members)
 
     def latest(self, scope: str) -> FleetCommand | None:
         """Return the latest command of a scope."""
@@ -60,7 +61,7 @@ class Fleet:
 
     def killing(self, user: str, tenant: str) -> FleetCommand | None:
         """Return the command that kills the runs of this user or tenant; None if there is none."""
-        return self.users.get(user) or self.tenants.get(tenant)
+        return self.users.get(user) or self.tenants.get(tenant) or self.members.get((user, tenant))
 
     def apply(self, command: FleetCommand) -> bool:
         """Apply a verified command. Returns False for a duplicate.
@@ -83,13 +84,21 @@ class Fleet:
         if command.part == FLEET:
             self.command = command
         elif command.part != "run":  # the kill of a run acts once; kills of users and tenants stand until cleared
-            killed = self.users if command.part == "user" else self.tenants
-            killed.pop(command.name, None)
-            if command.status == "STOP":
-                killed[command.name] = command
+            self._lift(command)
+            if command.status == "STOP" and command.member:
+                self.members[command.user, command.tenant] = command
+            elif command.status == "STOP":
+                (self.users if command.part == "user" else self.tenants)[command.name] = command
         return True
+
+    def _lift(self, command: FleetCommand) -> None:
+        """Remove the kill of a command's user, tenant or member."""
+        if command.member:
+            self.members.pop((command.user, command.tenant), None)
+        else:
+            (self.users if command.part == "user" else self.tenants).pop(command.name, None)
 
     def _evict(self, scope: str) -> None:
         gone = self._latest.pop(scope)
         if gone.part != "run":
-            (self.users if gone.part == "user" else self.tenants).pop(gone.name, None)
+            self._lift(gone)

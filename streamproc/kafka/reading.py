@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
@@ -22,6 +22,14 @@ BATCH_RECORDS_MAX: Final = 2_000
 SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as gone
 
 Record = ConsumerRecord[bytes | None, bytes | None]
+
+
+LOG_APPEND_TIME: Final = 1  # the timestamp type of a record that has the broker's time
+
+
+def append_time_ms(record: Any) -> int | None:
+    """Return the broker's time of a record; None if it has the time that its sender chose."""
+    return int(record.timestamp) if record.timestamp_type == LOG_APPEND_TIME else None
 
 
 class Extent(NamedTuple):

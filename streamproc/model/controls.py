@@ -155,6 +155,12 @@ class ControlEvent(_Model):
         return self.severity == "halt"
 
 
+class UnverifiedControlEvent(ControlEvent):
+    """A control event that no worker has signed, although workers must: it may be forged."""
+
+    verified: Literal[False] = False
+
+
 class RunStatus(_Model):
     """The complete latest status of a run, as the compacted ``runs`` topic keeps it."""
 

@@ -18,20 +18,38 @@ COMMAND_BYTES_MAX: Final = 8_192  # a command takes about 300 bytes; a larger re
 BY_MAX: Final = 128  # characters, as for every other name of a scope
 WHY_MAX: Final = 500  # characters: every message about the command contains it
 
+MEMBER: Final = "member"  # a user of one tenant
+SCOPE: Final = r"^(fleet$|user:.|tenant:.|member:[^/]+/[^/]+$|run:.)"
+SCOPE_MAX: Final = 800  # characters: a user and a tenant of 128 each, with their separators escaped
+
 SHOWN_MAX: Final = 200  # characters of an unusable value that an error shows
 REMEDY: Final = "issue commands with `streamproc stop-all`, `pause-all`, `clear` and `kill`"
 
 
-class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A command to a scope: the fleet, a user, a tenant or a run.
+def member_scope(user: str, tenant: str) -> str:
+    """Return the scope of a user of one tenant."""
+    return f"{MEMBER}:{_escape(tenant)}/{_escape(user)}"
 
-    `at` is the issuer's clock in epoch milliseconds; `issuer` names the key of `signature` (HMAC-SHA256, hex).
+
+def _escape(name: str) -> str:
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _unescape(name: str) -> str:
+    return name.replace("%2F", "/").replace("%25", "%")
+
+
+class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A command to a scope: the fleet, a user, a tenant, a member (``member:TENANT/USER``: the user of one tenant) or a
+    run.
+
+    `at` is the issuer's clock in epoch milliseconds; `issuer` names the key of `signature` (hex).
     """
 
     w: Annotated[int, msgspec.Meta(ge=1, le=1)]
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
     status: Status
-    scope: Annotated[str, msgspec.Meta(min_length=1, max_length=264, pattern=r"^(fleet$|user:.|tenant:.|run:.)")]
+    scope: Annotated[str, msgspec.Meta(min_length=1, max_length=SCOPE_MAX, pattern=SCOPE)]
     at: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     by: Annotated[str, msgspec.Meta(max_length=BY_MAX)] = ""
     why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
@@ -40,19 +58,40 @@ class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
 
     @property
     def part(self) -> str:
-        """The kind of scope: ``fleet``, ``user``, ``tenant`` or ``run``."""
+        """The kind of scope: ``fleet``, ``user``, ``tenant``, ``member`` or ``run``."""
         return self.scope.partition(":")[0]
 
     @property
     def name(self) -> str:
-        """The name of the user, tenant or run; empty for the fleet."""
+        """The name of the user, tenant or run, or ``TENANT/USER`` of a member; empty for the fleet."""
         return self.scope.partition(":")[2]
 
+    @property
+    def member(self) -> bool:
+        """Whether the command is about the user of one tenant."""
+        return self.part == MEMBER
+
+    @property
+    def user(self) -> str:
+        """The user whose runs the command is about; empty for any."""
+        return self.name if self.part == "user" else _unescape(self.name.partition("/")[2]) if self.member else ""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose runs the command is about; empty for any."""
+        return self.name if self.part == "tenant" else _unescape(self.name.partition("/")[0]) if self.member else ""
+
+    @property
+    def target(self) -> str:
+        """Whom the command is about, for people."""
+        if self.member:
+            return f"user {self.user} of tenant {self.tenant}"
+        return "the fleet" if self.part == FLEET else f"{self.part} {self.name}"
+
     def __str__(self) -> str:
-        target = "the fleet" if self.part == FLEET else f"{self.part} {self.name}"
         what = {"STOP": "stopped", "PAUSE": "paused", "CLEAR": "cleared"}[self.status]
         by, why = " ".join(self.by.split()), " ".join(self.why.split())
-        return f"{' '.join(target.split())} is {what} by {by or 'an unnamed operator'}{': ' if why else ''}{why}"
+        return f"{' '.join(self.target.split())} is {what} by {by or 'an unnamed operator'}{': ' if why else ''}{why}"
 
 
 _decoder: Final = msgspec.json.Decoder(FleetCommand)

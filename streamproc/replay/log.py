@@ -12,9 +12,11 @@ from streamproc.core.refusal import RefusedEvent
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
+from streamproc.fleet.keyring import Keyring
+from streamproc.fleet.record_signing import CHECKED_TYPES, RecordSigner, check_log_event
 from streamproc.fleet.signing import CommandSigner
 from streamproc.kafka.reading import Record
-from streamproc.model.wire import Event, OperatorEvent, Turn
+from streamproc.model.wire import Event, Turn
 
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last that RFC 3339 can express
 DECODED_MAX: Final = 20_000  # states of about 10 KB each; the others stay encoded in at most 4 KiB
@@ -43,12 +45,18 @@ class RunStates:
 class LogReplay:
     """Runs the records of one topic through the engine, partition after partition.
 
-    `only` restricts it to one run. `authority` checks operator commands, as it does in the worker; without it, all are
-    accepted.
+    `only` restricts it to one run. `authority` checks operator commands and `record_signer` the events that workers
+    add, as in the worker; without an authority, all are accepted.
     """
 
     def __init__(
-        self, engine: Engine, *, event_bytes_max: int, only: str | None = None, authority: CommandSigner | None = None
+        self,
+        engine: Engine,
+        *,
+        event_bytes_max: int,
+        only: str | None = None,
+        authority: CommandSigner | None = None,
+        record_signer: RecordSigner | None = None,
     ) -> None:
         self.turns: dict[str, int] = {}
         """Number of turns of each run."""
@@ -57,6 +65,7 @@ class LogReplay:
         self._engine = engine
         self._event_bytes_max = event_bytes_max
         self._authority = authority
+        self._record_signer = record_signer or RecordSigner(Keyring(), "", required=False)
         self._only = None if only is None else only.encode()
         self._partition = -1
         self._states = RunStates()
@@ -91,8 +100,8 @@ class LogReplay:
             return None
         try:
             event = read_event(value)
-            if isinstance(event, OperatorEvent) and self._authority is not None:
-                self._authority.check_event(event, record.timestamp)
+            if type(event) in CHECKED_TYPES and self._authority is not None:
+                check_log_event(event, record, self._authority, self._record_signer)
             return event if event.run_id.encode() == record.key else None
         except (InvalidEvent, ValueError, RecursionError):  # limits of the parser: surrogates, nesting
             return None

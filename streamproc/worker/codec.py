@@ -77,7 +77,8 @@ def state_bytes(raw: bytes) -> bytes:
 
 
 def encode_run(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
-    """Encode a run: the size of its state, its next deadline, the state, and the decision (JSON) that halted it."""
+    """Encode a run: the size of its state, its next deadline, the state, and the decision (JSON) that halted it, or the
+    operator's event (JSON) that resumed it."""
     body = dump(state)
     return FRAME.pack(len(body), due_ms) + body + (halt or b"")
 

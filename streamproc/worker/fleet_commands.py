@@ -24,13 +24,15 @@ from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Trigger
-from streamproc.errors import Unavailable
+from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import apply_record, new_command, send
+from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
 from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, STOPS_AT_ONCE
@@ -48,6 +50,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CANNOT_RESTATE: Final = (
+    "cannot issue this standing command again, which an invalid record replaces at compaction (give the workers a key "
+    "that signs in STREAMPROC_COMMAND_KEY, or issue it yourself)"
+)
+ONLY_VERIFIES: Final = (
+    "the keys of STREAMPROC_COMMAND_KEY only verify, so this worker cannot stop the runs of a killed user: set "
+    "STREAMPROC_CONTROL_KEY to a key that signs (`streamproc keys new NAME --ed25519`)"
+)
 ALL_KEY: Final = command_events.ALL.encode()
 
 
@@ -93,6 +103,9 @@ class FleetCommands:
     ) -> None:
         self.fleet = Fleet()
         self.authority = command_signer(settings)
+        self.record_signer = record_signer(settings)
+        if not (self.authority.can_sign or self.record_signer.required) and self.authority.can_verify:
+            raise InvalidSettings(ONLY_VERIFIES)
         self.caught_up = asyncio.Event()
         self.changed = asyncio.Event()
         """Set when a command arrives. The task that waits for it clears it."""
@@ -137,9 +150,10 @@ class FleetCommands:
         return self.fleet if self.caught_up.is_set() and self.fleet.kills else None
 
     def stop_of(self, command: FleetCommand, run_id: str, event_id: str) -> OperatorStop:
-        """Return the event by which a command stops a run."""
+        """Return the event by which a command stops a run. Only a command whose signature was verified gets one."""
         event = OperatorStop(w=WIRE_VERSION, run_id=run_id, event_id=event_id, by=command.by, reason=_reason(command))
-        self.authority.sign_event(event, int(time.time() * 1000), command.issuer)
+        if self.authority.verified(command):
+            self.authority.sign_event(event, int(time.time() * 1000), command.issuer)
         return event
 
     # Reading.
@@ -203,9 +217,9 @@ class FleetCommands:
     def _apply_record(self, record: Any) -> None:
         """Apply one record. Its outcome is kept for the case that this worker has the duties, or gets them."""
         problems: list[Problem] = []
-        at_ms = record.timestamp
+        at_ms, appended_ms = record.timestamp, append_time_ms(record)
         command = apply_record(
-            self.fleet, self.authority, record.key, record.value, at_ms, lambda bad: problems.extend(bad.problems)
+            self.fleet, self.authority, record.key, record.value, appended_ms, lambda bad: problems.extend(bad.problems)
         )
         trigger = Trigger(topic=record.topic, partition=record.partition, offset=record.offset)
         outcome: Outcome | None = None
@@ -215,6 +229,8 @@ class FleetCommands:
             refusal = control_record(ALL_KEY, command_events.refusal_event(problems[0], place, at_ms, trigger))
             dead = dead_letter_record(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
             displaced = (record.key or b"").decode("utf-8", "replace")
+            if displaced.startswith("run:"):  # it has acted, and a resume may have superseded it since
+                displaced = ""
             outcome = Outcome(record.offset, [refusal, dead], displaced=displaced)
         elif command is not None and command.part == "run":
             outcome = Outcome(record.offset, [], stop=command)
@@ -261,13 +277,18 @@ class FleetCommands:
             await consumer.commit({place: due[-1].offset + 1})
 
     async def _restate(self) -> None:
-        """Issue replaced commands again: compaction keeps the last record of a key, even a refused one."""
+        """Issue replaced commands again: compaction keeps the last record of a key, even a refused one.
+
+        A command whose signature this worker has not verified does not get one.
+        """
         self._restate_at_s = time.monotonic() + RESTATE_INTERVAL_S
         displaced, self._displaced = self._displaced, set()
         for standing in filter(None, map(self.fleet.latest, displaced)):
-            if self.authority.can_sign:
-                again = new_command(self.fleet, standing.status, standing.scope, standing.by, standing.why)
-                await send(self._settings, again, standing.issuer)
+            if not self.authority.can_sign:
+                log.error("%s: %s", CANNOT_RESTATE, standing)
+                continue
+            again = new_command(self.fleet, standing.status, standing.scope, standing.by, standing.why)
+            await send(self._settings, again, standing.issuer, sign=self.authority.verified(standing))
 
     # Stopping runs.
 
@@ -298,5 +319,5 @@ class FleetCommands:
 
 
 def _reason(command: FleetCommand) -> str:
-    killed = "" if command.part == "run" else f"{command.part} {command.name} is killed"
+    killed = "" if command.part == "run" else f"{command.target} is killed"
     return ": ".join(filter(None, (killed, command.why)))

@@ -52,6 +52,7 @@ ROCKSDB_PAGE: Final = 1_000  # keys read at once in an iteration over all
 ROCKSDB_AGE_MAX_MS: Final = 43_200_000
 
 HALT_BYTES_MAX: Final = 8_192  # of the decision kept with a halted run, for its status; a longer one is kept shortened
+RESUME_BYTES_MAX: Final = 8_192  # an operator's resume that is kept for guards; `streamproc resume` sends a few hundred
 CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names can have any size
 
 # Invalid times.

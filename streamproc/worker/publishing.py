@@ -3,6 +3,8 @@
 Both producers are idempotent, with `acks=all`. There are two of them because a decision must not wait behind a batch of
 states. A batch is sent again until the broker acknowledges it. Only errors that a retry cannot fix (a missing right, a
 record that is too large) are raised.
+
+Decisions, statuses and the events that workers add to the turns topic are signed if a control key is set.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
+from streamproc.fleet.record_signing import LogPlace, record_signer
+from streamproc.fleet.signing import AGE_MS_MAX
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.reading import LOG_APPEND_TIME
 from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, HALT_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
 COMPRESSION: Final = "zstd"  # of states: two fifths fewer bytes, for half a microsecond a turn
 SOURCE: Final = b"/streamproc/worker"
 
-LOG_APPEND_TIME: Final = 1  # of an acknowledgement: its time is the broker's
+SIGNED: Final = frozenset({"control", "runs", "turns"})  # the topics whose readers check who wrote a record
+LATE_MS: Final = AGE_MS_MAX // 2  # a record that was stored so long after it was signed is signed and sent again
 
 Headers = list[tuple[str, bytes]]
 NO_HEADERS: Final[Headers] = []
@@ -40,7 +46,8 @@ BY_KEY: Final = -1  # the partition that Kafka's own hash gives the key
 
 
 class OutgoingRecord(NamedTuple):
-    """A record to publish: the short name of its topic, key, value, headers."""
+    """A record to publish: the short name of its topic, key, value, headers, and the offset on the turns topic of the
+    event that it follows from."""
 
     topic: str
     key: bytes | None
@@ -48,6 +55,7 @@ class OutgoingRecord(NamedTuple):
     headers: Headers = NO_HEADERS
     partition: int | None = None  # None: that of its run
     at_ms: int | None = None  # its timestamp, on a topic with CreateTime; None: now
+    offset: int = -1  # -1: it follows from no event
 
 
 def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
@@ -63,7 +71,8 @@ def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
         ("ce_subject", key),
         ("content-type", b"application/json"),
     ]
-    return OutgoingRecord("control", key, value, headers)
+    offset = decision.trigger.offset if decision.trigger is not None else None
+    return OutgoingRecord("control", key, value, headers, offset=-1 if offset is None else offset)
 
 
 def kept_halt(decision: Decision, value: bytes) -> bytes:
@@ -116,6 +125,8 @@ class Publisher:
         self._changelogs = changelogs
         self._partitions = partitions
         self._ahead_ms = 0
+        self._signer = record_signer(settings)
+        self._signer.must_sign()
         self._publishing = self._producer("tell")  # the client id ends with it: quotas may name it
         self._storing = self._producer("store")
 
@@ -141,19 +152,38 @@ class Publisher:
         await asyncio.gather(self._publishing.stop(), self._storing.stop())
 
     async def publish(self, partition: int, outgoing: Sequence[OutgoingRecord]) -> None:
-        """Publish records, each to its partition (by default this one); return once the broker has acknowledged all."""
+        """Publish records, each to its partition (by default this one); return once the broker has acknowledged all.
+
+        Readers refuse a record that the broker stored long after it was signed, which happens when the broker was away:
+        it is sent again. Readers recognise a repeated record.
+        """
+        while outgoing:
+            signed_ms = self.log_now_ms()
+            await self._publish(partition, outgoing, signed_ms)
+            if not self._signer.required or abs(self.log_now_ms() - signed_ms) < LATE_MS:
+                return
+            outgoing = [outgoing_record for outgoing_record in outgoing if outgoing_record.topic in SIGNED]
+
+    async def _publish(self, partition: int, outgoing: Sequence[OutgoingRecord], signed_ms: int) -> None:
         by_place: dict[tuple[str, int], list[OutgoingRecord]] = {}
         for outgoing_record in outgoing:
             by_place.setdefault(self._place(outgoing_record, partition), []).append(outgoing_record)
         posted = []
         for (topic, place), records in by_place.items():
-            posted.append(
-                await _post(self._publishing, topic, place, [(r.key, r.value, r.headers, r.at_ms) for r in records])
-            )
+            ready = [(r.key, r.value, self._headers(r, partition, signed_ms), r.at_ms) for r in records]
+            posted.append(await _post(self._publishing, topic, place, ready))
         for batches in posted:
             metadata = await _delivered(batches)
             if metadata is not None and metadata.timestamp_type == LOG_APPEND_TIME:
                 self._ahead_ms = metadata.timestamp - _here_ms()
+
+    def _headers(self, outgoing_record: OutgoingRecord, partition: int, signed_ms: int) -> Headers:
+        """Return the headers of a record, with its signature if records are signed."""
+        if not self._signer.required or outgoing_record.topic not in SIGNED:
+            return outgoing_record.headers
+        place = LogPlace(partition, outgoing_record.offset, signed_ms)
+        signature = self._signer.sign(outgoing_record.topic, outgoing_record.key, outgoing_record.value, place)
+        return [*outgoing_record.headers, signature]
 
     def log_now_ms(self) -> int:
         """Return the time of the broker's clock, estimated from its last acknowledgement."""

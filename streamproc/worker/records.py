@@ -1,7 +1,7 @@
 """Records as the worker reads them: parsed by aiokafka, without the object that it makes of each.
 
 A consumer's `getmany` unwraps every record in two Python calls and a generator, and copies it into an object of eleven
-fields: two thirds of what reading costs. The worker needs four of these fields, so this module returns the
+fields: two thirds of what reading costs. The worker needs a few of these fields, so this module returns the
 batches of aiokafka's C code. It depends on aiokafka's internals; `deploy` pins the version.
 """
 
@@ -14,6 +14,8 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult
 from aiokafka.errors import CorruptRecordException
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from faust.types import TP
 
 
@@ -31,6 +33,12 @@ class Fetched(Protocol):
 
     @property
     def value(self) -> bytes | None: ...
+
+    @property
+    def timestamp_type(self) -> int: ...
+
+    @property
+    def headers(self) -> Iterable[tuple[str, bytes]]: ...
 
 
 class Record(NamedTuple):

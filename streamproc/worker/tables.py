@@ -49,7 +49,7 @@ class Runs:
         self.active: dict[bytes, RunState] = {}
         self.dirty: dict[bytes, list[Fetched]] = {}  # changed states, with the records applied since the last `take`
         self.deadline_queue = DeadlineQueue()
-        self.halts: dict[bytes, bytes] = {}  # the decision that halted a run, for its status
+        self.halts: dict[bytes, bytes] = {}  # by run: the decision that halted it, or the event that resumed it
         self.applied = -1  # the last offset of the turns topic that any restored run has applied
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
         self.removed = 0

@@ -18,9 +18,10 @@ from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
-from streamproc.model.wire import OperatorEvent, OperatorResume, RunFinished, RunStarted, encode
-from streamproc.worker.limits import AT_MS_MAX
-from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record, kept_halt
+from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
+from streamproc.model.wire import OperatorResume, RunFinished, RunStarted, encode
+from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
+from streamproc.worker.publishing import NO_HEADERS, OutgoingRecord, control_record, dead_letter_record, kept_halt
 from streamproc.worker.records import placed
 from streamproc.worker.spend import spend_records
 
@@ -41,6 +42,8 @@ NO_VALUE: Final = Problem("event", "the record has no value", "publish an event 
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
 STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished, OperatorResume})  # they change a status without a decision
+
+RESUME_START: Final = b'{"type":"operator.resume"'
 
 _decode_decision: Final = msgspec.json.Decoder(Decision).decode
 
@@ -121,8 +124,8 @@ class TurnProcessor:
             if type(decisions) is RefusedEvent:
                 outgoing.append(self._refused(placed(record, self._topic, runs.partition), (decisions.problem,)))
                 continue
-            if type(event) is OperatorResume and state.halted < 0:
-                runs.halts.pop(key, None)
+            if type(event) is OperatorResume:
+                _note_lifted(runs, key, state, event, decisions)
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
             if decisions:
@@ -132,7 +135,7 @@ class TurnProcessor:
         self.counts.records += len(records)
         outgoing += spend_records(self._charges, runs.partition)
         self._charges.clear()
-        outgoing += [OutgoingRecord("runs", key, self._status(runs, key, event)) for key, event in changed.items()]
+        outgoing += [self._status(runs, key, event) for key, event in changed.items()]
         return outgoing
 
     def _load(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
@@ -155,8 +158,8 @@ class TurnProcessor:
             event = read_event(value)
             if event.run_id.encode() != record.key:
                 raise InvalidEvent((_wrong_key(event, record.key),))
-            if isinstance(event, OperatorEvent) and self._fleet_commands is not None:
-                self._fleet_commands.authority.check_event(event, log_time(record) or 0)
+            if type(event) in CHECKED_TYPES and self._fleet_commands is not None:
+                check_log_event(event, record, self._fleet_commands.authority, self._fleet_commands.record_signer)
         except InvalidEvent as problem:
             outgoing.append(self._refused(placed(record, self._topic, partition), problem.problems))
         except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
@@ -226,9 +229,13 @@ class TurnProcessor:
                 decision.trigger.partition = runs.partition
                 decision.trigger.offset = record.offset
             outgoing_record = control_record(key, decision)
+            if decision.type == "run.resumed" and (resume := _resumed_by(runs, key)) is not None:
+                outgoing_record.headers.append((RESUME_HEADER, resume))
             outgoing.append(outgoing_record)
             if decision.severity == "halt":
                 self.counts.halts += 1
+                if _resumed_by(runs, key) is not None:
+                    del runs.halts[key]
                 runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value))
                 log.info(
                     "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
@@ -236,13 +243,37 @@ class TurnProcessor:
                     decision.halt_reason, decision.node, decision.id,
                 )  # fmt: skip
 
-    def _status(self, runs: Runs, key: bytes, event: Event) -> bytes:
-        halt = runs.halts.get(key)
+    def _status(self, runs: Runs, key: bytes, event: Event) -> OutgoingRecord:
+        halt, resume, state = runs.halts.get(key), _resumed_by(runs, key), runs.active[key]
         try:
-            decision = _decode_decision(halt) if halt is not None else None
+            decision = _decode_decision(halt) if halt is not None and resume is None else None
         except ValueError:  # damaged in the changelog: the run is halted all the same
             decision = None
-        return encode_status(self._engine.status(runs.active[key], event.run_id, decision))
+        value = encode_status(self._engine.status(state, event.run_id, decision))
+        headers = NO_HEADERS if resume is None else [(RESUME_HEADER, resume)]
+        return OutgoingRecord("runs", key, value, headers, offset=state.offset)
+
+
+def _note_lifted(
+    runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]
+) -> None:
+    """Forget the halt that a resume has lifted. Keep the operator's signed resume in its place: guards release the run
+    only with it."""
+    if state.halted >= 0 and not _halts(decisions):
+        return
+    resumed = any(decision.type == "run.resumed" for decision in decisions)
+    if resumed or _resumed_by(runs, key) is None:
+        runs.halts.pop(key, None)
+    if resumed and event.signature:
+        kept = encode(msgspec.structs.replace(event, token=""))  # the signature does not cover the run's secret
+        if len(kept) <= RESUME_BYTES_MAX:
+            runs.halts[key] = kept
+
+
+def _resumed_by(runs: Runs, key: bytes) -> bytes | None:
+    """Return the operator's event that has resumed this run; None if it was not resumed since its last halt."""
+    kept = runs.halts.get(key)
+    return kept if kept is not None and kept.startswith(RESUME_START) else None
 
 
 def log_time(record: Fetched) -> int | None:

@@ -46,8 +46,10 @@ def test_the_table_explains_each_setting(run) -> None:
 def test_every_setting_with_the_name_of_a_secret_is_masked(run, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = [name for name, field in Settings.model_fields.items() if field.annotation is SecretStr]
     named = [name for name in Settings.model_fields if re.search("password|secret|_key$|run_token", name)]
-    monkeypatch.setenv("STREAMPROC_COMMAND_KEY", "ops:hunter2-hunter2-hunter2")
-    for name in set(secret) - {"command_key", "redis"}:
+    keys = {"command_key", "control_key"}
+    for name in keys:
+        monkeypatch.setenv(f"STREAMPROC_{name.upper()}", "ops:hunter2-hunter2-hunter2")
+    for name in set(secret) - keys - {"redis"}:
         monkeypatch.setenv(f"STREAMPROC_{name.upper()}", "hunter2-hunter2-hunter2")
 
     found = json.loads(run("config", "--json").stdout)

@@ -13,6 +13,7 @@ from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.halts import Halts, halted_error, read_control_news
 from streamproc.client.listener import Dispatcher
 from streamproc.errors import Halted
+from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.signing import CommandSigner
 from tests.client.records import halt_event, resume_event
 
@@ -26,7 +27,9 @@ class Breaker:
     def __init__(self) -> None:
         self.halts = Halts()
         self.guards = GuardRegistry()
-        self.command_handler = CommandHandler(self.halts, self.guards, CommandSigner({}, "streamproc", required=False))
+        self.command_handler = CommandHandler(
+            self.halts, self.guards, CommandSigner(Keyring(), "streamproc", required=False)
+        )
         self.dispatcher = Dispatcher(self.halts, self.guards, asyncio.Event(), set(), self.command_handler)
         self.now_ms = 0
 

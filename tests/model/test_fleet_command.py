@@ -10,14 +10,16 @@ import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fingerprint import read_event
+from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner, command_signer
 from streamproc.model.fleet_command import FleetCommand, encode_command, read_command
+from streamproc.model.signing_keys import read_signing_keys
 from streamproc.model.wire import OperatorResume, OperatorStop, encode
 from streamproc.settings import load_settings
 
 NOON_MS = 1_769_860_800_000
-SECRETS = {"ops": b"0123456789abcdef", "file": b"fedcba9876543210"}
-OPS = CommandSigner(SECRETS, "streamproc", required=True)
+KEYS = read_signing_keys("ops:0123456789abcdef,file:fedcba9876543210")
+OPS = CommandSigner(Keyring(KEYS), "streamproc", required=True)
 
 
 def a_command(**fields: Any) -> FleetCommand:
@@ -76,13 +78,13 @@ def test_a_signature_covers_every_field(change: dict[str, Any]) -> None:
 
 
 def test_a_signature_for_another_deployment_is_refused() -> None:
-    staging = CommandSigner(SECRETS, "staging", required=True)
+    staging = CommandSigner(Keyring(KEYS), "staging", required=True)
     with pytest.raises(InvalidEvent, match="is not that of ops"):
         OPS.check(staging.sign(a_command()), NOON_MS)
 
 
 def test_an_unsigned_command_and_an_unknown_issuer_are_refused_if_signatures_are_required() -> None:
-    stranger = CommandSigner({"eve": b"x" * 32}, "streamproc", required=True)
+    stranger = CommandSigner(Keyring(read_signing_keys("eve:xxxxxxxxxxxxxxxx")), "streamproc", required=True)
     with pytest.raises(InvalidEvent, match="it is not signed"):
         OPS.check(a_command(), NOON_MS)
     with pytest.raises(InvalidEvent, match="'eve' is not among those allowed"):
@@ -109,7 +111,7 @@ def test_the_signature_of_an_event_covers_its_grant() -> None:
 
 def test_an_unsigned_event_is_accepted_only_on_a_trusted_channel() -> None:
     event = OperatorStop(w=1, run_id="r1", event_id="e1", by="ada")
-    CommandSigner({}, "streamproc", required=False).check_event(event, NOON_MS)
+    CommandSigner(Keyring(), "streamproc", required=False).check_event(event, NOON_MS)
     with pytest.raises(InvalidEvent, match="it is not signed"):
         OPS.check_event(event, NOON_MS)
 

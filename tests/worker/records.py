@@ -20,6 +20,8 @@ class Record(NamedTuple):
     timestamp: int = NOON_MS
     partition: int = 0
     topic: str = TOPIC
+    timestamp_type: int = 1  # LogAppendTime
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def records_of(
