@@ -110,13 +110,30 @@ def fleet_commands(settings: Settings) -> CheckResult:
     from streamproc.fleet.signing import command_signer
 
     authority = command_signer(settings)
-    if not authority.can_sign:
+    if not authority.can_verify:
         what = "fleet commands are refused: they must be signed, and no key is set"
         remedy = "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel if Kafka's ACLs protect the topic"
         return CheckResult("warn", what, remedy)
     if authority.required:
         return CheckResult("ok", f"fleet commands are accepted if signed by {' or '.join(authority.issuers)}")
     return CheckResult("ok", "fleet commands are accepted unsigned, from every client that Kafka lets write them")
+
+
+def control_records(settings: Settings) -> CheckResult:
+    """Report whether guards believe only decisions and statuses that a worker has signed."""
+    from streamproc.fleet.record_signing import record_signer
+
+    try:
+        signer = record_signer(settings)
+    except InvalidSettings as problem:
+        return CheckResult("fail", str(problem), "streamproc keys new NAME")
+    if signer.required:
+        return CheckResult("ok", f"decisions and statuses are believed if signed by {' or '.join(signer.names)}")
+    topics = f"{settings.topic('control')} and {settings.topic('runs')}"
+    what = f"decisions and statuses are not signed: every client that can write to {topics} can stop and release runs"
+    if settings.channel_is_authenticated:
+        return CheckResult("ok", f"{what}; Kafka's ACLs decide which can")
+    return CheckResult("warn", what, "set STREAMPROC_CONTROL_KEY (`streamproc keys new NAME`), or use logins and ACLs")
 
 
 async def services(settings: Settings) -> AsyncIterator[CheckResult]:
@@ -168,6 +185,10 @@ async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
     if report.missing:
         yield CheckResult("fail", f"missing topics: {', '.join(report.missing)}", "streamproc topics apply")
     for drift in report.drift:
+        if drift.danger:
+            todo = f"kafka-configs.sh --alter --topic {drift.topic} --add-config {drift.setting}={drift.wanted}"
+            yield CheckResult("fail", f"topic differs: {drift}; until then {drift.danger}", todo)
+            continue
         yield CheckResult("warn", f"topic differs: {drift}", "change it with your Kafka tools")
 
 

@@ -36,6 +36,7 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
         checks.demo_broker(),
         *checks.policy(settings),
         checks.fleet_commands(settings),
+        checks.control_records(settings),
     ]
     for result in found:
         _show(result)

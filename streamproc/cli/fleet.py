@@ -23,9 +23,19 @@ By = Annotated[
     str | None, typer.Option("--by", help="Name of the issuer. Default: your login name.", show_default=False)
 ]
 Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, shown to everyone affected.", show_default=False)]
-User = Annotated[str | None, typer.Option(help="Halt all present and future runs of this user.", show_default=False)]
+User = Annotated[
+    str | None,
+    typer.Option(
+        help="Halt all present and future runs of this user; without --tenant, of that name in every tenant.",
+        show_default=False,
+    ),
+]
 Tenant = Annotated[
-    str | None, typer.Option(help="Halt all present and future runs of this tenant.", show_default=False)
+    str | None,
+    typer.Option(
+        help="Halt all present and future runs of this tenant; with --user, only those of that user.",
+        show_default=False,
+    ),
 ]
 Run = Annotated[str | None, typer.Option(help="Halt the run with this id.", show_default=False)]
 
@@ -42,17 +52,22 @@ def pause_all(by: By = None, why: Why = "", brokers: Brokers = None, topic_prefi
     _issue("PAUSE", "fleet", by, why, brokers, topic_prefix)
 
 
-@app.command(epilog=examples('streamproc clear --by ada --why "fixed"', "streamproc clear --user mallory"))
+@app.command(
+    epilog=examples('streamproc clear --by ada --why "fixed"', "streamproc clear --user mallory --tenant acme")
+)
 def clear(
-    user: Annotated[str | None, typer.Option(help="Lift the kill of this user.", show_default=False)] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Lift the kill of this user (with --tenant, of that tenant).", show_default=False)
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Lift the kill of this tenant.", show_default=False)] = None,
     by: By = None,
     why: Why = "",
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Lift a stop or pause of the fleet, or the kill of a user or tenant.
+    """Lift a stop or pause of the fleet, or the kill of a user, a tenant, or the user of one tenant.
 
+    Name what the kill named: `clear --user` does not lift `kill --user --tenant`.
     Halted runs stay halted: use `resume`.
     """
     _issue("CLEAR", _scope("fleet", user=user, tenant=tenant), by, why, brokers, topic_prefix)
@@ -60,7 +75,8 @@ def clear(
 
 @app.command(
     epilog=examples(
-        'streamproc kill --run nightly-42 --why "wrong branch"', 'streamproc kill --user mallory --by ada --why "abuse"'
+        'streamproc kill --run nightly-42 --why "wrong branch"',
+        'streamproc kill --user mallory --tenant acme --by ada --why "abuse"',
     )
 )
 def kill(
@@ -72,7 +88,7 @@ def kill(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Halt one run, or every run of a user or tenant until `clear --user` or `clear --tenant`."""
+    """Halt one run, or every run of a user, a tenant, or a user of one tenant, until `clear` with the same options."""
     _issue("STOP", _scope("", run=run, user=user, tenant=tenant), by, why, brokers, topic_prefix)
 
 
@@ -122,8 +138,11 @@ def _scope(default: str, **named: str | None) -> str:
     from streamproc.fleet.issuing import scope_of
 
     given = [(part, name) for part, name in named.items() if name is not None]
+    user, tenant = named.get("user"), named.get("tenant")
+    if user is not None and tenant is not None and len(given) == 2:
+        return scope_of("user", user, tenant)
     if len(given) > 1 or not (given or default):
-        raise fail(f"name one of {', '.join(f'--{part}' for part in named)}")
+        raise fail(f"name one of {', '.join(f'--{part}' for part in named)}, or --user with --tenant")
     return scope_of(*given[0]) if given else default
 
 
@@ -149,6 +168,8 @@ def _show(command: FleetCommand, previous: FleetCommand | None) -> None:
 
     text = f"{command.status} {rfc3339(command.at)} {clean(command.scope)}: {clean(str(command))} ({command.id})"
     say(text, hang=2)
+    if command.part == "user":
+        note(f"this applies to the user named {clean(command.user)} in every tenant; for one tenant, add --tenant NAME")
     if previous is not None:
         note(f"previous command, since {rfc3339(previous.at)}: {clean(str(previous))}")
 

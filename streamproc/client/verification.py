@@ -8,6 +8,7 @@ worker sends along. It must be about this run, and not older than the halt that 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOCKS_MS: Final = 60_000  # an operator's clock may be behind the broker's by this much
-SHOWN_EVERY: Final = 1_000
+SHOWN_EVERY_S: Final = 60.0
 NO_RESUME: Final = Problem(
     RESUME_HEADER, "it releases a halted run without an operator's signed resume", "resume the run: `streamproc resume`"
 )
@@ -48,6 +49,7 @@ class RecordVerifier:
         self.required = records.required
         """Whether records must be signed; if not, all are believed, and the methods must not be called."""
         self.refused = 0
+        self._show_at_s = 0.0
         self._records = records
         self._commands = commands
 
@@ -76,7 +78,8 @@ class RecordVerifier:
                 self._check_resume(record, run_id, halts)
         except InvalidEvent as problem:
             self.refused += 1
-            if self.refused % SHOWN_EVERY == 1:
+            if time.monotonic() >= self._show_at_s:
+                self._show_at_s = time.monotonic() + SHOWN_EVERY_S
                 where = f"{record.topic}[{record.partition}]@{record.offset}, run {run_id[:64]!r}"
                 log.warning("ignored an unverified record, %s (%d so far): %s", where, self.refused, problem)
             return None

@@ -42,7 +42,8 @@ ENVELOPE_BYTES: Final = 65_536  # key, headers and batch overhead of one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
 # Listeners order records of `control`, `runs` and `commands` by broker time; a command's age is measured by it too.
-ONE_CLOCK: Final = {"message.timestamp.type": "LogAppendTime"}
+CLOCK: Final = "message.timestamp.type"
+ONE_CLOCK: Final = {CLOCK: "LogAppendTime"}
 
 # Every listener and every recovering worker reads a compacted topic whole, so it is kept short. The cleaner never
 # touches the active segment, hence segments of ten minutes; it starts when a tenth is waste. Tombstones are kept for a
@@ -78,6 +79,20 @@ class Drift:
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.setting} is {self.found}, should be {self.wanted}"
+
+    @property
+    def danger(self) -> str:
+        """What an attacker can do because of it; empty if nothing.
+
+        With `CreateTime` a sender chooses the time of its record, so the age of recorded records cannot be checked.
+        """
+        if self.setting != CLOCK or self.wanted != "LogAppendTime" or self.found == UNKNOWN:
+            return ""
+        role = self.topic.rpartition(".")[2]
+        return {
+            "turns": "signed stops and resumes of operators are refused",
+            "commands": "every command is refused",
+        }.get(role, "recorded decisions and statuses can be sent again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +144,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
             deleted
             | {
                 "retention.ms": str(turns_kept_ms),
-                "message.timestamp.type": settings.timestamp_type,
+                CLOCK: settings.timestamp_type,
                 "max.message.bytes": str(record_bytes_max(settings)),
             },
         ),

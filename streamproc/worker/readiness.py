@@ -90,7 +90,9 @@ async def _as_found(settings: Settings) -> tuple[int, str]:
     """Return the size limit of a dead letter and the timestamp type of the turns topic; log settings that differ."""
     bytes_max, clock = topics.dead_letter_bytes_max(settings), str(settings.timestamp_type)
     for drift in (await topics.check(settings)).drift:
-        if drift.setting not in topics.SHAPE:
+        if drift.danger:
+            log.error("%s; until you change it, %s", drift, drift.danger)
+        elif drift.setting not in topics.SHAPE:
             log.warning("%s", drift)
         if drift.found == topics.UNKNOWN:  # this user may not describe topics: rely on the settings
             continue

@@ -42,7 +42,8 @@ class Fetched(Protocol):
 
 
 class Record(NamedTuple):
-    """A record with its topic, partition and offset; the timestamp in milliseconds."""
+    """A record with its topic, partition and offset; the timestamp in milliseconds, and 1 as its type if it is the
+    broker's."""
 
     topic: str
     partition: int
@@ -50,11 +51,22 @@ class Record(NamedTuple):
     timestamp: int | None
     key: bytes | None
     value: bytes | None
+    timestamp_type: int
+    headers: Iterable[tuple[str, bytes]]
 
 
 def placed(record: Fetched, topic: str, partition: int) -> Record:
     """Return the record together with its topic and partition."""
-    return Record(topic, partition, record.offset, record.timestamp, record.key, record.value)
+    return Record(
+        topic,
+        partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        record.timestamp_type,
+        record.headers,
+    )
 
 
 async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list[Any]]:

@@ -109,5 +109,6 @@ def _message(tp: TP, record: Any, generation: int) -> ConsumerMessage:
 def _record(message: Any) -> Record:
     """Return a Faust message as a record for the processors."""
     return Record(
-        message.topic, message.partition, message.offset, round(message.timestamp * 1000), message.key, message.value
-    )
+        message.topic, message.partition, message.offset, round(message.timestamp * 1000), message.key, message.value,
+        message.timestamp_type, message.headers or (),
+    )  # fmt: skip

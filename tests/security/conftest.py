@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from streamproc.settings import Settings
 
-USERS = ("stranger", "narrow", *(role.name for role in ROLES))
+ATTACKERS = ("writes-control", "writes-runs", "writes-commands", "writes-turns")
+USERS = ("stranger", "narrow", *ATTACKERS, *(role.name for role in ROLES))
 
 
 @pytest.fixture(scope="session")

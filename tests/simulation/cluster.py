@@ -41,6 +41,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
+    timestamp_type: int = 1
 
 
 class Commit(NamedTuple):

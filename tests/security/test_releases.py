@@ -1,0 +1,186 @@
+"""Who can release a halted run: only a worker, and only with an operator's signed resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamproc.client import HaltListener
+from streamproc.core.decision import Decision, encode_decision
+from streamproc.fleet.keyring import Keyring, new_keys
+from streamproc.fleet.record_signing import RESUME_HEADER, LogPlace
+from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner
+from streamproc.model.controls import UnverifiedControlEvent
+from streamproc.model.log_time import rfc3339
+from streamproc.model.wire import OperatorResume, OperatorStop, encode
+from streamproc.settings import Settings, load_settings
+from tests.security.signing import (
+    NOON_MS,
+    OPERATOR,
+    OPERATOR_PUBLIC,
+    OPERATORS,
+    PREFIX,
+    WORKER_PUBLIC,
+    record,
+    signed,
+)
+
+if TYPE_CHECKING:
+    pass
+
+MINUTE_MS = 60_000
+Read = "ConsumerRecord[Any, Any]"
+
+
+def settings_of(**options: Any) -> Settings:
+    """A listener on a machine of agents: it has only public keys."""
+    keys = {"command_key": OPERATOR_PUBLIC.line(), "control_key": WORKER_PUBLIC.line()}
+    return load_settings(**(keys | options))
+
+
+def listener(**options: Any) -> HaltListener:
+    return HaltListener(settings=settings_of(**options))
+
+
+def feed(halts: HaltListener, *records: Read) -> bool:
+    """Give records to a listener as its consumer does. Returns whether run r1 is halted then."""
+    for one in records:
+        apply = halts._consumer._apply_control if one.topic.endswith("control") else halts._consumer._apply_status
+        apply(one)
+    return halts._halts.runs.get("r1") is not None
+
+
+def decision(kind: str = "loop.halted", at_ms: int = NOON_MS, control_id: str = "") -> bytes:
+    severity = "halt" if kind == "loop.halted" else "info"
+    return encode_decision(
+        Decision(
+            id=control_id or f"{kind}@{at_ms}", type=kind, run_id="r1", code="LOOP001", severity=severity, message="m",
+            at=rfc3339(at_ms),
+        )
+    )  # fmt: skip
+
+
+def halted(offset: int = 100, at_ms: int = NOON_MS) -> Read:
+    """The control event of a halt, as a worker publishes it."""
+    return signed("control", b"r1", decision(at_ms=at_ms), LogPlace(0, offset, at_ms))
+
+
+def resume_of(at_ms: int, run_id: str = "r1", by: CommandSigner = OPERATORS) -> OperatorResume:
+    event = OperatorResume(w=1, run_id=run_id, event_id=f"e{at_ms}", by="ada", grant={"maxSteps": 10})
+    by.sign_event(event, at_ms)
+    return event
+
+
+def resumed(offset: int, at_ms: int, event: Any = None, topic: str = "control") -> Read:
+    """The release of the run, as a worker publishes it."""
+    headers = [(RESUME_HEADER, encode(resume_of(at_ms) if event is None else event))]
+    return signed(topic, b"r1", RELEASES[topic], LogPlace(0, offset, at_ms), headers=headers)
+
+
+EVE = CommandSigner(Keyring(new_keys("eve", ed25519=True)[:1]), PREFIX, required=True)
+RUNNING = b'{"run_id":"r1","status":"running","severity":"info"}'
+HALTED = b'{"run_id":"r1","status":"halted","severity":"halt"}'
+RELEASES = {"control": decision("run.resumed"), "runs": RUNNING}
+LATER_MS = NOON_MS + MINUTE_MS
+
+
+@pytest.mark.parametrize("topic", ["control", "runs"])
+def test_a_worker_with_an_operators_resume_releases_a_run(topic: str) -> None:
+    halts = listener()
+    assert feed(halts, halted())
+
+    assert not feed(halts, resumed(120, LATER_MS, topic=topic))
+    assert halts.unverified == 0
+
+
+FORGED = {
+    "an unsigned resume": record("control", b"r1", RELEASES["control"], at_ms=LATER_MS),
+    "an unsigned status": record("runs", b"r1", RUNNING, at_ms=LATER_MS),
+    "an unsigned tombstone": record("runs", b"r1", None, at_ms=LATER_MS),
+    "a signed status without a resume": signed("runs", b"r1", RUNNING, LogPlace(0, 120, LATER_MS)),
+    "a signed tombstone without a resume": signed("runs", b"r1", None, LogPlace(0, 120, LATER_MS)),
+    "a signed resume without the operator's": signed(
+        "control", b"r1", RELEASES["control"], LogPlace(0, 120, LATER_MS)
+    ),
+    "the resume of another run": resumed(120, LATER_MS, resume_of(LATER_MS, "r2")),
+    "an unsigned operator's resume": resumed(120, LATER_MS, OperatorResume(w=1, run_id="r1", by="eve", at=LATER_MS)),
+    "a resume by an unknown operator": resumed(
+        120, LATER_MS, resume_of(LATER_MS, by=EVE)
+    ),
+    "a resume for another deployment": resumed(
+        120, LATER_MS, resume_of(LATER_MS, by=CommandSigner(Keyring([OPERATOR]), "staging", required=True))
+    ),
+    "an operator's stop": resumed(120, LATER_MS, OperatorStop(w=1, run_id="r1", by="ada", at=LATER_MS)),
+    "an operator's resume from before the halt": resumed(120, LATER_MS, resume_of(NOON_MS - 2 * MINUTE_MS)),
+    "a worker's release from before the halt": resumed(90, LATER_MS, resume_of(LATER_MS)),
+    "a record of one run under the key of another": signed(
+        "runs", b"r2", RUNNING, LogPlace(0, 120, LATER_MS), headers=[(RESUME_HEADER, encode(resume_of(LATER_MS)))]
+    ),
+    "a release that was recorded long ago": signed(
+        "runs", b"r1", RUNNING, LogPlace(0, 120, LATER_MS), at_ms=LATER_MS + AGE_MS_MAX + 1,
+        headers=[(RESUME_HEADER, encode(resume_of(LATER_MS)))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
+def test_nothing_else_releases_a_halted_run(forged: Read) -> None:
+    halts = listener()
+    assert feed(halts, halted())
+
+    assert feed(halts, forged)
+
+
+def test_a_resume_lifts_the_halts_before_it_and_none_after_it() -> None:
+    halts = listener()
+    first, again = halted(100, NOON_MS), halted(150, NOON_MS + 10 * MINUTE_MS)
+    release = resumed(120, NOON_MS + MINUTE_MS, topic="runs")
+
+    assert [feed(halts, one) for one in (first, release, again, release)] == [True, False, True, True]
+    with_a_stolen_workers_key = resumed(170, NOON_MS + 11 * MINUTE_MS, resume_of(NOON_MS + MINUTE_MS), "runs")
+    assert feed(halts, with_a_stolen_workers_key)
+    assert not feed(halts, resumed(180, NOON_MS + 12 * MINUTE_MS, topic="runs"))
+
+
+def test_a_recorded_halt_does_not_halt_a_resumed_run_again() -> None:
+    halts = listener()
+    status = signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS))
+    feed(halts, halted(), status, resumed(120, LATER_MS))
+
+    assert not feed(halts, status)
+    halts = listener()
+    assert not feed(halts, signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS), at_ms=NOON_MS + AGE_MS_MAX + 1))
+
+
+def test_an_unsigned_halt_halts_nothing_and_does_not_hide_the_genuine_one() -> None:
+    halts = listener()
+    genuine = halted()
+
+    assert not feed(halts, record("control", b"r1", genuine.value), record("runs", b"r1", HALTED))
+    assert feed(halts, genuine)
+
+
+def test_where_operators_need_not_sign_a_workers_signature_is_enough() -> None:
+    halts = listener(command_key="", command_auth="channel")
+    feed(halts, halted())
+
+    assert feed(halts, FORGED["an unsigned status"])
+    assert not feed(halts, FORGED["a signed status without a resume"])
+
+
+def test_without_signatures_everything_is_believed_as_before() -> None:
+    halts = listener(control_auth="off")
+    feed(halts, record("control", b"r1", decision()))
+
+    assert not feed(halts, record("runs", b"r1", None, at_ms=LATER_MS))
+
+
+def test_subscribers_get_unsigned_events_only_if_they_ask_and_marked() -> None:
+    halts = listener()
+    plain, marked = halts.subscribe(), halts.subscribe(unverified=True)
+
+    feed(halts, record("control", b"r1", decision()), halted())
+
+    assert [type(one) is UnverifiedControlEvent for one in marked._events] == [True, False]
+    assert [one.id for one in plain._events] == [f"loop.halted@{NOON_MS}"]
