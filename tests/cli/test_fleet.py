@@ -44,6 +44,22 @@ def test_fleet_commands_are_issued_and_shown_with_issuer_time_and_reason(run, se
     assert (fleet.status, fleet.kills) == ("CLEAR", False)
 
 
+def test_the_user_of_one_tenant_is_killed_and_a_kill_without_tenant_says_that_it_is_wider(
+    run, settings: Settings
+) -> None:
+    everywhere = run("kill", "--user", "eve", "--by", "ada")
+    member = run("kill", "--user", "eve", "--tenant", "acme", "--by", "ada")
+
+    assert "the user named eve in every tenant" in everywhere.stderr
+    assert "every tenant" not in member.stderr
+    assert "user eve of tenant acme is stopped by ada" in member.stdout
+    fleet = asyncio.run(read_fleet(settings))
+    assert (list(fleet.users), list(fleet.members)) == (["eve"], [("eve", "acme")])
+    assert run("clear", "--user", "eve", "--tenant", "acme").exit_code == 0
+    assert list(asyncio.run(read_fleet(settings)).members) == []
+    assert run("kill", "--user", "eve", "--run", "r1").exit_code == 2
+
+
 def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
     result = run(
         "resume",
