@@ -24,6 +24,7 @@ from benchmarks import (
     latency,
     publisher_speed,
     recovery,
+    signing,
     state_size,
     throughput,
     wire_speed,
@@ -37,7 +38,7 @@ from streamproc.settings import Settings, load_settings
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
     "core": core_speed.rows, "compiled": core_compiled.rows, "state": state_size.rows, "wire": wire_speed.rows,
     "publisher": publisher_speed.rows,
-    "graph": graph_speed.rows,
+    "graph": graph_speed.rows, "signing": signing.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,

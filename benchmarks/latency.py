@@ -17,8 +17,10 @@ from time import perf_counter, time
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from pydantic import SecretStr
 
 from benchmarks.kafka_log import committed, consumer, create, end_offsets, own_topics, read_all
+from benchmarks.signing import KINDS
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import percentile
@@ -38,19 +40,15 @@ OUTPUT: Final = "I will try the same thing again."
 
 
 async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
-    """Measure the latency."""
-    hops = (f"{settings.topic_prefix}.hop-1", f"{settings.topic_prefix}.hop-2")
-    async with own_topics(settings):
-        await create(settings, *hops)
-        with worker(settings) as worker_process, Process(settings, "benchmarks.relay", *hops) as relay:
-            async with (
-                TurnPublisher(settings=settings) as turns,
-                HaltListener(settings=settings) as halts,
-                _round_trips(settings, *hops) as trips,
-            ):
-                probe = Probe(turns, halts)
-                ours, bare, background = await _measure(sizes.probes, probe, trips, [worker_process, relay])
-        legs = await _legs(settings, probe.taken)
+    """Measure the latency, and with fewer probes that of signed decisions."""
+    ours, bare, background, legs = await _latencies(sizes.probes, settings, settings)
+    signed: dict[str, list[float]] = {}
+    for kind, (workers, readers) in KINDS.items():
+        own = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-{kind}"})
+        reading = own.model_copy(update={"control_key": SecretStr(readers.line())})
+        signed[kind], *_ = await _latencies(
+            max(5, sizes.probes // 4), own, reading, STREAMPROC_CONTROL_KEY=workers.line()
+        )
     what = f"publish → guard fires, at {background:.0f} background turns/s"
     whole = [
         Row(
@@ -59,10 +57,39 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
         )
         for name, share, aim in (("p50", 0.5, P50_RATIO_MAX), ("p99", 0.99, P99_RATIO_MAX))
     ]  # fmt: skip
+    whole += [
+        Row(
+            f"latency.{kind.lower()}.{name}", f"the same, decisions signed with {kind}, {name}",
+            percentile(taken, share) * 1e3, "ms", "unsigned", percentile(ours, share) * 1e3,
+        )
+        for kind, taken in signed.items()
+        for name, share in (("p50", 0.5), ("p99", 0.99))
+    ]  # fmt: skip
     return whole + [
         Row(f"latency.leg.{number}", f"of it, p50: {leg}", median(taken) * 1e3, "ms", detail=True)
         for number, (leg, taken) in enumerate(legs.items(), 1)
     ]
+
+
+async def _latencies(
+    probes: int, settings: Settings, reading: Settings, **environment: str
+) -> tuple[list[float], list[float], float, dict[str, list[float]]]:
+    """Return the seconds of each probe and bare round trip, the background turns per second, and the legs; `reading`
+    are the listener's settings, `environment` is the worker's."""
+    hops = (f"{settings.topic_prefix}.hop-1", f"{settings.topic_prefix}.hop-2")
+    async with own_topics(settings):
+        await create(settings, *hops)
+        with worker(settings, **environment) as worker_process, Process(settings, "benchmarks.relay", *hops) as relay:
+            async with (
+                TurnPublisher(settings=settings) as turns,
+                HaltListener(settings=reading) as halts,
+                _round_trips(settings, *hops) as trips,
+            ):
+                probe = Probe(turns, halts)
+                ours, bare, background = await _measure(probes, probe, trips, [worker_process, relay])
+                if halts.unverified:
+                    raise BenchmarkDefect(f"{halts.unverified} records were not believed")
+        return ours, bare, background, await _legs(settings, probe.taken)
 
 
 class Probe:

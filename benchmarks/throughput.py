@@ -16,6 +16,7 @@ from benchmarks import stages
 from benchmarks.fleet_log import FleetLog, fleet_log
 from benchmarks.kafka_log import fill, own_topics
 from benchmarks.peers import OTHERS, installed, other_speed, raw_speed, stock_speed
+from benchmarks.signing import KINDS
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, Row
 from benchmarks.timing import percentile
@@ -35,6 +36,8 @@ BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
     ("bytewax", "Bytewax, same core, its snapshots every 10 s", None),
     ("python", "the same worker with the core in pure Python", None),
     ("stock path", "worker --path stock: same stores, event by event", None),
+    ("HMAC", "the same worker, decisions and statuses signed with HMAC-SHA256", None),
+    ("Ed25519", "the same worker, decisions and statuses signed with Ed25519", None),
 )
 CPU_BESIDE: Final = ("limit", "stock", "quix", "bytewax")
 
@@ -55,6 +58,9 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
             if core_kind() == "compiled":
                 in_python = await worker_speed(settings, log, f"{number}-python", STREAMPROC_CORE="python")
                 speeds["python"].append(in_python.speed)
+            for kind, (key, _) in KINDS.items():
+                signing = await worker_speed(settings, log, f"{number}-{kind}", STREAMPROC_CONTROL_KEY=key.line())
+                speeds[kind].append(signing.speed)
     await _on_short_log(sizes, settings, start_ms, speeds)
     cpu_us = min(speed.cpu_us for speed in speeds["worker"])
     return [*_speeds(speeds, log), *_stored(measured, log), *stages.rows(log, cpu_us, len(measured.sizes))]

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from streamproc.fleet.record_signing import RecordSigner
     from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
 
@@ -81,12 +82,13 @@ async def _watch(
 async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
     """Yield each event once: the earlier ones if `since_ms` is given, then new ones."""
     from streamproc.client import HaltListener
+    from streamproc.fleet.record_signing import record_signer
     from streamproc.kafka.reading import open_topic, partition_count
-    from streamproc.model.controls import read_control
 
+    signer = record_signer(settings)
     await partition_count(settings, "control")  # report a missing topic at once
     async with HaltListener(settings=settings) as listener:
-        live = listener.subscribe()
+        live = listener.subscribe(unverified=True)
         note(f"watching {settings.topic('control')} on {settings.brokers}; stop with Ctrl-C")
         earlier: set[str] = set()
         if since_ms is not None:
@@ -94,13 +96,34 @@ async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[
                 async for batch in reader.batches():
                     for record in batch:
                         if record.timestamp >= since_ms:
-                            control = read_control(record.value or b"")
+                            control = _read(signer, record)
                             if control.id not in earlier:
                                 earlier.add(control.id)
                                 yield control
         async for control in live:
             if control.id not in earlier:
                 yield control
+
+
+def _read(signer: RecordSigner, record: Any) -> ControlEvent:
+    """Read a control event, and mark it if a worker should have signed it and has not."""
+    from streamproc.errors import InvalidEvent
+    from streamproc.model.controls import UnverifiedControlEvent, read_control
+
+    control = read_control(record.value or b"")
+    if signer.required:
+        try:
+            signer.check_about("control", record, control.run_id)
+        except InvalidEvent:
+            return UnverifiedControlEvent.model_validate_json(record.value)
+    return control
+
+
+def _message(control: ControlEvent) -> str:
+    from streamproc.model.controls import UnverifiedControlEvent
+
+    mark = "UNVERIFIED (no worker has signed it): " if isinstance(control, UnverifiedControlEvent) else ""
+    return f"{mark}{clean(control.message)}"
 
 
 def _since_ms(text: str | None) -> int | None:
@@ -120,7 +143,7 @@ def _show_json(control: ControlEvent) -> None:
 
 def _show_line(control: ControlEvent) -> None:
     severity = paint(f"{control.severity:<4}", COLOURS[control.severity])
-    line(f"{severity}  {clean(control.run_id)}  turn {_turn(control)}  {clean(control.code)}  {clean(control.message)}")
+    line(f"{severity}  {clean(control.run_id)}  turn {_turn(control)}  {clean(control.code)}  {_message(control)}")
 
 
 def _turn(control: ControlEvent) -> str:
@@ -157,6 +180,6 @@ def table_of(controls: Iterable[ControlEvent]) -> Table:
     for control in controls:
         time_of_day = Text(clean((control.at or "")[11:19]))
         severity = Text(control.severity, style=COLOURS[control.severity])
-        run, code, why = (Text(clean(text)) for text in (control.run_id, control.code, control.message))
+        run, code, why = Text(clean(control.run_id)), Text(clean(control.code)), Text(_message(control))
         table.add_row(time_of_day, severity, run, _turn(control), code, why)
     return table

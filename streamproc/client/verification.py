@@ -71,9 +71,7 @@ class RecordVerifier:
         self, role: str, record: ConsumerRecord[bytes, bytes], run_id: str, lifted: Iterable[Halt]
     ) -> LogPlace | None:
         try:
-            place = self._records.check(role, record)
-            if record.key != run_id.encode():
-                raise InvalidEvent((Problem("key", f"{record.key!r:.80} is not the run {run_id[:64]!r}"),))
+            place = self._records.check_about(role, record, run_id)
             if self._commands.required and (halts := tuple(lifted)):
                 self._check_resume(record, run_id, halts)
         except InvalidEvent as problem:

@@ -146,6 +146,13 @@ class RecordSigner:
             raise InvalidEvent((Problem("signature", what, "a recorded record was sent again"),))
         return LogPlace(signed.partition, signed.offset, signed.at)
 
+    def check_about(self, role: str, record: SignedRecord, run_id: str) -> LogPlace:
+        """Do the same for a record about a run, whose key must be its id."""
+        place = self.check(role, record)
+        if record.key != run_id.encode("utf-8", "surrogatepass"):
+            raise InvalidEvent((Problem("key", f"{record.key!r:.80} is not the run {run_id[:64]!r}"),))
+        return place
+
     def _form(self, role: str, key: bytes | None, value: bytes | None, signed: Signature) -> bytes:
         """Return the bytes to sign. The first line ends at its first newline, which JSON has only as an escape."""
         place = (signed.key, signed.at, signed.partition, signed.offset)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
+from streamproc.errors import InvalidEvent
+from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import (
@@ -61,7 +63,8 @@ class NotificationConsumer:
         queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
         self.notifier = Notifier(config, queues)
         self.skipped = 0
-        """Number of unreadable records."""
+        """Number of unreadable records, and of those that a worker should have signed and has not."""
+        self._signer = record_signer(settings)
         self._settings = settings
         self._topic = settings.topic("control")
         self._group = group
@@ -142,11 +145,14 @@ class NotificationConsumer:
         settled = self._offsets.begin(place, record.offset, 1)
         try:
             control = read_control(record.value or b"")
-        except ValueError as error:
+            if self._signer.required:
+                self._signer.check_about("control", record, control.run_id)
+        except (ValueError, InvalidEvent) as error:
             self.skipped += 1
             if self.skipped % SKIPPED_LOGGED_EVERY == 1:
                 where = f"{place.topic}[{place.partition}]@{record.offset}"
-                log.warning("skipped an unreadable control event at %s (%d so far): %s", where, self.skipped, error)
+                kind = "unverified" if isinstance(error, InvalidEvent) else "unreadable"
+                log.warning("skipped an %s control event at %s (%d so far): %s", kind, where, self.skipped, error)
             settled()
             return
         self.notifier.add(control, settled)

@@ -259,10 +259,8 @@ def _note_lifted(
 ) -> None:
     """Forget the halt that a resume has lifted. Keep the operator's signed resume in its place: guards release the run
     only with it."""
-    if state.halted >= 0 and not _halts(decisions):
-        return
     resumed = any(decision.type == "run.resumed" for decision in decisions)
-    if resumed or _resumed_by(runs, key) is None:
+    if resumed or (state.halted < 0 and _resumed_by(runs, key) is None):
         runs.halts.pop(key, None)
     if resumed and event.signature:
         kept = encode(msgspec.structs.replace(event, token=""))  # the signature does not cover the run's secret
