@@ -7,17 +7,21 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from streamproc.cli import watch
 from streamproc.core.deadlines import Due, deadline_event
 from streamproc.core.engine import Engine
 from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fleet.keyring import Keyring, new_keys
 from streamproc.fleet.record_signing import HEADER, LogPlace, RecordSigner, check_log_event, record_signer
 from streamproc.fleet.signing import AGE_MS_MAX, command_signer
+from streamproc.kafka import topics
 from streamproc.model.signing_keys import read_signing_keys
 from streamproc.model.wire import BudgetReached, Event, OperatorResume, OperatorStop, encode
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
 from streamproc.settings import load_settings
+from streamproc.worker.publishing import OutgoingRecord, Publisher
+from tests.client.records import read_all
 from tests.security.signing import (
     AGENTS,
     NOON_MS,
@@ -236,3 +240,40 @@ def test_a_replay_refuses_the_same_events_as_a_worker() -> None:
 
 def engine() -> Engine:
     return load_policy("standard").engine()
+
+
+# Publishing, and tools that show decisions.
+
+
+async def test_a_record_that_was_stored_long_after_it_was_signed_is_signed_and_sent_again(
+    brokers: str, topic_prefix: str
+) -> None:
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=1, control_key=WORKER.line())
+    await topics.apply(settings)
+    publisher = Publisher(settings, {}, {})
+    await publisher.start()
+    publisher._ahead_ms = -2 * AGE_MS_MAX  # as if the broker had been away for ten minutes since
+    try:
+        await publisher.publish(
+            0, [OutgoingRecord("runs", b"r1", VALUE, offset=7), OutgoingRecord("spend", b"a", b"b")]
+        )
+    finally:
+        await publisher.stop()
+
+    late, again = await read_all(settings, "runs")
+    signer = record_signer(settings)
+    with pytest.raises(InvalidEvent, match="off the broker's time"):
+        signer.check("runs", late)
+    assert signer.check("runs", again)[:2] == (0, 7)
+    assert len(await read_all(settings, "spend")) == 1
+
+
+def test_watch_marks_a_decision_that_no_worker_has_signed() -> None:
+    value = b'{"id":"c1","type":"loop.halted","run_id":"r1","code":"X","severity":"halt","message":"m"}'
+
+    genuine = watch._read(READERS, signed("control", b"r1", value, PLACE))
+    forged = watch._read(READERS, record("control", b"r1", value))
+
+    assert watch._message(genuine) == "m"
+    assert watch._message(forged) == "UNVERIFIED (no worker has signed it): m"
+    assert '"verified":false' in forged.model_dump_json()
