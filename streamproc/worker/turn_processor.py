@@ -254,9 +254,7 @@ class TurnProcessor:
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
 
 
-def _note_lifted(
-    runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]
-) -> None:
+def _note_lifted(runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]) -> None:
     """Forget the halt that a resume has lifted. Keep the operator's signed resume in its place: guards release the run
     only with it."""
     resumed = any(decision.type == "run.resumed" for decision in decisions)
