@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -254,7 +254,7 @@ def _mixed_sources(settings: Settings, from_file: Iterable[str]) -> Iterator[str
             )
 
 
-@cache
+@lru_cache(maxsize=1)
 def _report_unread_file() -> None:
     """Say once on standard error that a ``.env`` of the working directory is not read, if it has settings."""
     path, named = Path(UNREAD_FILE), os.environ.get(ENV_FILE, "")
