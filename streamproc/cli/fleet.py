@@ -67,8 +67,7 @@ def clear(
 ) -> None:
     """Lift a stop or pause of the fleet, or the kill of a user, a tenant, or the user of one tenant.
 
-    Name what the kill named: `clear --user` does not lift `kill --user --tenant`.
-    Halted runs stay halted: use `resume`.
+    `clear --user` does not lift `kill --user --tenant`. Halted runs stay halted: use `resume`.
     """
     _issue("CLEAR", _scope("fleet", user=user, tenant=tenant), by, why, brokers, topic_prefix)
 

@@ -282,12 +282,12 @@ def test_an_event_too_large_for_kafka_is_named_with_its_largest_field(
     run, workerless: Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "turns.jsonl"
-    path.write_text(jsonl([{"run_id": "r", "node": "n", "labels": {"log": "x" * 2_000_000}}]))
+    path.write_text(jsonl([{"run_id": "r", "node": "n", "output": "x" * 2_000_000}]))
 
-    result = run("publish", path, *options(workerless))
+    result = run("publish", path, "--include-content", *options(workerless))
 
     assert result.exit_code == 2
-    assert f"{path}:1: labels.log: " in result.stderr
+    assert f"{path}:1: content.output: " in result.stderr
 
 
 def test_a_missing_topic_is_reported_at_once_with_a_remedy(run, brokers: str, topic_prefix: str) -> None:

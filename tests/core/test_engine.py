@@ -173,7 +173,7 @@ def test_the_evidence_shows_the_first_error_redacted() -> None:
     failed = {"node": "executor", "errors": [{"message": "login failed: password=hunter2"}]}
     halt = decisions([failed] * 2)[-1]
     assert halt.evidence is not None
-    assert halt.evidence.first_error == "login failed: <redacted>"
+    assert halt.evidence.first_error == "login failed: password=<redacted>"
     assert b"hunter2" not in encode_decision(halt)
     assert halt.halt_reason == "repeated_error"
 

@@ -8,6 +8,8 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pydantic import SecretStr
+
 from deploy.local import redis
 from streamproc import Admission
 from streamproc.errors import Refused, Unavailable
@@ -33,7 +35,7 @@ async def redis_gone(scenario: Scenario) -> None:
     port = int(url.rpartition(":")[2].partition("/")[0])
     await scenario.started_worker(redis=url)
     stop = asyncio.Event()
-    settings = scenario.settings.model_copy(update={"redis": url})
+    settings = scenario.settings.model_copy(update={"redis": SecretStr(url)})
     try:
         async with (
             Admission(settings=settings, timeout_s=0.5, close_timeout_s=10) as closed,
