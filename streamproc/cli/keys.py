@@ -22,8 +22,9 @@ def new(
 ) -> None:
     """Make a key, and print the value to set where records are signed, and the one where they are verified.
 
-    Set it as STREAMPROC_COMMAND_KEY (commands of operators) or STREAMPROC_CONTROL_KEY (decisions and statuses of
-    workers); make a different key for each. Several keys, separated by commas, can be in use at once.
+    Set it as STREAMPROC_COMMAND_KEY (operators' commands) or STREAMPROC_CONTROL_KEY (workers' decisions and statuses).
+
+    Make a different key for each. Several keys, separated by commas, can be in use at once.
     """
     from streamproc.fleet.keyring import new_keys
 
