@@ -142,10 +142,11 @@ class Worker:
         self.fleet_commands.deliver = self._deliver_commands
 
     async def _deliver_commands(self, records: Sequence[Any]) -> None:
-        batch = CommandBatch(records)
         await self.app.agents.wait_until_agents_started()
-        await self._command_batches.put(batch)
-        await batch.answer
+        while records:
+            batch = CommandBatch(records)
+            await self._command_batches.put(batch)
+            records = records[await batch.answer :]
 
     # Running.
 

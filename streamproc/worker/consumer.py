@@ -21,6 +21,7 @@ from faust.types import TP
 from streamproc.worker.kafka_client import SameLoopConsumer
 from streamproc.worker.limits import DRAIN_TIMEOUT_S, SLICE_RECORDS_MAX
 from streamproc.worker.slices import Slice
+from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("streamproc.worker")
 
 IDLE_S = 0.05  # between two checks for a partition to read, while there is none (a rebalance, a recovery)
+Batch = tuple[Any, "Sequence[Any]"]
+"""Fetched records of one partition, oldest first, with the partition."""
+
 COMMIT_TRIES = 3  # a commit that is under way may miss the latest offsets; one that is refused stays refused
 
 
@@ -98,61 +102,60 @@ class BatchConsumer(SeekingConsumer):
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Fetch and dispatch records for as long as the fetcher runs."""
+        held: list[Batch] = []
+        asked = -1
         try:
             while not (self._stopped.is_set() or fetcher._stopped.is_set()):
-                if not self.flow_active:
-                    await self.wait(self.can_resume_flow.wait())
-                    continue
-                active = self._get_active_partitions()
-                if not active:
+                if not held:
+                    if not self.flow_active:
+                        await self.wait(self.can_resume_flow.wait())
+                        continue
+                    asked = self.app.consumer_generation_id
+                wanted = set(self._get_active_partitions()).difference(tp for tp, _ in held)
+                if not wanted and not held:
                     await asyncio.sleep(IDLE_S)
                     continue
-                asked = self.app.consumer_generation_id
-                records = await self._thread.fetch(set(active))
+                records = await self._thread.fetch(wanted, wait=not held)
                 self.in_hand = True
-                await self._dispatch(records, asked)
-                self.in_hand = False
+                held = await self._dispatch([*records.items(), *held], asked)
+                self.in_hand = bool(held)
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise
 
-    async def _dispatch(self, records: Mapping[TP, Sequence[Any]], asked: int) -> None:
-        """Process one slice of each partition in turn, so that a long backlog does not delay the other partitions.
+    async def _dispatch(self, batches: Sequence[Batch], asked: int) -> list[Batch]:
+        """Process one slice of each partition; return the records that are left.
 
-        `asked` is the generation of the group in which the records were requested. Records left over when a rebalance
-        begins are given back: after it, every partition is read from its committed offset.
+        Between two rounds, records of other partitions are fetched, so a long backlog does not delay them. `asked` is
+        the generation of the group in which the records were requested. Records left over when a rebalance begins are
+        given back: after it, every partition is read from its committed offset.
         """
         generation = self.app.consumer_generation_id
         changelogs = self.app.tables.changelog_topics
-        events: list[tuple[TP, Sequence[Any]]] = []
-        for tp, batch in records.items():
-            if tp.topic not in changelogs:
-                events.append((tp, batch))
-                continue
-            self._restore(TP(tp.topic, tp.partition), batch)
-            await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
-            if self.app.consumer_generation_id != generation:
+        events = [(tp, batch) for tp, batch in batches if tp.topic not in changelogs]
+        for tp, batch in batches:
+            if tp.topic in changelogs and not await self._restore(TP(tp.topic, tp.partition), batch, generation):
                 # Another recovery begins, from the offsets in memory; it must not lose these records.
-                self._give_back([(tp, batch) for tp, batch in records.items() if tp.topic not in changelogs])
-                return
+                self._give_back(events)
+                return []
         if self.app.in_recovery:
             self._recovered()
-        start = 0
-        while events:
-            for place, (tp, batch) in enumerate(events):
-                if not await self._step(tp, batch[start : start + SLICE_RECORDS_MAX], asked):
-                    self._give_back([(tp, batch[start:]) for tp, batch in events[place:]])
-                    self._give_back([(tp, batch[start + SLICE_RECORDS_MAX :]) for tp, batch in events[:place]])
-                    return
-            start += SLICE_RECORDS_MAX
-            events = [(tp, batch) for tp, batch in events if len(batch) > start]
+        left: list[Batch] = []
+        for place, (tp, batch) in enumerate(events):
+            taken = await self._step(tp, batch[:SLICE_RECORDS_MAX], asked)
+            if not taken:
+                self._give_back([*left, *events[place:]])
+                return []
+            if taken < len(batch):
+                left.append((tp, batch[taken:]))
+        return left
 
-    async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
-        """Pass the next records of a partition to its agent; return whether it has processed all of them."""
+    async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> int:
+        """Pass the next records of a partition to its agent; return how many it has processed, 0 if it may not."""
         await self._channels_settled(asked)
         pipeline = self._pipelines[tp.topic][tp.partition]
         if not await pipeline.room() or not self._may_go_on(asked):
-            return False
+            return 0
         offered = Slice(tp, records, lambda: self._may_go_on(asked) and not pipeline.closed)
         self._offered, self.waiting_for = offered, tp
         try:
@@ -176,7 +179,7 @@ class BatchConsumer(SeekingConsumer):
         if self._offered is not None:
             self._offered.withdraw()
 
-    def _give_back(self, events: Sequence[tuple[TP, Sequence[Any]]]) -> None:
+    def _give_back(self, events: Sequence[Batch]) -> None:
         """Seek back to records that will not be processed now, so that they are fetched again.
 
         A fetch that began before a rebalance may end during the recovery after it, when no run is known yet, or later,
@@ -207,17 +210,25 @@ class BatchConsumer(SeekingConsumer):
         self._recovery.signal_recovery_end.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
-    def _restore(self, tp: TP, batch: Sequence[Any]) -> None:
+    async def _restore(self, tp: TP, batch: Sequence[Any], generation: int) -> bool:
+        """Restore records of a changelog; return False if another generation of the group began meanwhile."""
         if not self._restored:
             self._restoring_s = time.monotonic()
-        self._restored += len(batch)
         recovery = self._recovery
-        seen = recovery.active_offsets.get(tp)
         runs = cast("BatchTransport", self.transport).stores[tp.topic].partition_of(tp.partition)
-        for record in batch:
-            if seen is None or record.offset > seen:
-                runs.restore(record.key, record.value, record.offset)
-        recovery.active_offsets[tp] = batch[-1].offset
+        while batch:
+            seen = recovery.active_offsets.get(tp)
+            timed = TimedRecords(batch)
+            for record in timed:
+                if seen is None or record.offset > seen:
+                    runs.restore(record.key, record.value, record.offset)
+            self._restored += len(timed)
+            recovery.active_offsets[tp] = batch[len(timed) - 1].offset
+            batch = batch[len(timed) :]
+            await asyncio.sleep(0)  # the next fetch goes out, and heartbeats
+            if self.app.consumer_generation_id != generation:
+                return False
+        return True
 
     def _recovered(self) -> None:
         """End the recovery once every changelog partition is read up to its end at the start of the recovery.

@@ -35,9 +35,10 @@ from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
-from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, STOPS_AT_ONCE
+from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, SLICE_S, STOPS_AT_ONCE
 from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
 from streamproc.worker.run_summaries import run_summaries
+from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -75,18 +76,18 @@ class CommandBatch:
 
     def __init__(self, records: Sequence[Any]) -> None:
         self.records = records
-        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def apply_to(self, commands: FleetCommands) -> None:
-        """Apply the records. Raises what fails, after passing it to the reader, which then reads them again."""
+        """Apply records for `SLICE_S`. Raises what fails, after passing it to the reader, which reads them again."""
         try:
-            commands.apply(self.records)
+            applied = commands.apply(self.records)
         except Exception as problem:
             if not self.answer.done():
                 self.answer.set_exception(problem)
             raise
         if not self.answer.done():  # cancelled if the reader has ended its session
-            self.answer.set_result(None)
+            self.answer.set_result(applied)
 
 
 class FleetCommands:
@@ -209,10 +210,12 @@ class FleetCommands:
         self._positions.clear()
         self._outcomes.clear()
 
-    def apply(self, records: Sequence[Any]) -> None:
-        """Apply records of one partition, oldest first."""
-        for record in records:
+    def apply(self, records: Sequence[Any]) -> int:
+        """Apply records of one partition, oldest first, for `SLICE_S`; return how many, at least one."""
+        timed = TimedRecords(records)
+        for record in timed:
             self._apply_record(record)
+        return len(timed)
 
     def _apply_record(self, record: Any) -> None:
         """Apply one record. Its outcome is kept for the case that this worker has the duties, or gets them."""
@@ -305,9 +308,11 @@ class FleetCommands:
         if fleet is None:
             return
         outgoing: list[OutgoingRecord] = []
-        for number, summary in enumerate(run_summaries(self.runs_of(partition))):
-            if number % STOPS_AT_ONCE == STOPS_AT_ONCE - 1:
+        end_s = time.monotonic() + SLICE_S
+        for summary in run_summaries(self.runs_of(partition)):
+            if time.monotonic() >= end_s:
                 await asyncio.sleep(0)  # let turns be processed in between
+                end_s = time.monotonic() + SLICE_S
             command = None if summary.over else fleet.killing(summary.user, summary.tenant)
             if command is not None:
                 stop = self.stop_of(command, summary.key.decode(), f"{command.id}@{summary.offset}")

@@ -102,8 +102,8 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
         elif mine:
             consumer.resume(*mine)
 
-    async def fetch(self, tps: set[TP]) -> Mapping[TP, Sequence[Fetched]]:
-        """Return records of these partitions, or none after `POLL_S` without any."""
+    async def fetch(self, tps: set[TP], *, wait: bool) -> Mapping[TP, Sequence[Fetched]]:
+        """Return records of these partitions; none after `POLL_S` without any, or at once if `wait` is false."""
         consumer = self._ensure_consumer()
         fetcher: Any = consumer._fetcher
         if consumer._closed or fetcher._closed:
@@ -112,7 +112,7 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
             # After an error that it does not expect, aiokafka never fetches again. A restart fixes that at once.
             raise KafkaError("aiokafka fetches no more") from fetcher._fetch_task.exception()
         with fetcher._subscriptions.fetch_context():
-            return await fetched(fetcher, tps, POLL_S)
+            return await fetched(fetcher, tps, POLL_S if wait else 0.0)
 
     def next_offset(self, tp: TP) -> int | None:
         """Return the offset of the next record to fetch; None while it is unknown."""

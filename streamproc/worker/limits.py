@@ -6,8 +6,15 @@ from typing import Final
 
 # Batch sizes.
 
-# Records processed without a pause: about 10 ms, so that heartbeats and acknowledgements stay prompt.
+# Records processed without a pause, and for how long: heartbeats, acknowledgements and other partitions wait for it.
+# A thousand common turns take 20 to 50 ms; a thousand of the largest events would take seconds.
 SLICE_RECORDS_MAX: Final = 1_000
+SLICE_S: Final = 0.05
+SLICE_CHECK_RECORDS: Final = 16  # records between two looks at the clock: at most 1 ms each
+LARGE_RECORD_BYTES: Final = 4_096  # a record after which the clock is looked at in any case; a turn has about 400
+# States encoded and stored at once: about 20 ms. All states that changed while the broker was away would take half a
+# second.
+STORE_RECORDS_MAX: Final = 1_000
 # Records of a partition that are processed and not stored yet; past it, the partition waits for the broker.
 BACKLOG_RECORDS_MAX: Final = 20_000
 # A state that changes again within this time is written once. A crash repeats at most this much besides uncommitted
@@ -104,7 +111,7 @@ SUPERVISOR_PATIENCE_S: Final = 45.0  # a worker stops within 28 s, whatever the 
 
 COMMANDS_POLL_MS: Final = 250  # between two checks for duties; a command itself is read at once
 OUTCOMES_MAX: Final = 1_000  # a partition: unpublished outcomes, kept in case the worker with the duty loses it
-STOPS_AT_ONCE: Final = 1_000  # runs of a killed user checked, or stopped, without a pause: a few ms
+STOPS_AT_ONCE: Final = 1_000  # runs of a killed user for which stops are published together
 RESTATE_INTERVAL_S: Final = 5.0  # standing commands are issued again at most this often
 STATUS_FILE_POLL_S: Final = 0.5  # between two checks of the status file: an edit takes effect within it
 STATUS_FILE_BYTES_MAX: Final = 65_536  # of the status file; three lines are about 200

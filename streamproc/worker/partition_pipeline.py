@@ -16,19 +16,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S
+from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S, STORE_RECORDS_MAX
+from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from streamproc.worker.partition_store import PartitionStore
     from streamproc.worker.publishing import OutgoingRecord, Publisher
+    from streamproc.worker.records import Records
 
 
 class RecordProcessor(Protocol):
     """Applies records of one partition to that partition of a table, and returns the records to publish."""
 
-    def accept(self, part: Any, records: Sequence[Any], /) -> list[OutgoingRecord]: ...
+    def accept(self, part: Any, records: Records[Any], /) -> list[OutgoingRecord]: ...
 
 
 class PartitionPipeline:
@@ -55,13 +57,14 @@ class PartitionPipeline:
         """Records that are processed and not stored yet."""
         return self.position - self.committable
 
-    def accept(self, records: Sequence[Any]) -> None:
-        """Process records, oldest first."""
+    def accept(self, records: Sequence[Any]) -> int:
+        """Process records, oldest first, for `SLICE_S`; return how many of them, at least one."""
         if self.position < 0:
             self.position = self.published = self.committable = records[0].offset
         quiet = self.published == self.position
-        outgoing = self._processor.accept(self._runs, records)
-        self.position = records[-1].offset + 1
+        timed = TimedRecords(records)
+        outgoing = self._processor.accept(self._runs, timed)
+        self.position = records[len(timed) - 1].offset + 1
         if outgoing:
             self._outgoing += outgoing
             self._to_publish.set()
@@ -70,6 +73,7 @@ class PartitionPipeline:
         self._to_store.set()
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
+        return len(timed)
 
     @property
     def closed(self) -> bool:
@@ -124,12 +128,18 @@ class PartitionPipeline:
             await self._to_store.wait()
             await self._linger()
             self._to_store.clear()
-            position, changes = self.position, self._runs.take()
-            await self._until(lambda position=position: self.published >= position)  # type: ignore[misc]
-            last = await self._publisher.store(self._table, self.partition, changes) if changes else None
-            self._runs.stored(changes, last)
+            position, changed = self.position, self._runs.changed
+            for _ in range(0, max(1, changed), STORE_RECORDS_MAX):
+                await self._store_some()
             self.committable = max(self.committable, position)  # of the first write after a recovery: no record yet
             self._has_moved()
+
+    async def _store_some(self) -> None:
+        """Write the states that changed first. They may be newer than at the start of `store`."""
+        position, changes = self.position, self._runs.take(STORE_RECORDS_MAX)
+        await self._until(lambda: self.published >= position)
+        last = await self._publisher.store(self._table, self.partition, changes) if changes else None
+        self._runs.stored(changes, last)
 
     async def _linger(self) -> None:
         """Wait, unless a caller is waiting, so that states which change again are written once.
@@ -176,14 +186,14 @@ class PartitionPipelines:
             self._tasks[partition] = [self._run(pipeline.publish()), self._run(pipeline.store())]
         return pipeline
 
-    def accept(self, partition: int, records: Sequence[Any]) -> None:
-        """Process records of a partition, oldest first. A failure ends this run of the worker.
+    def accept(self, partition: int, records: Sequence[Any]) -> int:
+        """Process records of a partition, oldest first; return how many. A failure ends this run of the worker.
 
         The runs of the partition are dropped then: some records may have changed them, and the decisions about those
         are not published. The next run of the worker processes all of these records again.
         """
         try:
-            self[partition].accept(records)
+            return self[partition].accept(records)
         except Exception as problem:
             self.close(partition)
             self._store.leave(partition)

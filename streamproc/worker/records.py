@@ -8,13 +8,16 @@ batches of aiokafka's C code. It depends on aiokafka's internals; `deploy` pins 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult
 from aiokafka.errors import CorruptRecordException
 
+from streamproc.worker.limits import SLICE_S
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from faust.types import TP
 
@@ -55,6 +58,17 @@ class Record(NamedTuple):
     headers: Iterable[tuple[str, bytes]]
 
 
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Records(Protocol[R_co]):
+    """Records of one partition, oldest first, and their number once they are read."""
+
+    def __iter__(self) -> Iterator[R_co]: ...
+
+    def __len__(self) -> int: ...
+
+
 def placed(record: Fetched, topic: str, partition: int) -> Record:
     """Return the record together with its topic and partition."""
     return Record(
@@ -70,7 +84,9 @@ def placed(record: Fetched, topic: str, partition: int) -> Record:
 
 
 async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list[Any]]:
-    """Return fetched records of these partitions, as `getmany` does; none after the timeout."""
+    """Return fetched records of these partitions, as `getmany` does; none after the timeout (0: what is there)."""
+    if not timeout_s:
+        return {} if fetcher._subscriptions.reassignment_in_progress else _taken(fetcher, tps)
     if fetcher._subscriptions.reassignment_in_progress:
         await fetcher._subscriptions.wait_for_assignment()
     found = _taken(fetcher, tps)
@@ -87,6 +103,7 @@ async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list
 
 def _taken(fetcher: Any, tps: set[TP]) -> dict[TP, list[Any]]:
     found: dict[TP, list[Any]] = {}
+    end_s = time.monotonic() + SLICE_S
     for tp, result in list(fetcher._records.items()):
         if tp not in tps:
             if not fetcher._subscriptions.is_assigned(tp):
@@ -100,6 +117,8 @@ def _taken(fetcher: Any, tps: set[TP]) -> dict[TP, list[Any]]:
             result.check_raise()
         elif records := _unpacked(result):
             found[tp] = records
+            if time.monotonic() >= end_s:
+                break  # parsing a fetch of 4 MB takes some 10 ms; the others come with the next call
     return found
 
 

@@ -8,6 +8,7 @@ published, stored and committed in the same way as runs.
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -31,9 +32,9 @@ from streamproc.worker.publishing import BY_KEY, OutgoingRecord, dead_letter_rec
 from streamproc.worker.records import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from streamproc.worker.records import Fetched, Record
+    from streamproc.worker.records import Fetched, Record, Records
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class AccountPartition:
         self._now_ms = now_ms
         self._stored: dict[bytes, bytes] = {}
         self._active: dict[bytes, Account] = {}
-        self._dirty: set[bytes] = set()
+        self._dirty: dict[bytes, None] = {}  # changed and not taken yet, oldest first (values unused)
         self.overwritten: set[bytes] = set()  # accounts whose last record in the changelog is older than their state
         self._restored: set[bytes] = set()
         self._ends: dict[int, int] = {}
@@ -83,7 +84,7 @@ class AccountPartition:
             if len(self._active) >= max(self.active_share, 2 * len(self._dirty)):
                 self._active = {known: self._active[known] for known in self._dirty}
             self._active[key] = account
-        self._dirty.add(key)
+        self._dirty[key] = None
         return account
 
     def verify(self, ends: dict[int, int]) -> None:
@@ -98,10 +99,16 @@ class AccountPartition:
         """Restore an account as it was before a failed step."""
         self._active[key] = load_account(before)
 
-    def take(self) -> list[Change]:
-        """Return the changed accounts, encoded, and deletions of expired ones."""
+    @property
+    def changed(self) -> int:
+        """The number of accounts that changed and were not taken yet."""
+        return len(self._dirty)
+
+    def take(self, most: int | None = None) -> list[Change]:
+        """Return the changed accounts, encoded, and deletions of expired ones. Of more than `most`, the oldest."""
         changes: list[Change] = []
-        for key in self._dirty:
+        taken = list(islice(self._dirty, most))
+        for key in taken:
             raw = dump_account(self._active[key])
             self._stored[key] = raw  # only `load` reads it, so it may precede the acknowledgement
             changes.append((key, raw))
@@ -109,7 +116,8 @@ class AccountPartition:
         again = self.overwritten.difference(self._dirty)
         changes += [(key, self._stored[key]) for key in again if key in self._stored]
         self.overwritten.clear()
-        self._dirty.clear()
+        for key in taken:
+            del self._dirty[key]
         return changes + [(key, None) for key in self._expired()]
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
@@ -210,7 +218,7 @@ class AccountProcessor:
     def __str__(self) -> str:
         return f"statements={self.records} refused={self.refused} published={self.published}"
 
-    def accept(self, accounts: AccountPartition, records: Sequence[Fetched]) -> list[OutgoingRecord]:
+    def accept(self, accounts: AccountPartition, records: Records[Fetched]) -> list[OutgoingRecord]:
         """Book statements, oldest first; return events about reached budgets for the turns topic."""
         outgoing: list[OutgoingRecord] = []
         for record in records:

@@ -34,13 +34,13 @@ class StockConsumer(BatchConsumer):
         self._expected: deque[int] = deque()  # its offsets that no agent has processed yet
         self._processed = asyncio.Event()
 
-    async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> bool:
+    async def _step(self, tp: TP, records: Sequence[Fetched], asked: int) -> int:
         await self._channels_settled(asked)
         if not await self._pipelines[tp.topic][tp.partition].room() or not self._may_go_on(asked):
-            return False
+            return 0
         self.waiting_for = tp
         try:
-            return await self._stepped(tp, records, asked)
+            return len(records) if await self._stepped(tp, records, asked) else 0
         finally:
             self.waiting_for = None
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -126,10 +127,19 @@ class Runs:
         self.active[key] = state
         return state
 
-    def take(self) -> list[Change]:
-        """Return the changed states, encoded, and deletions of expired runs. They are under way until `stored`."""
+    @property
+    def changed(self) -> int:
+        """The number of runs that changed and were not taken yet."""
+        return len(self.dirty)
+
+    def take(self, most: int | None = None) -> list[Change]:
+        """Return the changed states, encoded, and deletions of expired runs. They are under way until `stored`.
+
+        Of more than `most` states, those that changed first are taken.
+        """
         changes: list[Change] = []
-        for key in self.dirty:
+        taken = list(islice(self.dirty, most))
+        for key in taken:
             state = self.active[key]
             due_ms = self._limits.due_ms(state)
             self.deadline_queue.set(key, due_ms)
@@ -141,7 +151,8 @@ class Runs:
         again = self.overwritten.difference(self.dirty)
         changes += [(key, stored) for key in again if (stored := self.raw(key)) is not None]
         self.overwritten.clear()
-        self.dirty.clear()
+        for key in taken:
+            del self.dirty[key]
         changes += [(key, None) for key in self._expired(len(changes))]
         self._under_way.update(changes)
         return changes

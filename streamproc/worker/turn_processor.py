@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamproc.fleet.state import Fleet
     from streamproc.model.wire import Event
     from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.records import Fetched, Record
+    from streamproc.worker.records import Fetched, Record, Records
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class TurnProcessor:
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
 
-    def accept(self, runs: Runs, records: Sequence[Fetched]) -> list[OutgoingRecord]:
+    def accept(self, runs: Runs, records: Records[Fetched]) -> list[OutgoingRecord]:
         """Step records of one partition, oldest first; return the records to publish.
 
         A record that its run has already applied, by offset, is skipped.

@@ -104,19 +104,22 @@ class Fetching:
     def next_offset(self, tp: TP) -> int | None:
         return self.positions.get(tp)
 
-    async def fetch(self, tps: set[TP]) -> Mapping[TP, list[Record]]:
+    async def fetch(self, tps: set[TP], *, wait: bool) -> Mapping[TP, list[Record]]:
         cluster = self._cluster
+        if not wait:
+            return self._found(tps) if cluster.rng.random() < 0.5 else {}
         await cluster.pause()
         end_s = cluster.loop.now_s + POLL_S
         while not (found := self._found(tps)) and cluster.loop.now_s < end_s:
-            await cluster.news(end_s - cluster.loop.now_s)
+            await cluster.news(end_s - cluster.loop.now_s, tps)
         return found
 
     def _found(self, tps: set[TP]) -> dict[TP, list[Record]]:
         found: dict[TP, list[Record]] = {}
-        for tp in sorted(tps & self.positions.keys() - self._held):
-            position, end = self.positions[tp], len(self._cluster.log(*tp))
-            if position < end:
+        logs, positions, nothing = self._cluster.logs, self.positions, ()
+        for tp in sorted(tp for tp in tps if positions.get(tp, 0) < len(logs.get(tp, nothing))):
+            if tp in positions and tp not in self._held:
+                position, end = positions[tp], len(logs[tp])
                 most = self._cluster.rng.randint(1, self._most)
                 found[tp] = records = self._cluster.read(tp, position, most)
                 self.positions[tp] = records[-1].offset + 1 if records else end  # none: compacted away

@@ -40,13 +40,16 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
     return Mutant((Change(owner, method, old, new),), kinds or KINDS)
 
 
-PUBLISHED: Final = "await self._until(lambda position=position: self.published >= position)"
+PUBLISHED: Final = "await self._until(lambda: self.published >= position)"
 STORED: Final = "self.committable = position"
 REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 
 MUTANTS: Final = {
-    "stored before it is published": _mutant(PartitionPipeline, "store", PUBLISHED, "pass"),
-    "committable before it is stored": _mutant(PartitionPipeline, "store", PUBLISHED, f"{PUBLISHED}; {STORED}"),
+    "stored before it is published": _mutant(PartitionPipeline, "_store_some", PUBLISHED, "pass"),
+    "committable before it is stored": _mutant(PartitionPipeline, "_store_some", PUBLISHED, f"{PUBLISHED}; {STORED}"),
+    "committable when some of it is stored": _mutant(
+        PartitionPipeline, "store", "max(1, changed)", "1"
+    ),
     "commits go as far as was stepped": _mutant(
         PartitionPipelines, "committable", "pipeline.committable for", "pipeline.position for"
     ),
@@ -75,7 +78,7 @@ MUTANTS: Final = {
         Change(BatchConsumer, "_withdraw", "self._offered.withdraw()", "pass"),
     )),
     "an overwritten state is not written again": Mutant(
-        (Change(PartitionPipelines, "repair", "self[partition].store_soon()", "pass"),), ("freeze", "compact")
+        (Change(PartitionPipelines, "repair", "self[partition].store_soon()", "pass"),), ("freeze",)
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip
