@@ -37,7 +37,8 @@ test-compiled: compile  ## test the compiled core, and compare its decisions wit
 	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/core tests/detectors tests/laws \
 		tests/test_golden.py tests/test_monitor.py tests/replay $(ARGS)
 
-check: lint test  ## lint, type-check and run all tests: must pass before a commit; CI runs this
+check: lint test  ## lint, type-check and run all tests, and 2 000 new schedules of faults: must pass before a commit; CI runs this
+	@$(BIN)/python -m tests.simulation --schedules 2000
 
 lint: setup  ## run ruff and mypy --strict
 	$(BIN)/ruff check

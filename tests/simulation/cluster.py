@@ -17,7 +17,7 @@ from streamproc.worker.publishing import LOG_APPEND_TIME, Publisher
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tests.simulation.loop import Process, SimLoop
 
@@ -77,7 +77,7 @@ class Cluster:
         self.committed: dict[Place, int] = {}
         self.commits: list[Commit] = []
         self.clock_step_ms = 0
-        self._waiting: list[asyncio.Future[bool]] = []
+        self._waiting: list[tuple[asyncio.Future[bool], Collection[Any] | None]] = []
         self.down_until_s = 0.0
         self.slow = 1.0
         self.zombies = 0  # workers that were expelled while they ran
@@ -94,11 +94,19 @@ class Cluster:
     def append(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any = ()) -> int:
         log = self.log(topic, partition)
         log.append(Record(topic, partition, len(log), self.now_ms(), key, value, list(headers)))
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(True)
+        if self._waiting:
+            self._wake((topic, partition))
         return len(log) - 1
+
+    def _wake(self, written: Place) -> None:
+        still = []
+        for waiting in self._waiting:
+            future, places = waiting
+            if places is not None and written not in places:
+                still.append(waiting)
+            elif not future.done():
+                future.set_result(True)
+        self._waiting = still
 
     def read(self, place: Place, first: int, most: int) -> list[Record]:
         log, gone = self.logs.get(place, []), self.compacted.get(place)
@@ -124,10 +132,10 @@ class Cluster:
             0.001 if draw < 0.5 else 0.02 * self.rng.random() if draw < 0.9 else self.rng.random()
         )
 
-    async def news(self, timeout_s: float) -> bool:
-        """Wait until something is written anywhere, for a while; whether it was."""
+    async def news(self, timeout_s: float, places: Collection[Any] | None = None) -> bool:
+        """Wait until something is written to one of these places (None: anywhere), for a while; whether it was."""
         future: asyncio.Future[bool] = self.loop.create_future()
-        self._waiting.append(future)
+        self._waiting.append((future, places))
         timer = self.loop.call_later(timeout_s, lambda: future.done() or future.set_result(False))
         written = await future
         timer.cancel()

@@ -41,6 +41,24 @@ class Process:
         self.context.run(_process.set, self)
 
 
+class Handle:
+    """A callback to run. asyncio's handles can also be shown and debugged, which costs as much as the callback."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
+    def __init__(self, callback: Any, args: tuple[Any, ...], context: contextvars.Context | None) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context if context is not None else contextvars.copy_context()
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Virtual time, seeded order."""
 
@@ -49,10 +67,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self.rng = rng
         self.steps = 0
         self.now_s = START_S
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: list[Handle] = []  # type: ignore[assignment]
+        self._timers: list[tuple[float, int, Handle]] = []
         self._drawn = 0
         self.tasks: list[asyncio.Task[Any]] = []  # kept: what a killed process had under way must not be cleaned up
-        self.before_step: Callable[[int], None] = lambda _number: None
+        self.next_strike: float = float("inf")
+        """The step before which `strike` is called. It returns the next one."""
+        self.strike: Callable[[int], float] = lambda _number: float("inf")
         self.set_task_factory(self._task)
 
     def _task(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
@@ -60,6 +81,9 @@ class SimLoop(asyncio.BaseEventLoop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.tasks.append(task)
         return task
+
+    get_debug = staticmethod(bool)  # type: ignore[assignment]
+    """False, without a call into Python for each future."""
 
     def time(self) -> float:
         return self.now_s
@@ -75,47 +99,59 @@ class SimLoop(asyncio.BaseEventLoop):
     def thaw(self, process: Process) -> None:
         """Continue a process, with everything that has become ready meanwhile."""
         process.frozen = False
-        self._ready.extend(process.held)  # type: ignore[attr-defined]
+        self._ready.extend(process.held)
         process.held.clear()
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = Handle(callback, args, context)
+        self._ready.append(handle)
         return handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = Handle(callback, args, context)
         self._drawn += 1
-        heapq.heappush(self._timers, (when, self._drawn, timer))
-        return timer
+        heapq.heappush(self._timers, (when, self._drawn, handle))
+        return handle
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        return self.call_at(self.now_s + delay, callback, *args, context=context)
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = Handle(callback, args, context)
+        self._drawn += 1
+        heapq.heappush(self._timers, (self.now_s + delay, self._drawn, handle))
+        return handle
 
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
-        if not ready:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-            if not timers:
-                raise Stuck("nothing will ever happen again")
-            self.now_s = max(self.now_s, timers[0][0])
-        while timers and timers[0][0] <= self.now_s:
-            ready.append(heapq.heappop(timers)[2])
-        self.steps += 1
-        if self.steps > STEPS_MAX:
-            raise Stuck(f"no end after {STEPS_MAX} steps")
-        self.before_step(self.steps)
-        place = int(self.rng.random() * len(ready))
-        handle = ready[place]
-        del ready[place]
-        if handle._cancelled:
-            return
-        process = handle._context.get(_process)
-        if process is None or not (process.dead or process.frozen):
-            handle._run()
-        elif not process.dead:
-            process.held.append(handle)
+        """Run callbacks until the loop stops."""
+        ready, timers, draw, process_of = self._ready, self._timers, self.rng.random, _process
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                self._pass_time()
+            while timers and timers[0][0] <= self.now_s:
+                ready.append(heapq.heappop(timers)[2])
+            self.steps += 1
+            if self.steps >= self.next_strike:
+                self.next_strike = self.strike(self.steps)
+            if self.steps > STEPS_MAX:
+                raise Stuck(f"no end after {STEPS_MAX} steps")
+            handle = ready.pop(int(draw() * len(ready)))
+            if handle.is_cancelled:
+                continue
+            process = handle.context.get(process_of)
+            if process is None or not (process.dead or process.frozen):
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except Exception as problem:  # noqa: BLE001 (as asyncio does)
+                    self.call_exception_handler({"message": f"{handle.callback!r} failed", "exception": problem})
+            elif not process.dead:
+                process.held.append(handle)
+
+    def _pass_time(self) -> None:
+        """Move the clock to the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].is_cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise Stuck("nothing will ever happen again")
+        self.now_s = max(self.now_s, timers[0][0])
 
     def _process_events(self, _events: Any) -> None: ...
 

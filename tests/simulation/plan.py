@@ -20,7 +20,7 @@ from tests.simulation.machine import CURSED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STEPS: Final = 2_500  # of the loop, in which things go wrong: about as long as publishers write
+STEPS: Final = 1_000  # of the loop, in which things go wrong: about as long as publishers write
 PUBLISH_S: Final = (4.0, 8.0, 30.0)  # how long publishers write
 
 SPENDS: Final = tuple(
@@ -80,6 +80,9 @@ class Plan:
     backlog: int
     fetch_most: int
     active: int
+    store_most: int
+    tick_s: float
+    ends_early: float  # the chance that a slice ends at a look at the clock
     inputs: tuple[Input, ...]
     faults: tuple[Fault, ...]
 
@@ -94,7 +97,9 @@ class Plan:
 
     def __str__(self) -> str:
         knobs = f"partitions={self.partitions} workers={self.workers} slice={self.slice_most} backlog={self.backlog}"
-        lines = [f"{knobs} fetch={self.fetch_most} active={self.active}"]
+        lines = [
+            f"{knobs} fetch={self.fetch_most} active={self.active} store={self.store_most} early={self.ends_early:g}"
+        ]
         lines += [
             f"  step {fault.step}: {fault.kind} worker={fault.worker} {fault.amount:.2f}" for fault in self.faults
         ]
@@ -120,7 +125,7 @@ def policy() -> Resolved:
 
 def plan(seed: int, kinds: tuple[str, ...] = KINDS) -> Plan:
     """The schedule of a seed, with faults of these kinds."""
-    rng = random.Random(seed)
+    rng, later = random.Random(seed), random.Random(f"later {seed}")  # what was added later leaves the rest as it was
     partitions = rng.choice((1, 2, 2, 3))
     return Plan(
         seed=seed,
@@ -130,6 +135,9 @@ def plan(seed: int, kinds: tuple[str, ...] = KINDS) -> Plan:
         backlog=rng.choice((4, 8, 1000)),
         fetch_most=rng.choice((1, 3, 10)),
         active=rng.choice((1, 2, 50)),
+        store_most=later.choice((1, 2, 1000)),
+        tick_s=later.choice((0.7, 3.0, 3.0)),
+        ends_early=later.choice((0.0, 0.2, 1.0)),
         inputs=tuple(_inputs(rng, partitions)),
         faults=tuple(_faults(rng, kinds)),
     )

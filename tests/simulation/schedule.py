@@ -9,7 +9,7 @@ import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.worker import consumer, deadlines, limits, partition_pipeline, publishing
+from streamproc.worker import consumer, deadlines, limits, partition_pipeline, publishing, timed_records
 from tests.simulation.cluster import Cluster, Group
 from tests.simulation.loop import START_S, SimLoop, Stuck
 from tests.simulation.machine import ACCOUNTS_LOG, RUNS_LOG, SPEND, TURNS, WorkerRun
@@ -47,7 +47,7 @@ class Schedule:
 
     def _play(self) -> list[str]:
         found: list[str] = []
-        self.loop.before_step = self._strike
+        self.loop.strike, self.loop.next_strike = self._strike, 0
         self.loop.set_exception_handler(lambda _loop, problem: found.extend(_faults_in(problem)))
         try:
             self.loop.run_until_complete(self._main())
@@ -79,6 +79,15 @@ class Schedule:
         self.cluster.refusals.clear()
         for worker_run in self.worker_runs:
             self.loop.thaw(worker_run.process)
+        await self._calm()
+        if any(fault.kind in ("freeze", "kill") for fault in self.plan.faults):
+            # A recovery finds states that an expelled worker has overwritten. Then compaction may not bring them back.
+            self.group.rebalance()
+            await self._calm()
+            self._compact(Fault(0, "compact", 0, 1.0))
+
+    async def _calm(self) -> None:
+        """Wait until everything is done."""
         end_s = self.loop.now_s + CALM_S
         calm = 0
         while calm < CALM_LOOKS:
@@ -124,15 +133,18 @@ class Schedule:
 
     # Faults.
 
-    def _strike(self, step: int) -> None:
+    def _strike(self, step: int) -> float:
+        """Let the faults of this step happen; return the step of the next one."""
         while self._faults and self._faults[-1].step <= step:
-            fault = self._faults.pop()
+            fault = self._faults[-1]
             if fault.kind in ("kill", "freeze") and not self._busy(fault) and step < fault.step + PATIENCE_STEPS:
-                self._faults.append(fault)
-                return
+                return step + 1
+            self._faults.pop()
             self.cluster.context.run(getattr(self, "_" + fault.kind.partition(" ")[0]), fault)
-        if not self._faults:
-            self._struck.set()
+        if self._faults:
+            return self._faults[-1].step
+        self._struck.set()
+        return float("inf")
 
     def _busy(self, fault: Fault) -> bool:
         """Return whether the victim has records in hand, the worst moment for a fault."""
@@ -204,12 +216,25 @@ def _quiet() -> Iterator[None]:
 def _small(schedule: Schedule) -> Iterator[None]:
     """Scale limits down and use the schedule's clocks while it runs."""
     script, loop = schedule.plan, schedule.loop
+    elapsed_s = 0.0
+
+    def hurried() -> float:
+        """A clock by which some slices take too long."""
+        nonlocal elapsed_s
+        if script.ends_early and schedule.cluster.rng.random() < script.ends_early:
+            elapsed_s += limits.SLICE_S
+        return elapsed_s
+
     clock = SimpleNamespace(monotonic=loop.time, time=lambda: schedule.cluster.now_ms() / 1000)
     changes: list[tuple[Any, str, Any]] = [
         (consumer, "SLICE_RECORDS_MAX", script.slice_most),
+        (consumer, "IDLE_S", 0.5),  # waits for a rebalance are most of a schedule's steps otherwise
         (partition_pipeline, "BACKLOG_RECORDS_MAX", script.backlog),
+        (partition_pipeline, "STORE_RECORDS_MAX", script.store_most),
+        (timed_records, "SLICE_CHECK_RECORDS", 1),
+        (timed_records, "time", SimpleNamespace(monotonic=hurried)),
         (limits, "DEADLINE_GRACE_S", 1.0),
-        (limits, "DEADLINE_TICK_S", 0.7),
+        (limits, "DEADLINE_TICK_S", script.tick_s),
         (deadlines, "time", clock),
         (publishing, "time", clock),
     ]
