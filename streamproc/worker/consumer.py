@@ -18,13 +18,15 @@ from aiokafka.errors import ConsumerStoppedError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from streamproc.worker.crash_marks import PartitionMarks, read_mark
 from streamproc.worker.kafka_client import SameLoopConsumer
 from streamproc.worker.limits import DRAIN_TIMEOUT_S, SLICE_RECORDS_MAX
+from streamproc.worker.seeking_consumer import SeekingConsumer
 from streamproc.worker.slices import Slice
 from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.partition_store import PartitionStore
@@ -39,48 +41,6 @@ Batch = tuple[Any, "Sequence[Any]"]
 COMMIT_TRIES = 3  # a commit that is under way may miss the latest offsets; one that is refused stays refused
 
 
-class SeekingConsumer(driver.Consumer):
-    """Faust's consumer, made safe for a group that has not committed anything yet.
-
-    Faust drops the records that it fetched during a rebalance or recovery, and seeks to the committed offset to read
-    them again. Without a committed offset, or if it is 0, aiokafka does not move.
-    """
-
-    _sought = -1  # the generation of the group whose partitions have been sought
-    _waiting: frozenset[TP] = frozenset()
-
-    def resume_partitions(self, tps: Any) -> None:
-        """Resume reading: the changelog at once, events only after the seek to their committed offset.
-
-        Faust resumes partitions before it seeks. Records read in between would count as done, and the dropped records
-        before them would be skipped.
-        """
-        if self._sought != self.app.consumer_generation_id:
-            early = frozenset(tp for tp in tps if not self._is_changelog_tp(tp))
-            self._waiting |= early
-            tps = set(tps) - early
-        super().resume_partitions(tps)
-
-    async def perform_seek(self) -> None:
-        """Seek all partitions to their committed offset, and only then resume reading them."""
-        generation = self.app.consumer_generation_id
-        await super().perform_seek()
-        waiting, self._waiting = self._waiting, frozenset()
-        if generation == self.app.consumer_generation_id:
-            self._sought = generation
-            super().resume_partitions(set(waiting))
-
-    async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Seek all partitions to their committed offset, or to their beginning."""
-        offsets = await super().seek_to_committed()
-        fresh = [tp for tp, offset in offsets.items() if not offset and not self._is_changelog_tp(tp)]
-        if fresh:
-            # Not `seek_to_beginning`: it waits for a fetch, which waits until earlier records are taken.
-            for tp, beginning in (await self.earliest_offsets(*fresh)).items():
-                self._thread.seek(tp, beginning)
-        return offsets
-
-
 class BatchConsumer(SeekingConsumer):
     """Faust's consumer, draining whole partition batches."""
 
@@ -92,6 +52,15 @@ class BatchConsumer(SeekingConsumer):
     _offered: Slice | None = None
     _restored = 0  # records of the changelogs read in the current recovery
     _restoring_s = 0.0  # when it began, by the monotonic clock
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._init_marks()
+
+    def _init_marks(self) -> None:
+        self._marks: dict[TP, PartitionMarks] = {}
+        self._committed_metadata: dict[TP, str] = {}
+        self._commit_lock = asyncio.Lock()
 
     def _new_consumer_thread(self) -> SameLoopConsumer:
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
@@ -156,11 +125,41 @@ class BatchConsumer(SeekingConsumer):
         pipeline = self._pipelines[tp.topic][tp.partition]
         if not await pipeline.room() or not self._may_go_on(asked):
             return 0
+        marks = await self._marks_of(tp, records[0].offset, asked)
+        if records[0].offset >= marks.careful_end:
+            return await self._offer(tp, records, asked) if self._may_go_on(asked) else 0
+        return await self._step_carefully(tp, records[0], marks, asked)
+
+    async def _step_carefully(self, tp: TP, record: Fetched, marks: PartitionMarks, asked: int) -> int:
+        """Step one record after a crash, named in the committed metadata meanwhile; refuse one that is poison."""
+        pipeline = self._pipelines[tp.topic][tp.partition]
+        if marks.is_poison(record.offset):
+            if not self._may_go_on(asked):
+                return 0
+            pipeline.refuse(record)
+            return 1
+        marks.take(record.offset)
+        try:
+            if not await self._commit_marks((tp,)) or not self._may_go_on(asked):
+                await asyncio.sleep(IDLE_S)
+                return 0
+            taken = await self._offer(tp, (record,), asked)
+        finally:
+            if not marks.failed:
+                marks.release()
+        await self._commit_marks((tp,))
+        return taken
+
+    async def _offer(self, tp: TP, records: Sequence[Fetched], asked: int) -> int:
+        pipeline = self._pipelines[tp.topic][tp.partition]
         offered = Slice(tp, records, lambda: self._may_go_on(asked) and not pipeline.closed)
         self._offered, self.waiting_for = offered, tp
         try:
             await cast("BatchTransport", self.transport).channels[tp.topic].put(offered)
             return await offered.answer
+        except Exception:
+            self._marks[tp].failed = True
+            raise
         finally:
             offered.withdraw()
             self._offered = self.waiting_for = None
@@ -272,12 +271,57 @@ class BatchConsumer(SeekingConsumer):
         return {tp: offset for tp, offset in offsets.items() if self._should_commit(tp, offset)}
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: ARG002 (Faust's signature)
+        async with self._commit_lock:  # an older mark must not replace a newer one
+            mine = self.assignment()
+            committable = {tp: offset for tp, offset in offsets.items() if tp in mine}
+            marked = {tp: (offset, self._metadata(tp, offset)) for tp, offset in committable.items()}
+            if not marked or not await self._commit(cast(Any, marked)):
+                return False
+            self._committed_offset.update(committable)
+            self._committed_metadata.update({tp: metadata for tp, (_, metadata) in marked.items()})
+            return True
+
+    # Marks: which records were in hand when a worker crashed.
+
+    async def _marks_of(self, tp: TP, first: int, asked: int) -> PartitionMarks:
+        """Return the marks of a partition. With the first slice after a rebalance, take it over."""
+        marks = self._marks.get(tp)
+        if marks is None or marks.generation != asked:
+            committed, metadata = await self._thread.committed_with_metadata(tp)
+            found, start = read_mark(metadata), first if committed is None else committed
+            end = (await self.highwaters(tp))[tp] if found.tries else start
+            marks = self._marks[tp] = PartitionMarks(asked, start, found, end)
+            if marks.careful_end > start:
+                log.warning(
+                    "%s[%d]: the last worker crashed; taking records up to %d one at a time",
+                    tp.topic, tp.partition, marks.careful_end,
+                )  # fmt: skip
+            await self._commit_marks((tp,))
+        return marks
+
+    def _metadata(self, tp: TP, offset: int) -> str:
+        marks = self._marks.get(tp)
+        return marks.metadata(offset) if marks is not None else ""
+
+    async def _commit_marks(self, tps: Iterable[TP]) -> bool:
+        """Commit the marks of partitions, with the offsets up to which everything is stored."""
+        offsets: dict[TP, int] = {}
+        for tp in tps:
+            pipeline = self._pipelines[tp.topic].get(tp.partition)
+            stored = pipeline.committable if pipeline is not None else -1
+            offsets[tp] = max(stored, self._committed_offset.get(tp) or -1, self._marks[tp].start)
+        return await self._commit_offsets(offsets)
+
+    async def _leave_marks(self) -> None:
+        """Note that this worker hands over its partitions without a crash."""
+        for marks in self._marks.values():
+            if not marks.failed:
+                marks.leave()
         mine = self.assignment()
-        committable = {tp: offset for tp, offset in offsets.items() if tp in mine}
-        if not committable or not await self._commit(committable):
-            return False
-        self._committed_offset.update(committable)
-        return True
+        left = [tp for tp in self._marks if tp in mine and self._committed_metadata.get(tp)]
+        if left:
+            await self._commit_marks(left)
+        self._marks.clear()
 
     async def wait_empty(self) -> None:
         """Publish, store and commit everything processed, before partitions move and before the worker stops.
@@ -296,8 +340,9 @@ class BatchConsumer(SeekingConsumer):
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 for _ in range(COMMIT_TRIES):
                     if not self._filter_committable_offsets(()):
-                        return
+                        break
                     await self.commit()
+                await self._leave_marks()
         except TimeoutError:
             self.log.warning("offsets not committed; the broker does not answer")
 

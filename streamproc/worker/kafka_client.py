@@ -74,8 +74,15 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS
         return consumer
 
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit; return False if that is impossible now. A later commit covers these offsets as well."""
+    async def committed_with_metadata(self, tp: TP) -> tuple[int | None, str]:
+        """Return the committed offset of a partition (None: there is none yet) and its metadata."""
+        consumer: Any = self._ensure_consumer()
+        place = TopicPartition(*tp)
+        found = (await consumer._coordinator.fetch_committed_offsets([place])).get(place)
+        return (None, "") if found is None or found.offset < 0 else (int(found.offset), str(found.metadata or ""))
+
+    async def _commit(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:  # type: ignore[override]
+        """Commit offsets with metadata; return False if that is impossible now. A later commit covers them as well."""
         try:
             await self._ensure_consumer().commit({TopicPartition(*tp): offset for tp, offset in offsets.items()})
         except (CommitFailedError, IllegalStateError) as problem:

@@ -26,6 +26,13 @@ FETCH_WAIT_MS: Final = 250  # how long a partition left out of a running fetch w
 # States are trees without cycles; looking for cycles among them at Python's pace cost a fifth of a turn.
 GC_THRESHOLD: Final = (100_000, 50, 1_000)
 
+# Records that crash the process (`worker.crash_marks`).
+
+CRASHES_IN_HAND_MAX: Final = 2  # crashes with a record alone in hand, after which it goes to the dead-letter topic
+# Records that are taken one at a time after a crash: what a worker may have processed without a commit, its backlog.
+CAREFUL_RECORDS_MAX: Final = BACKLOG_RECORDS_MAX
+SUSPECTS_MAX: Final = 32  # records whose crashes are counted: Kafka allows 4 096 bytes of metadata
+
 # Stored runs and accounts.
 
 ACTIVE_RUNS_MAX: Final = 20_000  # decoded states, a worker: about 10 KB each, so 200 MB; other states are kept encoded

@@ -32,6 +32,8 @@ class RecordProcessor(Protocol):
 
     def accept(self, part: Any, records: Records[Any], /) -> list[OutgoingRecord]: ...
 
+    def refuse(self, partition: int, record: Any, /) -> OutgoingRecord: ...
+
 
 class PartitionPipeline:
     """The pipeline of one partition of the topic of turns or of spend."""
@@ -64,7 +66,17 @@ class PartitionPipeline:
         quiet = self.published == self.position
         timed = TimedRecords(records)
         outgoing = self._processor.accept(self._runs, timed)
-        self.position = records[len(timed) - 1].offset + 1
+        self._accepted(records[len(timed) - 1].offset + 1, outgoing, quiet=quiet)
+        return len(timed)
+
+    def refuse(self, record: Any) -> None:
+        """Put a record that crashes the process into the dead-letter topic, without looking into it."""
+        if self.position < 0:
+            self.position = self.published = self.committable = record.offset
+        self._accepted(record.offset + 1, [self._processor.refuse(self.partition, record)], quiet=False)
+
+    def _accepted(self, position: int, outgoing: list[OutgoingRecord], *, quiet: bool) -> None:
+        self.position = position
         if outgoing:
             self._outgoing += outgoing
             self._to_publish.set()
@@ -73,7 +85,6 @@ class PartitionPipeline:
         self._to_store.set()
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
-        return len(timed)
 
     @property
     def closed(self) -> bool:

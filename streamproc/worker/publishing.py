@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
+from streamproc.errors import Problem
 from streamproc.fleet.record_signing import LogPlace, record_signer
 from streamproc.fleet.signing import AGE_MS_MAX
 from streamproc.kafka.options import connection_options
@@ -28,7 +29,6 @@ from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, HALT_BYTES_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streamproc.errors import Problem
     from streamproc.settings import Settings
     from streamproc.worker.partition_store import Change
 
@@ -43,6 +43,13 @@ NO_HEADERS: Final[Headers] = []
 
 
 BY_KEY: Final = -1  # the partition that Kafka's own hash gives the key
+
+
+POISON: Final = Problem(
+    "record",
+    "was in hand when the worker crashed twice",
+    "report it with the worker's log; publish it again once the fault is fixed",
+)
 
 
 class OutgoingRecord(NamedTuple):

@@ -21,7 +21,14 @@ from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.model.wire import OperatorResume, RunFinished, RunStarted, encode
 from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
-from streamproc.worker.publishing import NO_HEADERS, OutgoingRecord, control_record, dead_letter_record, kept_halt
+from streamproc.worker.publishing import (
+    NO_HEADERS,
+    POISON,
+    OutgoingRecord,
+    control_record,
+    dead_letter_record,
+    kept_halt,
+)
 from streamproc.worker.records import placed
 from streamproc.worker.spend import spend_records
 
@@ -168,6 +175,10 @@ class TurnProcessor:
         else:
             return event
         return None
+
+    def refuse(self, partition: int, record: Fetched) -> OutgoingRecord:
+        """Return the dead letter of a record that crashes the process. Its run does not apply it."""
+        return self._refused(placed(record, self._topic, partition), (POISON,))
 
     def _kill(
         self, state: RunState, event: Event, offset: int, fleet: Fleet, outgoing: list[OutgoingRecord]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
+from streamproc.worker.crash_marks import read_mark
 from streamproc.worker.publishing import LOG_APPEND_TIME, Publisher
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class Cluster:
         self.logs: dict[Place, list[Record]] = {}
         self.compacted: dict[Place, set[int]] = {}
         self.committed: dict[Place, int] = {}
+        self.metadata: dict[Place, str] = {}
+        self.named: dict[tuple[Place, int], int] = {}  # by partition and member: the record that its last commit named
         self.commits: list[Commit] = []
         self.clock_step_ms = 0
         self._waiting: list[tuple[asyncio.Future[bool], Collection[Any] | None]] = []
@@ -120,8 +123,9 @@ class Cluster:
         gone = set(range(min(end, len(self.logs.get(place, []))))) - set(last.values())
         self.compacted.setdefault(place, set()).update(gone)
 
-    def commit(self, place: Place, offset: int) -> None:
+    def commit(self, place: Place, offset: int, metadata: str) -> None:
         self.committed[place] = offset
+        self.metadata[place] = metadata
         self.commits.append(Commit(place, offset, {place: len(log) for place, log in self.logs.items()}))
 
     def delay_s(self) -> float:
@@ -340,11 +344,12 @@ class Group:
             shares[id(owner)].add(partition)
         return shares
 
-    def commit(self, member: Member, generation: int, offsets: Mapping[Any, int]) -> bool:
+    def commit(self, member: Member, generation: int, offsets: Mapping[Any, tuple[int, str]]) -> bool:
         """Commit; return False for a member of another generation."""
         if member not in self.members or generation != self.generation:
             self._let_know(member, generation)
             return False
-        for tp, offset in offsets.items():
-            self._cluster.commit((tp.topic, tp.partition), offset)
+        for tp, (offset, metadata) in offsets.items():
+            self._cluster.commit((tp.topic, tp.partition), offset, metadata)
+            self._cluster.named[(tp.topic, tp.partition), id(member)] = read_mark(metadata).hand
         return True

@@ -30,7 +30,7 @@ from tests.simulation.cluster import Member, SimPublisher
 from tests.simulation.loop import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamproc.core.engine import RulesOf
     from streamproc.worker.partition_store import PartitionStore
@@ -48,12 +48,22 @@ CHANGELOGS: Final = {"runs": RUNS_LOG, "accounts": ACCOUNTS_LOG}
 CURSED: Final = "cursed"  # a node on which the engine fails, after it has changed the state
 
 
-def cursed(rules: RulesOf) -> Engine:
-    """An engine with a bug."""
+DEADLY: Final = "deadly"  # a node that ends the process
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def cursed(rules: RulesOf, die: Callable[[], None]) -> Engine:
+    """An engine with two bugs."""
     engine = Engine(rules)
     honest = engine.step
 
     def step(run: Any, event: Any, at_ms: int | None) -> Any:
+        if event.node == DEADLY:
+            die()
+            raise Killed
         decisions = honest(run, event, at_ms)
         if event.node == CURSED:
             raise RuntimeError("a bug in a detector")
@@ -125,7 +135,12 @@ class Fetching:
                 self.positions[tp] = records[-1].offset + 1 if records else end  # none: compacted away
         return {tp: records for tp, records in found.items() if records}
 
-    async def commit(self, offsets: Mapping[TP, int]) -> bool:
+    async def committed_with_metadata(self, tp: TP) -> tuple[int | None, str]:
+        await self._cluster.pause()
+        place = (tp.topic, tp.partition)
+        return self._cluster.committed.get(place), self._cluster.metadata.get(place, "")
+
+    async def commit(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
         generation = self._member.generation
         await self._cluster.pause()
         done = self._group.commit(self._member, generation, offsets)
@@ -214,6 +229,7 @@ class SimConsumer(BatchConsumer):
         self.can_resume_flow = asyncio.Event()
         self._committed_offset: dict[TP, int | None] = {}
         self._committing: asyncio.Future[None] | None = None
+        self._init_marks()
         self.mine: set[TP] = set()
         self.active: set[TP] = set()
         self.log = SimpleNamespace(warning=lambda *_: None, info=lambda *_: None)
@@ -242,7 +258,7 @@ class SimConsumer(BatchConsumer):
     async def position(self, tp: TP) -> int | None:
         return self._thread.positions.get(tp)
 
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+    async def _commit(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
         return await self._thread.commit(offsets)
 
     async def commit(self, *_: Any) -> bool:
@@ -282,7 +298,8 @@ class WorkerRun:
         self.violations: list[str] = []
         count = cluster.partitions
         partitions = dict.fromkeys((TURNS, SPEND, CONTROL, STATUS, DEAD, RUNS_LOG, ACCOUNTS_LOG), count)
-        engine = cursed(rules)
+        self.die: Callable[[], None] = lambda: None
+        engine = cursed(rules, lambda: self.die())
         self.publisher = SimPublisher(cluster, self.process, SETTINGS, CHANGELOGS, partitions)
         self.processor = TurnProcessor(engine, TURNS, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
         self.accounts = AccountProcessor(SPEND, version="1", dead_letter_bytes=8192)

@@ -9,6 +9,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc.worker.consumer import BatchConsumer
+from streamproc.worker.crash_marks import PartitionMarks
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.spend import AccountPartition
@@ -71,14 +72,21 @@ MUTANTS: Final = {
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
         BatchConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
     ),
-    # Each of the three is enough to keep such a slice from the agent.
+    # Each of the four is enough to keep such a slice from the agent.
     "slices are processed through a rebalance": Mutant((
         Change(BatchConsumer, "_step", "or not self._may_go_on(asked)", ""),
-        Change(BatchConsumer, "_step", "self._may_go_on(asked) and not pipeline.closed", "True"),
+        Change(BatchConsumer, "_step", "if self._may_go_on(asked) else 0", ""),
+        Change(BatchConsumer, "_offer", "self._may_go_on(asked) and not pipeline.closed", "True"),
         Change(BatchConsumer, "_withdraw", "self._offered.withdraw()", "pass"),
     )),
     "an overwritten state is not written again": Mutant(
         (Change(PartitionPipelines, "repair", "self[partition].store_soon()", "pass"),), ("freeze",)
+    ),
+    "a record that crashes the process is tried for ever": _mutant(
+        PartitionMarks, "is_poison", "self._mark.crashes.get(offset, 0) >= CRASHES_IN_HAND_MAX", "False"
+    ),
+    "a record is refused after one crash": _mutant(
+        PartitionMarks, "is_poison", ">= CRASHES_IN_HAND_MAX", ">= 1", "kill", "rebalance"
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip

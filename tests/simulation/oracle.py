@@ -16,6 +16,8 @@ from streamproc.core.run_state import RunState, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.worker.codec import decode_run
+from streamproc.worker.limits import CRASHES_IN_HAND_MAX
+from streamproc.worker.publishing import POISON
 from streamproc.worker.spend import AccountPartition
 from streamproc.worker.tables import RunLimits, Runs
 from tests.simulation.machine import (
@@ -23,6 +25,7 @@ from tests.simulation.machine import (
     CONTROL,
     CURSED,
     DEAD,
+    DEADLY,
     RUNS_LOG,
     SETTINGS,
     SPEND,
@@ -60,9 +63,9 @@ def truth_of(log: list[Record], partition: int) -> Truth:
     engine.charges = truth.charges
     for record in log:
         event = _read(record)
-        if event is None or event.node == CURSED:
+        if event is None or event.node in (CURSED, DEADLY):
             truth.refused.append(record.offset)
-        if event is None or record.key is None:
+        if event is None or record.key is None or event.node == DEADLY:
             continue
         state = truth.states.get(record.key)
         if state is None:
@@ -105,6 +108,8 @@ def _read(record: Record) -> Any:
 
 def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
     """Return everything that is wrong."""
+    if (unlucky := _twice_in_hand(cluster)) is not None:
+        return unlucky
     truths = {n: truth_of(cluster.log(TURNS, n), n) for n in range(cluster.partitions)}
     accounts, reached = _accounts(cluster)
     found: list[str] = []
@@ -116,6 +121,33 @@ def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
         several = list(check)
         found += several[:SHOWN] + ([f"… and {len(several) - SHOWN} more"] if len(several) > SHOWN else [])
     return found
+
+
+def _twice_in_hand(cluster: Cluster) -> list[str] | None:
+    """Check the records that were refused because two workers ended with them in hand; None if there are none.
+
+    Kills may hit a worker twice while it has the same record in hand, which is refused then, though it may be applied
+    already. Nothing else is checked in such a schedule.
+    """
+    refused = []
+    for partition in range(cluster.partitions):
+        for record in cluster.log(DEAD, partition):
+            headers = dict(record.headers)
+            if POISON.what.encode() in headers["reason"]:
+                place = headers["source.topic"].decode(), int(headers["source.partition"])
+                refused.append((place, int(headers["source.offset"])))
+    found = [
+        f"{place}@{offset} was refused as poison, and no two workers ended with it in hand"
+        for place, offset in set(refused)
+        if sum(hand == offset for (where, _), hand in cluster.named.items() if where == place) < CRASHES_IN_HAND_MAX
+    ]
+    honest = [one for one in refused if not _is_deadly(cluster, *one)]
+    return found if found or honest else None
+
+
+def _is_deadly(cluster: Cluster, place: tuple[str, int], offset: int) -> bool:
+    event = _read(cluster.logs[place][offset]) if place[0] == TURNS else None
+    return event is not None and event.node == DEADLY
 
 
 def _controls(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:

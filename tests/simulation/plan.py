@@ -15,13 +15,15 @@ from streamproc.model import wire
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
 from tests.laws.traces import BOARD, CLOCKS, ENDINGS, OTHERS, TURNS
-from tests.simulation.machine import CURSED
+from tests.simulation.machine import CURSED, DEADLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STEPS: Final = 1_000  # of the loop, in which things go wrong: about as long as publishers write
 PUBLISH_S: Final = (4.0, 8.0, 30.0)  # how long publishers write
+
+DEADLY_SHARE: Final = 0.08  # of all schedules: each such event costs some crashes and rebalances
 
 SPENDS: Final = tuple(
     {"node": "coder", "usage": {"total_tokens": tokens}, "user": user, "tenant": "acme"}
@@ -138,7 +140,7 @@ def plan(seed: int, kinds: tuple[str, ...] = KINDS) -> Plan:
         store_most=later.choice((1, 2, 1000)),
         tick_s=later.choice((0.7, 3.0, 3.0)),
         ends_early=later.choice((0.0, 0.2, 1.0)),
-        inputs=tuple(_inputs(rng, partitions)),
+        inputs=_with_deadly(later, tuple(_inputs(rng, partitions))),
         faults=tuple(_faults(rng, kinds)),
     )
 
@@ -160,6 +162,16 @@ def _inputs(rng: random.Random, partitions: int) -> Iterator[Input]:
             yield rng.choice(written[-8:])._replace(at_s=at_s)
         elif draw < 0.11:
             yield Input(at_s, rng.randrange(partitions), rng.choice((None, b"nobody", key)), rng.choice(POISON))
+
+
+def _with_deadly(rng: random.Random, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+    """A few schedules have an event that ends the process which steps it."""
+    if rng.random() > DEADLY_SHARE:
+        return inputs
+    place = rng.randrange(len(inputs))
+    key = inputs[place].key or b"run-0"
+    value = wire.encode(msgspec.structs.replace(_event(b'{"node": "%s"}' % DEADLY.encode()), run_id=key.decode()))
+    return (*inputs[:place], inputs[place]._replace(key=key, value=value), *inputs[place:])
 
 
 def _run(rng: random.Random, run_id: str) -> list[tuple[bytes, bytes]]:

@@ -115,6 +115,7 @@ class Schedule:
         worker_run = WorkerRun(
             name, self.cluster, self.group, policy(), fetch_most=script.fetch_most, active=script.active
         )
+        worker_run.die = lambda: self.cluster.context.run(self._crash, worker_run)
         self.worker_runs.append(worker_run)
         self.loop.start(worker_run.process, worker_run.run())
         self.loop.create_task(self._follow(worker_run, name), context=self.cluster.context)
@@ -156,8 +157,12 @@ class Schedule:
 
     def _kill(self, fault: Fault) -> None:
         if (worker_run := self._victim(fault)) is not None:
-            self._retire(worker_run)
-            self.loop.call_later(RESTART_S, self._start_worker, worker_run.process.name, context=self.cluster.context)
+            self._crash(worker_run)
+
+    def _crash(self, worker_run: WorkerRun) -> None:
+        """End a process where it stands, and start it again."""
+        self._retire(worker_run)
+        self.loop.call_later(RESTART_S, self._start_worker, worker_run.process.name, context=self.cluster.context)
 
     def _freeze(self, fault: Fault) -> None:
         """Freeze a worker, for less than a session, or for more: then it comes back expelled."""

@@ -1,0 +1,86 @@
+"""Marks in the committed offsets: which record was in hand when a worker crashed.
+
+Some records could end the process itself: a fault in a C extension or a plug-in, or memory. The worker would crash on
+such a record for ever, and with it every run of its partitions. So the metadata of a committed offset says how the work
+after this offset began and ended:
+
+- A worker that takes over a partition commits the same offset again, with one more *try*. The first commit that makes
+  progress, and a clean hand-over, remove it.
+- A worker that finds a try has a crash before it, and no progress. It is *careful* for as many records as that worker
+  may have had: it takes one at a time, after a commit that names it, and commits again once the record is stepped. No
+  other slice of the worker is processed in between.
+- A record that was named in `CRASHES_IN_HAND_MAX` crashes goes to the dead-letter topic.
+
+A `kill -9` or an expelled worker looks like a crash, too. It costs a careful start, and it names a record only within
+the few milliseconds between two commits. Twice in these of the same record is no chance.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from streamproc.worker.limits import CAREFUL_RECORDS_MAX, CRASHES_IN_HAND_MAX, SUSPECTS_MAX
+
+
+class CrashMark(msgspec.Struct, omit_defaults=True):
+    """The metadata of a committed offset."""
+
+    tries: int = 0  # take-overs without progress since
+    hand: int = -1  # the offset of the record that is being stepped alone; -1: none
+    crashes: dict[int, int] = {}  # by offset: crashes in which this record was named
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(CrashMark)
+
+
+def read_mark(metadata: str) -> CrashMark:
+    """Return the mark in the metadata of a commit; an empty one for anything else."""
+    try:
+        return _decoder.decode(metadata) if metadata else CrashMark()
+    except msgspec.DecodeError:
+        return CrashMark()
+
+
+class PartitionMarks:
+    """The marks of one partition since this worker took it over."""
+
+    def __init__(self, generation: int, start: int, found: CrashMark, end: int) -> None:
+        """Begin at the committed offset `start` with what was found there; `end` is the end of the log."""
+        self.generation = generation
+        self.failed = False
+        """Whether a slice has failed: this is a crash, though the process ends in order."""
+        self.start = start
+        crashes = dict(found.crashes)
+        if found.hand >= start:
+            crashes[found.hand] = crashes.get(found.hand, 0) + 1
+        worst = sorted((offset for offset in crashes if offset >= start), key=lambda offset: -crashes[offset])
+        crashes = {offset: crashes[offset] for offset in worst[:SUSPECTS_MAX]}
+        self._mark = CrashMark(tries=found.tries + 1, crashes=crashes)
+        self.careful_end = max((offset + 1 for offset in crashes), default=start)  # before it, one at a time
+        if found.tries:
+            self.careful_end = max(self.careful_end, min(end, start + CAREFUL_RECORDS_MAX))
+
+    def is_poison(self, offset: int) -> bool:
+        """Return whether this record was in hand in too many crashes."""
+        return self._mark.crashes.get(offset, 0) >= CRASHES_IN_HAND_MAX
+
+    def take(self, offset: int) -> None:
+        """Name the record that is stepped next."""
+        self._mark.hand = offset
+
+    def release(self) -> None:
+        """Name no record any more."""
+        self._mark.hand = -1
+
+    def leave(self) -> None:
+        """Note that the partition is handed over without a crash."""
+        self._mark.tries, self._mark.hand = 0, -1
+
+    def metadata(self, offset: int) -> str:
+        """Return the metadata with which an offset is committed."""
+        if offset > self.start and offset >= self.careful_end and self._mark.hand < 0:
+            return ""
+        return "" if self._mark == CrashMark() else _encoder.encode(self._mark).decode()
