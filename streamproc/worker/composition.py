@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from faust.types import TP
 
 from streamproc.kafka import topics
+from streamproc.kafka.log_limit import flush_limits
 from streamproc.worker.agents import add_command_agent, add_slice_agents
 from streamproc.worker.consumer import BatchTransport
 from streamproc.worker.deadlines import Deadlines
@@ -225,6 +226,7 @@ class Worker:
         run_limits = self.store.run_limits
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
+            flush_limits()
             counts = f"{self.processor.counts} runs={run_limits.runs} deadlines={self.deadlines.appended}"
             if run_limits.evicted > evicted:
                 log.warning(
@@ -255,6 +257,7 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        flush_limits()
         self.pipelines.retain(set())
         self.account_pipelines.retain(set())
         self.store.close()

@@ -31,6 +31,7 @@ from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
 from streamproc.kafka import access
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
+limited = LogLimit(log)
 
 CANNOT_RESTATE: Final = (
     "cannot issue this standing command again, which an invalid record replaces at compaction (give the workers a key "
@@ -228,7 +230,8 @@ class FleetCommands:
         outcome: Outcome | None = None
         if problems:
             place = f"{record.topic}[{record.partition}]@{record.offset}"
-            log.warning("refused a fleet command, %s: %s", place, problems[0])
+            kind = f"refused commands in {record.topic}[{record.partition}]"
+            limited(logging.WARNING, kind, "refused a fleet command, %s: %s", place, problems[0])
             refusal = control_record(ALL_KEY, command_events.refusal_event(problems[0], place, at_ms, trigger))
             dead = dead_letter_record(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
             displaced = (record.key or b"").decode("utf-8", "replace")

@@ -25,6 +25,7 @@ from streamproc.core.accounts import (
 )
 from streamproc.core.charges import Charge, statements
 from streamproc.errors import Problem
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.wire import encode
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streamproc.worker.records import Fetched, Record, Records
 
 log = logging.getLogger(__name__)
+limited = LogLimit(log)
 
 NOT_OURS: Final = "let only the workers write to this topic"
 
@@ -254,6 +256,7 @@ class AccountProcessor:
 
     def _refused(self, record: Record, problem: Exception) -> OutgoingRecord:
         self.refused += 1
-        log.warning("refused %s[%d]@%d: %s", record.topic, record.partition, record.offset, problem)
+        place = f"refused statements in {record.topic}[{record.partition}]"
+        limited(logging.WARNING, place, "refused %s[%d]@%d: %s", record.topic, record.partition, record.offset, problem)
         what = Problem("statement", f"{type(problem).__name__}: {problem}", NOT_OURS)
         return dead_letter_record(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)

@@ -22,6 +22,7 @@ import msgspec
 from faust.tables.table import Table
 
 from streamproc.core.run_state import RunState
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.worker.codec import FRAME, decode_run, encode_run, peek_run
 from streamproc.worker.deadline_queue import DeadlineQueue
 from streamproc.worker.limits import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from streamproc.worker.records import Fetched
 
 log = logging.getLogger("streamproc.worker")
+limited = LogLimit(log)
 
 
 class Runs:
@@ -95,8 +97,12 @@ class Runs:
             return decode_run(raw) if raw is not None else None
         except msgspec.DecodeError as problem:
             self.unreadable += 1
-            log.error(
-                "the stored state of run %r is unreadable; the run starts from an empty state: %s", key[:64], problem
+            limited(
+                logging.ERROR,
+                f"unreadable states of partition {self.partition}",
+                "the stored state of run %r is unreadable; the run starts from an empty state: %s",
+                key[:64],
+                problem,
             )
             return None
 
@@ -159,7 +165,9 @@ class Runs:
 
     def _shrunk(self, key: bytes, state: RunState) -> bytes:
         """Reset a state that has grown too large, but keep whether the run was halted or has finished."""
-        log.error("the state of run %r was too large to store; the run starts from an empty state", key[:64])
+        place = f"states too large in partition {self.partition}"
+        text = "the state of run %r was too large to store; the run starts from an empty state"
+        limited(logging.ERROR, place, text, key[:64])
         fresh = RunState(
             partition=state.partition, offset=state.offset, turns=state.turns, at_ms=state.at_ms,
             finished=state.finished, halted=state.halted, halt_code=state.halt_code, severity=state.severity,

@@ -19,6 +19,7 @@ from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.wire import OperatorResume, RunFinished, RunStarted, encode
 from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
 from streamproc.worker.publishing import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
+limited = LogLimit(log)
 
 NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
@@ -201,7 +203,8 @@ class TurnProcessor:
     def _refused(self, record: Record, problems: Sequence[Problem]) -> OutgoingRecord:
         self.counts.refused += 1
         first = problems[0]
-        log.warning(
+        limited(
+            logging.WARNING, f"refused {first.field} in {record.topic}[{record.partition}]",
             "refused %s[%d]@%d: %s: %s (the record is in the dead-letter topic)",
             record.topic, record.partition, record.offset, first.field, first.what,
         )  # fmt: skip
@@ -216,7 +219,8 @@ class TurnProcessor:
         state.offset = record.offset
         runs.dirty.setdefault(key, [])
         self.counts.failures += 1
-        log.error(
+        limited(
+            logging.ERROR, f"failures of the engine in {record.topic}[{record.partition}]",
             "the engine failed on %s[%d]@%d, run %s; the run keeps its state (the record is in the dead-letter topic)",
             record.topic, record.partition, record.offset, event.run_id, exc_info=problem,
         )  # fmt: skip

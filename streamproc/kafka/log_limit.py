@@ -1,0 +1,75 @@
+"""Limited logging: what one bad record can cause, a million of them cause as well, and no disk holds their lines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+FIRST_LINES: Final = 5  # of a kind, logged as they come
+INTERVAL_S: Final = 30.0  # between two lines of a kind after that
+KINDS_MAX: Final = 200  # kinds remembered, such as partitions times reasons; past it, the oldest is logged as if new
+TEXT_MAX: Final = 500  # characters of one argument: a record can name anything
+
+_limits: WeakSet[LogLimit] = WeakSet()
+
+
+class LogLimit:
+    """Logs the first lines of a kind, then one line an interval, with the number of lines left out before it."""
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._kinds: dict[Hashable, _Kind] = {}
+        _limits.add(self)
+
+    def __call__(self, level: int, kind: Hashable, text: str, *args: Any, exc_info: Any = None) -> None:
+        """Log a line, or count it. `kind` says which lines are alike: a reason and a partition, say."""
+        known = self._kinds.get(kind)
+        if known is None:
+            if len(self._kinds) >= KINDS_MAX:
+                oldest = next(iter(self._kinds))
+                self._summarise(oldest, self._kinds.pop(oldest))
+            known = self._kinds[kind] = _Kind()
+        known.lines += 1
+        now_s = self._clock()
+        if known.lines > FIRST_LINES and now_s - known.logged_s < INTERVAL_S:
+            known.left_out += 1
+            known.level = level
+            return
+        known.logged_s = now_s
+        shown = tuple(arg if isinstance(arg, int) else str(arg)[:TEXT_MAX] for arg in args)
+        if known.left_out:
+            text, shown = f"{text} (and %d more like this before it)", (*shown, known.left_out)
+            known.left_out = 0
+        self._log.log(level, text, *shown, exc_info=exc_info if known.lines <= FIRST_LINES else None)
+
+    def flush(self) -> None:
+        """Log the numbers of lines that were left out so far."""
+        for kind, known in self._kinds.items():
+            self._summarise(kind, known)
+
+    def _summarise(self, kind: Hashable, known: _Kind) -> None:
+        if known.left_out:
+            self._log.log(known.level, "%d more lines like those about %s were left out", known.left_out, kind)
+            known.left_out = 0
+
+
+class _Kind:
+    __slots__ = ("left_out", "level", "lines", "logged_s")
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.left_out = 0
+        self.logged_s = 0.0
+        self.level = logging.WARNING
+
+
+def flush_limits() -> None:
+    """Log the numbers of lines that every limit has left out."""
+    for limit in list(_limits):
+        limit.flush()
