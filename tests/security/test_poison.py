@@ -1,12 +1,24 @@
-"""A record harms only itself: one that ends the worker's process is refused, and the worker goes on."""
+"""A record harms only itself: whatever it costs, and even if it ends the worker's process."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from functools import cache
+from time import process_time
+from typing import TYPE_CHECKING, Final
+
+import pytest
 
 from streamproc.kafka import topics as kafka_topics
+from streamproc.policy import Policy, load_policy
+from streamproc.worker.limits import SLICE_S
+from streamproc.worker.partition_pipeline import PartitionPipeline
+from streamproc.worker.tables import RunLimits, Runs
+from streamproc.worker.turn_processor import TurnProcessor
+from tests.security.maximal import CASES, maximal
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
+from tests.worker.records import TOPIC, records_of
 from tests.worker.running import Topics, expected_ids, gather_controls, honest_run, looping_run, turn
 
 if TYPE_CHECKING:
@@ -16,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["start_worker"]  # a fixture
 
-LIVES_MAX = 6
+LIVES_MAX: Final = 6
+BURST: Final = 1_000
+EVENT_BYTES: Final = 65_536
 EXIT_CODE = 77
 
 # A fault in native code, say: no exception, no clean-up.
@@ -60,3 +74,39 @@ async def test_a_record_that_ends_the_process_is_refused_after_two_crashes_and_n
     assert b"was in hand when the worker crashed twice" in dict(refused.headers)["reason"]
     assert b'"deadly"' in refused.value
     assert worker.end() == 0
+
+
+@cache
+def standard() -> Policy:
+    return load_policy()
+
+
+class Nowhere:
+    """A publisher for pipelines whose tasks do not run."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_thousand_of_the_largest_events_hold_the_loop_no_longer_than_a_slice_and_one_of_them(case: str) -> None:
+    """Measured in time of the processor, of which a loaded machine takes no more. The figures show with `-s`."""
+    event = maximal(case, "maximal", EVENT_BYTES)
+
+    def pipeline() -> PartitionPipeline:
+        processor = TurnProcessor(
+            standard().engine(), TOPIC, event_bytes_max=1_048_576, dead_letter_bytes=900_000, version="1"
+        )
+        return PartitionPipeline("runs", Runs(0, RunLimits()), processor, Nowhere())  # type: ignore[arg-type]
+
+    records = records_of([(b"maximal", event)] * BURST)
+    one = max(_seconds(lambda: pipeline().accept(records[:1])) for _ in range(3))
+    burst, taken = pipeline(), []
+    spent_s = _seconds(lambda: taken.append(burst.accept(records)))
+
+    sys.stdout.write(f"{case}: one %.1f ms, a slice of {taken[0]} %.1f ms\n" % (one * 1000, spent_s * 1000))
+    assert burst.position == taken[0] >= 1
+    assert spent_s < SLICE_S + 20 * one + 0.1
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun_s = process_time()
+    work()
+    return process_time() - begun_s
