@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 FIRST_LINES: Final = 5  # of a kind, logged as they come
 INTERVAL_S: Final = 30.0  # between two lines of a kind after that
-KINDS_MAX: Final = 200  # kinds remembered, such as partitions times reasons; past it, the oldest is logged as if new
-TEXT_MAX: Final = 500  # characters of one argument: a record can name anything
+KINDS_MAX: Final = 200  # kinds, such as partitions times reasons; the ones after that share one
+OTHERS: Final = "other records"
+LINE_MAX: Final = 1_000  # characters of a line: a record can name anything
 
 _limits: WeakSet[LogLimit] = WeakSet()
 
@@ -31,10 +32,7 @@ class LogLimit:
         """Log a line, or count it. `kind` says which lines are alike: a reason and a partition, say."""
         known = self._kinds.get(kind)
         if known is None:
-            if len(self._kinds) >= KINDS_MAX:
-                oldest = next(iter(self._kinds))
-                self._summarise(oldest, self._kinds.pop(oldest))
-            known = self._kinds[kind] = _Kind()
+            known = self._kinds.setdefault(kind if len(self._kinds) < KINDS_MAX else OTHERS, _Kind())
         known.lines += 1
         now_s = self._clock()
         if known.lines > FIRST_LINES and now_s - known.logged_s < INTERVAL_S:
@@ -42,11 +40,11 @@ class LogLimit:
             known.level = level
             return
         known.logged_s = now_s
-        shown = tuple(arg if isinstance(arg, int) else str(arg)[:TEXT_MAX] for arg in args)
+        line = (text % args)[:LINE_MAX]
         if known.left_out:
-            text, shown = f"{text} (and %d more like this before it)", (*shown, known.left_out)
+            line += f" (and {known.left_out} more like this before it)"
             known.left_out = 0
-        self._log.log(level, text, *shown, exc_info=exc_info if known.lines <= FIRST_LINES else None)
+        self._log.log(level, "%s", line, exc_info=exc_info if known.lines <= FIRST_LINES else None)
 
     def flush(self) -> None:
         """Log the numbers of lines that were left out so far."""

@@ -7,6 +7,7 @@ dead-letter topic, and so does an event on which the engine fails, whose run kee
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
+FIELD: Final = re.compile(r"[.\[]")  # ends the name of a field that leads into it
 
 NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
@@ -204,7 +206,7 @@ class TurnProcessor:
         self.counts.refused += 1
         first = problems[0]
         limited(
-            logging.WARNING, f"refused {first.field} in {record.topic}[{record.partition}]",
+            logging.WARNING, f"refused {FIELD.split(first.field, 1)[0]} in {record.topic}[{record.partition}]",
             "refused %s[%d]@%d: %s: %s (the record is in the dead-letter topic)",
             record.topic, record.partition, record.offset, first.field, first.what,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.kafka.log_limit import FIRST_LINES, INTERVAL_S, LogLimit, flush_limits
+from streamproc.kafka.log_limit import FIRST_LINES, INTERVAL_S, KINDS_MAX, LogLimit, flush_limits
 from streamproc.policy import load_policy
 from streamproc.worker.tables import RunLimits, Runs
 from streamproc.worker.turn_processor import TurnProcessor
@@ -25,6 +25,7 @@ LEFT_OUT = re.compile(r"(\d+) more lines? like|and (\d+) more like")
 
 @pytest.fixture
 def log_file(tmp_path: Path) -> Iterator[Path]:
+    flush_limits()  # of earlier tests
     handler = logging.FileHandler(tmp_path / "worker.log")
     logger = logging.getLogger("streamproc")
     logger.addHandler(handler)
@@ -40,7 +41,6 @@ def counted(lines: list[str], what: str) -> int:
 
 
 def test_50_000_bad_records_are_all_counted_and_fill_no_log(log_file: Path) -> None:
-    flush_limits()
     processor = TurnProcessor(
         load_policy().engine(), TOPIC, event_bytes_max=1_048_576, dead_letter_bytes=900_000, version="1"
     )
@@ -73,3 +73,12 @@ def test_after_the_first_lines_of_a_kind_one_comes_each_interval_with_the_number
     limited.flush()
     assert [record.getMessage() for record in caplog.records][-1] == "45 more lines like those about a were left out"
     assert len(caplog.records) == FIRST_LINES + 3
+
+
+def test_ever_new_kinds_of_lines_are_limited_together(caplog: pytest.LogCaptureFixture) -> None:
+    limited = LogLimit(logging.getLogger("streamproc.test"), clock=lambda: 0.0)
+    for number in range(100 * KINDS_MAX):
+        limited(logging.WARNING, f"kind {number}", "bad")
+    assert len(caplog.records) == KINDS_MAX + FIRST_LINES
+    limited.flush()
+    assert sum(int(record.getMessage().split()[0]) for record in caplog.records[-1:]) == 99 * KINDS_MAX - FIRST_LINES
