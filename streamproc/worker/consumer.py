@@ -321,7 +321,6 @@ class BatchConsumer(SeekingConsumer):
         left = [tp for tp in self._marks if tp in mine and self._committed_metadata.get(tp)]
         if left:
             await self._commit_marks(left)
-        self._marks.clear()
 
     async def wait_empty(self) -> None:
         """Publish, store and commit everything processed, before partitions move and before the worker stops.

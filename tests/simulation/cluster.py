@@ -77,7 +77,8 @@ class Cluster:
         self.compacted: dict[Place, set[int]] = {}
         self.committed: dict[Place, int] = {}
         self.metadata: dict[Place, str] = {}
-        self.named: dict[tuple[Place, int], int] = {}  # by partition and member: the record that its last commit named
+        self.named: dict[tuple[Place, int, int], int] = {}
+        """The record that a member's last commit named, by partition, member and generation."""
         self.commits: list[Commit] = []
         self.clock_step_ms = 0
         self._waiting: list[tuple[asyncio.Future[bool], Collection[Any] | None]] = []
@@ -324,6 +325,7 @@ class Group:
     def _complete(self, generation: int) -> None:
         if generation != self.generation or self.stable:
             return
+        self._cluster.zombies += sum(member.joined is None and not member.process.dead for member in self.members)
         self.members = [member for member in self.members if member.joined is not None]
         self.generation += 1
         self.stable = True
@@ -351,5 +353,5 @@ class Group:
             return False
         for tp, (offset, metadata) in offsets.items():
             self._cluster.commit((tp.topic, tp.partition), offset, metadata)
-            self._cluster.named[(tp.topic, tp.partition), id(member)] = read_mark(metadata).hand
+            self._cluster.named[(tp.topic, tp.partition), id(member), generation] = read_mark(metadata).hand
         return True

@@ -139,7 +139,7 @@ def _twice_in_hand(cluster: Cluster) -> list[str] | None:
     found = [
         f"{place}@{offset} was refused as poison, and no two workers ended with it in hand"
         for place, offset in set(refused)
-        if sum(hand == offset for (where, _), hand in cluster.named.items() if where == place) < CRASHES_IN_HAND_MAX
+        if sum(hand == offset for (where, *_), hand in cluster.named.items() if where == place) < CRASHES_IN_HAND_MAX
     ]
     honest = [one for one in refused if not _is_deadly(cluster, *one)]
     return found if found or honest else None
