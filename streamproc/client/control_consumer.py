@@ -178,6 +178,8 @@ class ControlConsumer:
                 verified = self._verifier.status(record, news, halts)
                 if verified is not None and (known is None or not verified.is_before(known)):
                     latest[news.run_id] = verified
+        elif known is not None and news.is_before(known):
+            pass  # of a worker that has lost the partition since
         elif news.halt is not None or halt is not None:
             latest[news.run_id] = news
         else:

@@ -5,23 +5,22 @@ permanently. Each keeps the order of one run, but there is no order between the 
 each run, the broker's time of the newest record that it used; an older record changes nothing. A status "running"
 written before the halt does not lift it, and a halt from before a resume does not return.
 
-Signed records also say which event of the run they follow from. That decides instead of the broker's time, so a record
-that was recorded and sent again changes nothing.
+Records also say which event of the run they follow from, and where both do, that decides instead of the broker's time.
+So a record that a worker sends late, after its partition has moved, changes nothing, and neither does a signed one that
+was recorded and sent again.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from streamproc.errors import Halted
+from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.controls import ControlEvent, read_control
 from streamproc.model.raw_fields import read_time_ms
-
-if TYPE_CHECKING:
-    from streamproc.fleet.record_signing import LogPlace
 
 HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone removes a run earlier
 DETAILED_MAX: Final = 20_000  # of these, those with their whole control event: about 1.5 KB each
@@ -31,7 +30,7 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 class Halt(NamedTuple):
     """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    broker's time of the record, the log time of the halt (0: not known), and the place of a signed record."""
+    broker's time of the record, the log time of the halt (0: not known), and what the record follows from."""
 
     control: bytes
     code: str
@@ -49,7 +48,7 @@ class StatusNews(NamedTuple):
     place: LogPlace | None = None
 
     def is_before(self, other: StatusNews) -> bool:
-        """Return whether another signed status of the run is newer."""
+        """Return whether another status of the run follows from a later event."""
         return self.place is not None and other.place is not None and self.place.before(other.place)
 
 
@@ -72,6 +71,14 @@ class _Status(msgspec.Struct):
     run_id: str
     status: str
     halt: msgspec.Raw = NOTHING
+    at: str | None = None
+    partition: int = -1
+    offset: int = -1
+
+
+class _Trigger(msgspec.Struct):
+    partition: int | None = None
+    offset: int | None = None
 
 
 class _Control(msgspec.Struct):
@@ -81,6 +88,7 @@ class _Control(msgspec.Struct):
     severity: str
     code: str = ""
     at: str | None = None
+    trigger: _Trigger | None = None
 
 
 class _Code(msgspec.Struct):
@@ -108,10 +116,11 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
     control = bytes(status.halt)
     if control == b"null":
         control = b""
+    place = _place(status.partition, status.offset, status.at)
     if (status.status != "halted" and not control) or status.status == "running":
-        return StatusNews(status.run_id, at_ms, None)
+        return StatusNews(status.run_id, at_ms, None, place)
     why = _code_decoder.decode(control) if control else _Code()
-    return StatusNews(status.run_id, at_ms, Halt(control, why.code, at_ms, _log_ms(why.at)))
+    return StatusNews(status.run_id, at_ms, Halt(control, why.code, at_ms, _log_ms(why.at)), place)
 
 
 def read_control_news(value: bytes, at_ms: int) -> ControlNews:
@@ -120,9 +129,18 @@ def read_control_news(value: bytes, at_ms: int) -> ControlNews:
         control = _control_decoder.decode(value)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    halts = control.severity == "halt" and control.type != "fleet.state"  # commands arrive on their own topic
-    halt = Halt(value, control.code, at_ms, _log_ms(control.at)) if halts else None
-    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed")
+    command = control.type == "fleet.state"  # commands arrive on their own topic
+    halt = Halt(value, control.code, at_ms, _log_ms(control.at)) if control.severity == "halt" and not command else None
+    trigger = control.trigger
+    place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
+    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed", place)
+
+
+def _place(partition: int | None, offset: int | None, at: str | None) -> LogPlace | None:
+    """Return what a record follows from, by its own words; the verifier replaces it by what was signed."""
+    if partition is None or offset is None or min(partition, offset) < 0:
+        return None
+    return LogPlace(partition, offset, _log_ms(at))
 
 
 def _log_ms(at: str | None) -> int:

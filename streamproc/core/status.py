@@ -32,6 +32,8 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     at: str | None = None
     capped_budgets: list[str] = []
     strangers: int = 0
+    partition: int = -1
+    offset: int = -1
 
 
 def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> Status:
@@ -52,6 +54,8 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         at=rfc3339(run.at_ms) if run.at_ms else None,
         capped_budgets=capped_budgets(run),
         strangers=run.strangers,
+        partition=run.partition,
+        offset=run.offset,
     )
 
 

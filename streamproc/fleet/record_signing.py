@@ -43,7 +43,10 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class LogPlace(NamedTuple):
-    """What a signed record follows from: an event's partition and offset on the turns topic; and when it was signed."""
+    """What a record follows from: an event's partition and offset on the turns topic; and when the record was signed.
+
+    In a record that is not signed, `signed_ms` is the event's log time.
+    """
 
     partition: int
     offset: int

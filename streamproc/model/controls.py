@@ -181,6 +181,8 @@ class RunStatus(_Model):
         [], description="budgets that the run declared above the policy's limit, which therefore applies"
     )
     strangers: int = Field(0, description="events that were refused because they lack the token of the run")
+    partition: int = Field(-1, description="partition of the turns topic; -1: not on Kafka")
+    offset: int = Field(-1, description="offset of the run's last event there: a status with a lower one is older")
 
 
 def read_control(raw: bytes | str) -> ControlEvent:

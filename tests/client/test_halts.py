@@ -125,6 +125,29 @@ def test_a_resume_from_before_a_later_halt_does_not_lift_it() -> None:
     assert control_of(halts.runs["r1"]) == halt_event("r1", "third")
 
 
+@pytest.mark.parametrize("first", ["control", "status"])
+def test_a_status_that_a_worker_sends_late_does_not_lift_the_halt(first: str) -> None:
+    halts, halt = Halts(), halt_event("r1", trigger={"partition": 3, "offset": 20}, at="2026-01-01T00:00:20Z")
+    if first == "control":
+        halts.control(control(halt, 5))
+    else:
+        halts.status(followed("halted", 5, 21, halt))
+
+    halts.status(followed("running", 9_000, 19))
+    assert "r1" in halts.runs
+    halts.status(followed("running", 9_001, 22))
+    assert "r1" not in halts.runs
+    halts.control(control(halt, 9_002))
+    assert "r1" not in halts.runs
+
+
+def followed(what: str, at_ms: int, offset: int, halt: ControlEvent | None = None) -> StatusNews:
+    """A status that follows from an event of the log."""
+    fields = {"run_id": "r1", "status": what, "halt": halt, "partition": 3, "offset": offset}
+    value = RunStatus.model_validate(fields | {"at": f"2026-01-01T00:00:{offset}Z"})
+    return read_status_news(b"r1", value.model_dump_json().encode(), at_ms)
+
+
 def test_a_control_event_is_new_once() -> None:
     halts = Halts()
 

@@ -85,9 +85,15 @@ class Cluster:
         self.down_until_s = 0.0
         self.slow = 1.0
         self.zombies = 0  # workers that were expelled while they ran
+        self.outages = 0
         self.refusals: list[
             bool
         ] = []  # for each of the next batches that is refused: whether it was taken all the same
+
+    @property
+    def late_records(self) -> bool:
+        """Whether a worker may have sent records after it had lost their partition."""
+        return bool(self.zombies or self.outages)
 
     def log(self, topic: str, partition: int) -> list[Record]:
         return self.logs.setdefault((topic, partition), [])

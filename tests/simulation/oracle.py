@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from streamproc.client.halts import Halts, read_status_news
 from streamproc.core.accounts import Account, BudgetReached, dump_account, load_account, read_statement, step_account
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
@@ -115,7 +116,8 @@ def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
     found: list[str] = []
     for check in (
         _controls(cluster, truths), _dead_letters(cluster, truths), _states(cluster, truths, worker_runs),
-        () if cluster.zombies else _statuses(cluster, truths), _spend(cluster, truths), _reached(cluster, reached),
+        _beliefs(cluster, truths), () if cluster.late_records else _statuses(cluster, truths),
+        _spend(cluster, truths), _reached(cluster, reached),
         _account_states(cluster, accounts, worker_runs), _commits(cluster, truths), _spend_commits(cluster),
     ):  # fmt: skip
         several = list(check)
@@ -213,8 +215,19 @@ def _difference(found: RunState, expected: RunState) -> str:
     return "; ".join(f"{name} is {getattr(found, name)}, not {getattr(expected, name)}" for name in names)
 
 
+def _beliefs(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+    """Check what a listener believes that has read all statuses: those that a worker has sent late change nothing."""
+    for partition, truth in truths.items():
+        halts = Halts()
+        for record in cluster.log(STATUS, partition):
+            halts.status(read_status_news(record.key, record.value, record.timestamp))
+        halted = {key.decode() for key, state in truth.states.items() if state.halted >= 0}
+        if set(halts.runs) != halted:
+            yield f"listeners to [{partition}] believe that {sorted(halts.runs)} are halted, not {sorted(halted)}"
+
+
 def _statuses(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
-    """Check the last statuses. Skipped after an expelled worker: nothing fences it, so it may publish an older one."""
+    """Check the last statuses. Skipped where a worker may have sent an older one late: nothing fences its producer."""
     for partition, truth in truths.items():
         last = {record.key: msgspec.json.decode(record.value) for record in cluster.log(STATUS, partition)}
         for key, state in truth.states.items():

@@ -183,6 +183,7 @@ class Schedule:
 
     def _away(self, fault: Fault) -> None:
         self.cluster.down_until_s = self.loop.now_s + 60 * fault.amount
+        self.cluster.outages += 1
 
     def _slow(self, fault: Fault) -> None:
         self.cluster.slow = 10 * fault.amount
