@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from aiokafka.errors import ConsumerStoppedError
@@ -61,6 +62,7 @@ class BatchConsumer(SeekingConsumer):
         self._marks: dict[TP, PartitionMarks] = {}
         self._committed_metadata: dict[TP, str] = {}
         self._commit_lock = asyncio.Lock()
+        self._name = uuid.uuid4().hex[:8]
 
     def _new_consumer_thread(self) -> SameLoopConsumer:
         return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
@@ -290,7 +292,7 @@ class BatchConsumer(SeekingConsumer):
             committed, metadata = await self._thread.committed_with_metadata(tp)
             found, start = read_mark(metadata), first if committed is None else committed
             end = (await self.highwaters(tp))[tp] if found.tries else start
-            marks = self._marks[tp] = PartitionMarks(asked, start, found, end)
+            marks = self._marks[tp] = PartitionMarks(asked, start, found, end, self._name)
             if marks.careful_end > start:
                 log.warning(
                     "%s[%d]: the last worker crashed; taking records up to %d one at a time",

@@ -30,6 +30,7 @@ class CrashMark(msgspec.Struct, omit_defaults=True):
     tries: int = 0  # take-overs without progress since
     hand: int = -1  # the offset of the record that is being stepped alone; -1: none
     crashes: dict[int, int] = {}  # by offset: crashes in which this record was named
+    by: str = ""  # the worker that wrote it: one that finds its own mark has not crashed, but was expelled
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -47,20 +48,21 @@ def read_mark(metadata: str) -> CrashMark:
 class PartitionMarks:
     """The marks of one partition since this worker took it over."""
 
-    def __init__(self, generation: int, start: int, found: CrashMark, end: int) -> None:
+    def __init__(self, generation: int, start: int, found: CrashMark, end: int, by: str) -> None:
         """Begin at the committed offset `start` with what was found there; `end` is the end of the log."""
         self.generation = generation
         self.failed = False
         """Whether a slice has failed: this is a crash, though the process ends in order."""
         self.start = start
         crashes = dict(found.crashes)
-        if found.hand >= start:
+        crashed = found.by != by
+        if crashed and found.hand >= start:
             crashes[found.hand] = crashes.get(found.hand, 0) + 1
         worst = sorted((offset for offset in crashes if offset >= start), key=lambda offset: -crashes[offset])
         crashes = {offset: crashes[offset] for offset in worst[:SUSPECTS_MAX]}
-        self._mark = CrashMark(tries=found.tries + 1, crashes=crashes)
+        self._mark = CrashMark(tries=found.tries + crashed, crashes=crashes, by=by)
         self.careful_end = max((offset + 1 for offset in crashes), default=start)  # before it, one at a time
-        if found.tries:
+        if found.tries and (crashed or found.tries > 1):
             self.careful_end = max(self.careful_end, min(end, start + CAREFUL_RECORDS_MAX))
 
     def is_poison(self, offset: int) -> bool:
@@ -83,4 +85,4 @@ class PartitionMarks:
         """Return the metadata with which an offset is committed."""
         if offset > self.start and offset >= self.careful_end and self._mark.hand < 0:
             return ""
-        return "" if self._mark == CrashMark() else _encoder.encode(self._mark).decode()
+        return "" if not self._mark.tries and not self._mark.crashes else _encoder.encode(self._mark).decode()
