@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Letters and marks that show nothing, and could therefore make two different names look the same.
 INVISIBLE: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\U000e0100-\U000e01ef]")
 # Where a space takes the meaning from `@everyone`, `<!channel>`, `[text](link)`, `https://…` and `www.…`.
-ACTIVE: Final = re.compile(r"(?<=[@<])(?=\S)|(?<=\])(?=[(\[:])|(?=://)|(?<=\bwww\.)(?=\S)", re.IGNORECASE)
+ACTIVE: Final = re.compile(r"(?<=[@<])(?=\S)|(?<=\])(?=[(\[:])|(?=://)|(?<=www\.)(?=\S)", re.IGNORECASE)
 INDENT: Final = "    "  # of a traceback in a log, so that none of its lines looks like a log line
 
 

@@ -46,8 +46,8 @@ class BatchConsumer(SeekingConsumer):
     """Faust's consumer, draining whole partition batches."""
 
     _thread: SameLoopConsumer
-    in_hand = False
-    """Whether some of the fetched records are not processed yet."""
+    in_hand: frozenset[TP] = frozenset()
+    """The partitions of which some fetched records may not be processed yet."""
     waiting_for: TP | None = None
     """The partition whose agent has records and has not answered yet."""
     _offered: Slice | None = None
@@ -87,9 +87,10 @@ class BatchConsumer(SeekingConsumer):
                     await asyncio.sleep(IDLE_S)
                     continue
                 records = await self._thread.fetch(wanted, wait=not held)
-                self.in_hand = True
-                held = await self._dispatch([*records.items(), *held], asked)
-                self.in_hand = bool(held)
+                batches = [*records.items(), *held]
+                self.in_hand = frozenset(TP(*tp) for tp, _ in batches)
+                held = await self._dispatch(batches, asked)
+                self.in_hand = frozenset(TP(*tp) for tp, _ in held)
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise

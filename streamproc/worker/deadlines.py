@@ -105,16 +105,16 @@ class Deadlines:
         return sorted(mine & self._caught_up_s.keys())
 
     async def _position(self, partition: int) -> int:
-        """Return the offset up to which a partition is processed; if no records are in hand, up to which it is fetched.
+        """Return the offset up to which a partition is processed; if none of it is in hand, up to which it is fetched.
 
         The marker that ends a transaction has an offset and is not a record.
         """
         pipeline = self._pipelines.get(partition)
         stepped = pipeline.position if pipeline is not None else -1
-        consumer = self._app.consumer
-        if stepped >= 0 and consumer.in_hand:
+        consumer, tp = self._app.consumer, TP(self._topic, partition)
+        if tp in consumer.in_hand:
             return stepped
-        fetched = await consumer.position(TP(self._topic, partition))
+        fetched = await consumer.position(tp)
         return max(stepped, fetched if fetched is not None else -1)
 
     async def _append(self, runs: Runs) -> None:

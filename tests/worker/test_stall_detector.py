@@ -55,11 +55,12 @@ from streamproc.worker import consumer, partition_pipeline
 partition_pipeline.BACKLOG_RECORDS_MAX, consumer.SLICE_RECORDS_MAX = 1_000, 200
 stepped, most = partition_pipeline.PartitionPipeline.accept, {}
 def accept(self, records):
-    stepped(self, records)
+    taken = stepped(self, records)
     held = max(self.backlog, len(self._outgoing) // 3, len(self._runs.dirty))
     if held > most.get(self.partition, 0):
         most[self.partition] = held
         print("held", held, file=sys.stderr, flush=True)
+    return taken
 partition_pipeline.PartitionPipeline.accept = accept
 """
 HELD_MAX = 1_000 + 200
@@ -94,8 +95,8 @@ MUTE_FETCHES = """
 import asyncio
 from streamproc.worker import consumer
 honest, made = consumer.SameLoopConsumer.fetch, []
-async def mute(self, tps):
-    records = await honest(self, tps)
+async def mute(self, tps, **options):
+    records = await honest(self, tps, **options)
     made.extend(tp for tp in records if tp.topic.endswith(".turns"))
     if len(made) > 4:
         await asyncio.Event().wait()
