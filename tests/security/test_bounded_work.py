@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 import yaml
+from msgspec import inspect
 
 from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
 from streamproc.core.run_state import RunState, dump
@@ -25,7 +26,7 @@ from tests.worker.records import records_of
 from tests.worker.test_turn_processor import controls, processor, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -64,6 +65,73 @@ def test_the_largest_event_of_each_type_takes_bounded_work(name: str) -> None:
         calls, _ = counted(lambda: feed.event(event))
         assert calls < STEP_CALLS_MAX
         assert len(dump(feed.state)) < STATE_BYTES_MAX
+
+
+MANY = ["t"] * (wire.BATCH_MAX + 1)
+PAIRS = {f"p{n}": 1 for n in range(wire.PAIRS_MAX + 1)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        ("turn", "tests", [1, 1, 1, 1, MANY]),
+        ("turn", "tenant", "t" * 129),
+        ("turn", "run_id", "r" * 257),
+        ("run.started", "budgets", PAIRS),
+        ("run.finished", "status", "s" * 1_025),
+        ("operator.resume", "grant", PAIRS),
+        ("task.created", "depends_on", MANY),
+        ("task.delegated", "tasks", MANY),
+        ("task.transition", "evidence", dict.fromkeys(PAIRS, [True])),
+        ("task.transition", "evidence", {"dod": [True, MANY]}),
+        ("task.transition", "evidence", {"dod": [True, [], MANY]}),
+        ("cycle.completed", "moved", [["t", "done"]] * (wire.BATCH_MAX + 1)),
+    ],
+)
+def test_a_list_or_name_of_any_event_beyond_its_limit_is_refused(kind: str, field: str, value: Any) -> None:
+    with pytest.raises(InvalidEvent, match="length <=") as refusal:
+        read_event(orjson.dumps({"w": 1, "type": kind, "run_id": "r", "node": "n", field: value}))
+    assert refusal.value.problems[0].field.startswith(field)
+
+
+def lengths(kind: inspect.Type, place: str) -> Iterator[tuple[str, int | None]]:
+    """Yield every list, object and text in a type, and its maximum length; keys of objects are at `place.key`."""
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from lengths(one, place)
+    elif isinstance(kind, inspect.StructType):
+        for field in kind.fields:
+            yield from lengths(field.type, f"{place}.{field.name}".lstrip("."))
+    elif isinstance(kind, (inspect.VarTupleType, inspect.ListType)):
+        yield place, kind.max_length
+        yield from lengths(kind.item_type, place)
+    elif isinstance(kind, inspect.TupleType):
+        for one in kind.item_types:
+            yield from lengths(one, place)
+    elif isinstance(kind, inspect.DictType):
+        yield place, kind.max_length
+        yield from lengths(kind.key_type, f"{place}.key")
+        yield from lengths(kind.value_type, f"{place}.value")
+    elif isinstance(kind, inspect.StrType):
+        yield place, kind.max_length
+
+
+def test_every_list_and_name_of_a_fingerprinted_event_has_a_limit() -> None:
+    """So has every new field. A graph has limits of its own; content is never read, and keys are only compared."""
+    found = {place: most for kind in wire.TYPED for place, most in lengths(inspect.type_info(kind), "")}
+    free = {"graph", "content", "labels.value", *(f"{place}.key" for place in found)}
+    assert {place for place, most in found.items() if most is None} <= free
+    assert all(most <= 1_024 for most in found.values() if most is not None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("usage", [-1]), ("usage", [2**53 + 1]), ("tests", [1, -1]), ("output", [-1, 1]), ("calls", [["t", -1]])],
+)
+def test_a_number_that_would_count_backwards_or_without_end_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(InvalidEvent, match=r"int. [<>]= ") as refusal:
+        read_event(orjson.dumps({"w": 1, "type": "turn", "run_id": "r", "node": "n", field: value}))
+    assert refusal.value.problems[0].field.startswith(field)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ FORGED = {
     "an operator's stop": resumed(120, LATER_MS, OperatorStop(w=1, run_id="r1", by="ada", at=LATER_MS)),
     "an operator's resume from before the halt": resumed(120, LATER_MS, resume_of(NOON_MS - 2 * MINUTE_MS)),
     "a worker's release from before the halt": resumed(90, LATER_MS, resume_of(LATER_MS)),
+    "a worker's status from before the halt": resumed(90, LATER_MS, resume_of(LATER_MS), "runs"),
+    "a worker's release by the event that has halted it": resumed(100, LATER_MS, resume_of(LATER_MS)),
     "a record of one run under the key of another": signed(
         "runs", b"r2", RUNNING, LogPlace(0, 120, LATER_MS), headers=[(RESUME_HEADER, encode(resume_of(LATER_MS)))]
     ),
@@ -149,6 +151,8 @@ def test_a_recorded_halt_does_not_halt_a_resumed_run_again() -> None:
     feed(halts, halted(), status, resumed(120, LATER_MS))
 
     assert not feed(halts, status)
+    sent_again = signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS), at_ms=LATER_MS + MINUTE_MS)
+    assert not feed(halts, sent_again)
     halts = listener()
     assert not feed(halts, signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS), at_ms=NOON_MS + AGE_MS_MAX + 1))
 
