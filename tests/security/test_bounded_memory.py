@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import pkgutil
 import tracemalloc
 from collections import deque
@@ -16,7 +17,11 @@ import pytest
 import streamproc
 from streamproc.client.halts import IDS_MAX, ControlNews, Halt, Halts, StatusNews
 from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, SpendEntry, Statement, write_statement
+from streamproc.core.rules import KINDS_MAX
 from streamproc.core.run_state import RunState
+from streamproc.fleet.issuing import new_command
+from streamproc.fleet.state import Fleet
+from streamproc.model.fleet_command import member_scope
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.model.wire import WIRE_VERSION, Call, Turn, Usage, encode
@@ -25,6 +30,7 @@ from streamproc.notify.dedup import Dedup
 from streamproc.policy import load_policy
 from streamproc.worker import limits
 from streamproc.worker.limits import HALT_BYTES_MAX
+from streamproc.worker.logs import LINES_MAX, Calm
 from streamproc.worker.spend import AccountPartition, AccountProcessor, AccountStore
 from streamproc.worker.tables import RunLimits, Runs
 from tests.worker.records import records_of
@@ -221,6 +227,42 @@ def test_partitions_divide_the_accounts_of_a_worker() -> None:
     store._counted()
     assert {accounts.share for accounts in store.partitions.values()} == {limits.ACCOUNTS_MAX // 8}
     assert {accounts.active_share for accounts in store.partitions.values()} == {limits.ACTIVE_ACCOUNTS_MAX // 8}
+
+
+def test_a_policy_with_many_sections_keeps_the_rules_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamproc.policy.layers._RULES_MAX", 10)
+    policy = load_policy({"tenants": {f"tenant{n}": {} for n in range(30)}})
+    for n in range(30):
+        policy.rules("", f"tenant{n}", "")
+    assert len(policy._rules) == 10
+
+
+def test_combinations_of_evidence_do_not_add_up() -> None:
+    """Of 40 kinds of evidence there are more combinations than a process has memory for."""
+    rules = load_policy().rules("", "", "")
+    for kinds in range(5 * KINDS_MAX):
+        assert rules.detectors(kinds) is rules.detectors(kinds)
+    assert len(rules._by_kinds) <= KINDS_MAX
+
+
+def test_lines_of_other_libraries_do_not_add_up() -> None:
+    calm = Calm()
+    for n in range(3 * LINES_MAX):
+        calm.filter(logging.LogRecord(f"aiokafka.{n}", logging.ERROR, "", 1, f"{n} {'x' * 10_000}", None, None))
+    assert len(calm._passed) <= LINES_MAX
+    assert max(map(len, calm._passed)) < 200
+
+
+def test_commands_to_many_scopes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamproc.fleet.state.SCOPES_MAX", 100)
+    monkeypatch.setattr("streamproc.fleet.state.IDS_MAX", 100)
+    fleet = Fleet()
+    fleet.apply(new_command(fleet, "PAUSE", "fleet", "ada", ""))
+    for n in range(1_000):
+        for scope in (f"user:{n}", f"tenant:{n}", member_scope(f"{n}", "acme"), f"run:{n}"):
+            fleet.apply(new_command(fleet, "STOP", scope, "ada", ""))
+    assert largest([fleet]) <= 100
+    assert fleet.paused
 
 
 UNBOUNDED = {

@@ -16,7 +16,8 @@ from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
 from streamproc.core.run_state import RunState, dump
 from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
 from streamproc.fingerprint import read_event
-from streamproc.model import wire
+from streamproc.model import nesting, raw_events, raw_fields, wire
+from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
@@ -82,7 +83,7 @@ PAIRS = {f"p{n}": 1 for n in range(wire.PAIRS_MAX + 1)}
         ("operator.resume", "grant", PAIRS),
         ("task.created", "depends_on", MANY),
         ("task.delegated", "tasks", MANY),
-        ("task.transition", "evidence", dict.fromkeys(PAIRS, [True])),
+        ("task.transition", "evidence", dict.fromkeys(PAIRS, (True,))),
         ("task.transition", "evidence", {"dod": [True, MANY]}),
         ("task.transition", "evidence", {"dod": [True, [], MANY]}),
         ("cycle.completed", "moved", [["t", "done"]] * (wire.BATCH_MAX + 1)),
@@ -154,6 +155,50 @@ def test_a_fingerprinted_event_beyond_a_limit_is_refused_with_its_field(field: s
     assert problem.field.startswith(field)
     assert "length <=" in problem.what
     assert problem.remedy
+
+
+def fields(number: int) -> dict[str, str]:
+    return {f"f{n}": "" for n in range(number)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tool_calls", [{"name": "t"}] * (raw_events.CALLS_MAX + 1)),
+        ("tests", {"failed": [*fields(raw_events.TESTS_MAX + 1)]}),
+        ("progress", dict.fromkeys(fields(raw_fields.METRICS_MAX + 1), 1)),
+        ("labels", fields(raw_fields.LABELS_MAX + 1)),
+        ("artifact", fields(raw_fields.FILES_MAX + 1)),
+        ("usage", fields(raw_fields.FIELDS_MAX + 1)),
+        ("tenant", "t" * 129),
+        ("node", "n" * 257),
+    ],
+)
+def test_a_raw_turn_beyond_a_limit_is_refused_with_its_field(field: str, value: Any) -> None:
+    with pytest.raises(InvalidEvent) as refusal:
+        parse_raw({"run_id": "r", "node": "n", field: value})
+    assert refusal.value.problems[0].field.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("event", "what"),
+    [
+        ({"node": "n", **fields(raw_fields.FIELDS_MAX)}, f"more than {raw_fields.FIELDS_MAX}"),
+        ({"type": "task.delegated", "tasks": ["t"] * nesting.VALUES_MAX}, f"more than {nesting.VALUES_MAX} values"),
+        ({"type": "task.verdict", "verdict": "V" * 33}, "at most 32"),
+    ],
+)
+def test_a_raw_event_with_too_much_in_it_is_refused(event: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidEvent, match=what):
+        parse_raw({"run_id": "r", **event})
+
+
+def test_of_many_errors_and_of_many_mistakes_the_first_are_read() -> None:
+    turn = parse_raw({"run_id": "r", "node": "n", "errors": ["it broke"] * (2 * raw_events.ERRORS_MAX)})
+    assert len(turn.errors) == raw_events.ERRORS_MAX
+    with pytest.raises(InvalidEvent) as refusal:
+        parse_raw({"run_id": "r", "node": "n", "tool_calls": [{"name": 3}] * raw_events.CALLS_MAX})
+    assert len(refusal.value.problems) == raw_events.PROBLEMS_MAX
 
 
 def test_the_largest_accepted_turn_is_stepped_within_the_limit() -> None:
