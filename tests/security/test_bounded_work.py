@@ -15,7 +15,7 @@ from msgspec import inspect
 from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
 from streamproc.core.run_state import RunState, dump
 from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
-from streamproc.fingerprint import read_event
+from streamproc.fingerprint import fingerprint, read_event
 from streamproc.model import nesting, raw_events, raw_fields, wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
@@ -199,6 +199,15 @@ def test_of_many_errors_and_of_many_mistakes_the_first_are_read() -> None:
     with pytest.raises(InvalidEvent) as refusal:
         parse_raw({"run_id": "r", "node": "n", "tool_calls": [{"name": 3}] * raw_events.CALLS_MAX})
     assert len(refusal.value.problems) == raw_events.PROBLEMS_MAX
+
+
+def test_of_a_long_report_a_part_is_sent() -> None:
+    report = {f"{n:03} {'i' * 100}": False for n in range(80)}
+    sent = fingerprint(parse_raw({"type": "task.transition", "run_id": "r", "task_id": "t", "evidence": {"g": report}}))
+    failing = sent.evidence["g"].failing
+    assert (len(failing), {len(name) for name in failing}) == (24, {80})
+    created = {"type": "task.created", "run_id": "r", "task_id": "t", "depends_on": [*fields(200)]}
+    assert len(fingerprint(parse_raw(created)).depends_on) == 32
 
 
 def test_the_largest_accepted_turn_is_stepped_within_the_limit() -> None:

@@ -142,6 +142,15 @@ def test_a_mistake_in_a_named_file_names_the_variable(file) -> None:
         (["BROKERS=evil:1"], {"sasl_password": SECRET}),
         (["BROKERS=evil:1"], {"sasl_token_file": "/run/secrets/token", **TOKEN_LOGIN}),
         (
+            ["BROKERS=evil:1"],
+            {
+                "sasl_oauth_client_secret": SECRET,
+                "sasl_oauth_client_id": "ada",
+                "sasl_oauth_token_url": "https://ours.example",
+                **TOKEN_LOGIN,
+            },
+        ),
+        (
             ["BROKERS=evil:1", "SASL_OAUTH_TOKEN_URL=https://ours.example"],
             {"sasl_oauth_client_secret": SECRET, "sasl_oauth_client_id": "ada", **TOKEN_LOGIN},
         ),
