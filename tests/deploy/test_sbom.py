@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,25 @@ def test_it_lists_what_the_lock_installs_with_every_hash(bill: dict[str, Any]) -
     assert found.keys() == entries.keys()
     for name, entry in entries.items():
         version = re.match(r"[^=]+==([^\s;]+)", entry)[1]  # type: ignore[index]
-        assert found[name]["purl"] == f"pkg:pypi/{name}@{version}"
+        assert (found[name]["version"], found[name]["purl"]) == (version, f"pkg:pypi/{name}@{version}")
         assert {one["content"] for one in found[name]["hashes"]} == set(re.findall(r"sha256:([0-9a-f]{64})", entry))
         assert {one["alg"] for one in found[name]["hashes"]} == {"SHA-256"}
+
+
+def test_it_says_on_which_systems_a_component_is_installed(bill: dict[str, Any]) -> None:
+    entries = audit.entries("requirements-runtime.lock")
+    markers = {name: re.match(r"\S+ *; *([^\\\n]+)", entry) for name, entry in entries.items()}
+    expected = {name: [found[1].strip()] if found else [] for name, found in markers.items()}
+    assert any(expected.values())
+    assert expected == {
+        one["name"]: [item["value"] for item in one.get("properties", [])] for one in bill["components"]
+    }
+
+
+def test_it_names_this_release_and_its_licence(bill: dict[str, Any]) -> None:
+    product, version = bill["metadata"]["component"], distribution("streamproc").version
+    assert (product["version"], product["purl"]) == (version, f"pkg:pypi/streamproc@{version}")
+    assert product["licenses"]
 
 
 def test_every_installed_component_has_a_licence_and_every_one_is_reachable(bill: dict[str, Any]) -> None:
