@@ -213,6 +213,8 @@ def test_a_command_hides_the_secrets_in_its_texts() -> None:
     command = new_command(Fleet(), "STOP", scope_of("user", f"bob {PLANTED}"), f"ann {PLANTED}", f"leaked {PLANTED}")
     assert rests(f"{command} {command!r}", PLANTED) == []
     assert command.scope == f"user:{redact_id(f'bob {PLANTED}')}"
+    assert rests(scope_of("user", f"bob {PLANTED}", "acme"), PLANTED) == []
+    assert rests(scope_of("user", "bob", f"acme {PLANTED}"), PLANTED) == []
 
 
 def test_a_raw_record_keeps_the_run_id_that_is_its_key() -> None:
@@ -227,6 +229,11 @@ def test_a_signed_command_keeps_the_reason_that_was_signed() -> None:
     stop = fingerprint(parse_raw({"type": "operator.stop", "run_id": "r", "reason": PLANTED, "signature": "ab"}))
     assert isinstance(stop, wire.OperatorStop)
     assert stop.reason == PLANTED
+
+
+def test_a_signature_keeps_no_secret_in_an_event_that_nobody_signs() -> None:
+    seen = {"type": "halt.acknowledged", "run_id": "r", "by": PLANTED, "reason": PLANTED, "signature": "ab"}
+    assert rests(wire.encode(fingerprint(parse_raw(seen))).decode(), PLANTED) == []
 
 
 def test_a_text_at_the_key_password_is_replaced() -> None:

@@ -63,6 +63,12 @@ def outputs(name: str, value: str) -> Iterator[str]:
             yield f"{error} {error!r} {''.join(traceback.format_exception(error))}"
 
 
+def test_the_settings_that_are_secrets_are_masked_whatever_they_look_like() -> None:
+    """Others are only searched for what looks like a secret. A file or URL of a secret is none."""
+    named = {name for name in FIELDS if name.endswith(("password", "secret", "key", "token"))}
+    assert {"redis", "notify", *named} == set(SECRET)
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_no_setting_shows_a_secret(name: str) -> None:
     for value in planted(name):
