@@ -12,14 +12,19 @@ from streamproc import Monitor
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent
 from streamproc.core.run_state import COMMANDS_MAX, IDS_MAX, RunState, dump, load
 from streamproc.errors import InvalidPolicy, InvalidSettings
-from streamproc.policy import load_policy
+from streamproc.model.wire import BudgetReached
+from streamproc.policy import Policy, load_policy
+from streamproc.policy.files import Layer
 from streamproc.replay.log import LogReplay
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.settings import load_settings
 from streamproc.worker.codec import encode_run, peek_run
+from streamproc.worker.limits import FINISHED_KEEP_MS
 from tests.feeding import Feed, Raw, halts, reported
 from tests.replay.records import record
+from tests.worker.running import honest_run, looping_run
+from tests.worker.test_tables import clocked, end, runs, step, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,8 +94,24 @@ def test_a_run_on_probation_stays_on_probation_in_its_second_life() -> None:
 
 
 def test_a_worker_keeps_a_halted_run_that_has_finished_as_long_as_an_idle_one() -> None:
-    states = [RunState(offset=3, finished=True, halted=halted) for halted in (-1, 0, 9)]
-    assert [peek_run(encode_run(state, None)) for state in states] == [(3, True), (3, False), (3, False)]
+    for offset in (3, -1):
+        states = [RunState(offset=offset, finished=True, halted=halted) for halted in (-1, 0, 9)]
+        seen = [peek_run(encode_run(state, None)) for state in states]
+        assert seen == [(offset, True), (offset, False), (offset, False)]
+
+
+def test_a_worker_removes_a_halted_run_that_has_finished_no_sooner_than_an_idle_one() -> None:
+    run_limits, now_ms = clocked()
+    mine = runs(run_limits)
+    step(mine, [*looping_run("stuck", 3), end("stuck"), *honest_run("done", 2), end("done")])
+    write(mine)
+
+    now_ms[0] += FINISHED_KEEP_MS + 1
+    step(mine, honest_run("other", 1), 20)
+    write(mine)
+
+    assert b"done" not in mine
+    assert b"stuck" in mine
 
 
 def test_a_halt_survives_a_second_life_across_restarts() -> None:
@@ -112,6 +133,18 @@ def test_the_scope_of_a_run_is_final_across_its_lives() -> None:
     state = feed.state
     assert (state.workflow, state.tenant, state.user, state.named_tier, state.session) == tuple(first.values())
     assert state.turns == 2
+
+
+def test_a_run_stays_a_child_of_its_closed_session_in_its_second_life() -> None:
+    feed = Feed()
+    feed.raw(started(session_id="s", parent_run_id="root"))
+    feed.event(BudgetReached(w=1, run_id="r", event_id="b", account="session:s", rung="restrict", unit="tokens"))
+
+    feed.all(AGAIN)
+
+    assert feed.state.child
+    [rejected] = feed.raw({"type": "task.delegated", "tasks": ["t"]})
+    assert rejected.type == "delegation.rejected"
 
 
 # Budgets.
@@ -173,6 +206,18 @@ def test_a_grant_adds_to_the_limit_of_the_policy() -> None:
     assert halted_at(raws) == [2, 7]
 
 
+def test_a_scope_that_is_named_after_a_grant_does_not_take_the_grant_back() -> None:
+    raws = [*spends(3), RESUME | {"grant": {"cost": "4"}}, *(raw | {"tenant": "acme"} for raw in spends(9))]
+    assert halted_at(raws) == [2, 7]
+
+
+def test_a_limit_of_a_later_layer_may_be_raised_only_if_that_layer_says_so() -> None:
+    strict = {"tenants": {"acme": {"budgets": {"maxCostUsd": "1"}}}}
+    policy = load_policy({"budgets": {"maxCostUsd": {"limit": "2", "overridable": True}}} | strict)
+    assert halted_at([started(budgets=COST, tenant="acme"), *spends(9)], policy) == [1]
+    assert halted_at([started(budgets=COST, tenant="other"), *spends(9)], policy) == [5]
+
+
 def test_one_run_cannot_raise_the_budget_of_a_session_for_another() -> None:
     monitor = Monitor({"workflows": {"strict": {"budgets": {"maxSessionTokens": 500}}}})
     rich = {"run_id": "a", "session_id": "s"}
@@ -227,6 +272,18 @@ def test_a_run_names_its_tier_where_the_policy_believes_it() -> None:
     assert halted_at([started(tier="gold", user="eve"), *spends(9)], policy) == [1]
 
 
+def test_a_tier_that_a_run_names_later_raises_neither_a_declared_nor_a_granted_budget() -> None:
+    policy = load_policy(TIERS)
+    assert halted_at([started(budgets={"maxSteps": 3}), *steps(0, 9, tier="tin")], policy) == [3]
+    granted = [*spends(3), RESUME | {"grant": {"cost": "1"}}]
+    assert halted_at([*granted, *steps(3, 9, usage={"cost_usd": "1"}, tier="gold")], policy) == [2, 4]
+
+
+def test_the_last_layer_decides_whether_runs_are_believed_about_their_tier() -> None:
+    assert Policy([Layer(tier_from="policy"), Layer(tier_from="run")]).tiers.believed
+    assert not Policy([Layer(tier_from="run"), Layer(tier_from="policy")]).tiers.believed
+
+
 def test_a_tier_that_a_run_names_turns_no_detector_off() -> None:
     tiers = {"tiers": {"gold": {"detectors": {"LOOP001": False, "LOOP008": False}}}}
     assert halts([started(tier="gold"), *STUCK], load_policy(tiers)) != []
@@ -274,6 +331,39 @@ def test_a_command_that_the_run_has_forgotten_is_refused_and_a_newer_one_is_not(
     assert [one.type for one in feed.raw(command(501))] == ["run.resumed"]
 
 
+def test_of_too_many_commands_the_oldest_by_their_own_time_is_forgotten() -> None:
+    feed = Feed()
+    for number in (900, *range(1, COMMANDS_MAX + 1)):
+        assert not isinstance(feed.raw(command(number, "operator.stop")), RefusedEvent)
+    assert isinstance(feed.raw(command(1)), RefusedEvent)
+    assert feed.raw(command(900)) == []  # it was the first to arrive, and is known
+    assert [one.type for one in feed.raw(command(500))] == ["run.resumed"]
+
+
+def test_a_command_without_a_time_does_not_bring_forgotten_ones_back() -> None:
+    feed = Feed()
+    feed.all([command(number, "operator.stop") for number in range(1, COMMANDS_MAX + 3)])
+    assert isinstance(feed.raw(command(1)), RefusedEvent)
+
+    feed.raw({"type": "operator.stop", "by": "ada", "event_id": "without a time"})
+
+    assert isinstance(feed.raw(command(2)), RefusedEvent)
+    assert feed.state.halted >= 0
+
+
+@pytest.mark.parametrize("commands", [2, COMMANDS_MAX + 4])
+def test_a_resume_of_an_earlier_life_lifts_nothing(commands: int) -> None:
+    feed = Feed()
+    feed.raw(steps(0, 1)[0])
+    for number in range(0, commands, 2):
+        feed.all([command(number, "operator.stop"), command(number + 1)])
+    feed.all([*AGAIN, *(raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 2 * IDS_MAX))), *STUCK])
+    assert (feed.state.id_reuses, feed.state.halted >= 0) == (1, True)
+
+    assert feed.raw(command(1)) == []
+    assert feed.state.halted >= 0
+
+
 def test_a_command_of_a_slower_clock_is_accepted() -> None:
     feed = Feed()
     for number in range(COMMANDS_MAX):
@@ -288,7 +378,7 @@ def test_a_command_of_a_slower_clock_is_accepted() -> None:
 TOKEN: Final = {"token": "0123456789abcdef"}
 
 
-@pytest.mark.parametrize("stranger", [{}, {"token": "another"}])
+@pytest.mark.parametrize("stranger", [{}, {"token": "another"}, {"token": "0123456789abcdeF"}])
 def test_events_without_the_token_of_a_bound_run_change_nothing(stranger: Raw) -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in steps(0, 2)])
@@ -308,7 +398,8 @@ def test_commands_and_the_workers_events_need_no_token() -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in steps(0, 2)])
     found = feed.all([STOP, {"type": "halt.acknowledged"}, RESUME, {"type": "deadline", "due_at": NOON_MS}])
-    assert [one.code for one in found] == ["OPERATOR001", "OPERATOR003"]
+    found += feed.event(BudgetReached(w=1, run_id="r", account="user:eve", rung="exceeded", used=9, limit=9))
+    assert [one.code for one in found] == ["OPERATOR001", "OPERATOR003", "BUDGET010"]
     assert feed.state.strangers == 0
 
 
@@ -331,12 +422,16 @@ def test_a_bound_run_stays_bound_in_its_second_life_and_across_restarts() -> Non
     feed.state = load(dump(feed.state))
     feed.all([*steps(2, 3), *steps(3, 4, **TOKEN)])
     assert (feed.state.turns, feed.state.strangers) == (1, 1)
+    feed.all([raw | TOKEN for raw in AGAIN])
+    assert (feed.state.id_reuses, feed.state.strangers) == (2, 1)
 
 
 def test_a_state_holds_no_token() -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in [*steps(0, 2), *AGAIN]])
     assert TOKEN["token"].encode() not in dump(feed.state)
+    for shift in range(8):
+        assert TOKEN["token"][1:5].encode() not in (feed.state.owner << shift).to_bytes(9)
 
 
 def test_scan_and_replay_apply_the_token_of_a_run(tmp_path: Path) -> None:
