@@ -60,6 +60,16 @@ def test_half_a_secret_at_the_cut_of_an_excerpt_is_not_shown(token: str) -> None
         assert rests(redact(text), token) == []
 
 
+@pytest.mark.parametrize("form", ["app/src/lib/ui/web/{}/a/b/c.txt", "v1.2.3.of.{}.for.x.y"])
+def test_a_random_part_of_a_long_word_is_not_shown(form: str) -> None:
+    part = "q8ZkP3vTn5XwL2rYb7HdKs9M"
+    for how in (redact_text, redact_name):
+        shown = how(form.format(part))
+        assert rests(shown, part) == []
+        assert shown.startswith(form.partition("{")[0])
+        assert shown.endswith(form.partition("}")[2])
+
+
 @pytest.mark.parametrize("text", look_alikes())
 def test_what_only_looks_like_a_secret_survives(text: str) -> None:
     assert redact_text(text) == text
