@@ -7,6 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WITH_SERVICES := $(BIN)/python deploy/local/with_services.py
 PEERS := .local/peers/.ready
+ATHERIS := .local/fuzz/.ready
 UV := .local/uv/bin/uv
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
@@ -66,8 +67,14 @@ quality: setup  ## score the detectors on labelled traces: hits, delay, false ha
 simulate: setup  ## run the worker through seeded schedules of faults, without a broker, until one fails or 10 minutes pass
 	@$(BIN)/python -m tests.simulation $(or $(ARGS),--minutes 10)
 
-fuzz: setup  ## give every parser 100 000 malformed inputs
+fuzz: setup $(ATHERIS)  ## give every parser malformed inputs, guided by coverage: 100 000 each, or ARGS="--inputs 1000000" in all
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+$(ATHERIS): $(READY) tests/fuzz/atheris.lock
+	@rm -rf .local/fuzz && mkdir -p .local/fuzz
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		--target .local/fuzz -r tests/fuzz/atheris.lock || echo 'fuzz: cannot install Atheris here; coverage will not guide the inputs'
+	@touch $@
 
 kafka-start: setup  ## start a Kafka that keeps running; test, bench and faults then use it
 	@$(BIN)/python deploy/local/kafka.py start
@@ -89,6 +96,7 @@ lock: $(UV)  ## pin the newest packages that pyproject.toml allows, with hashes
 	$(LOCK) --constraint requirements.lock --extra build --output-file requirements-runtime.lock
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
 	$(COMPILE) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
+	$(COMPILE) --upgrade --output-file tests/fuzz/atheris.lock tests/fuzz/atheris.in
 
 docs: setup  ## build the documentation as a site, strictly, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.fleet.record_signing import RESUME_HEADER
+from streamproc.fleet.record_signing import RESUME_HEADER, SHOWN_MAX
 from streamproc.model.wire import OperatorResume
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RecordVerifier:
         try:
             event = _read_resume(found[0])
         except (ValueError, RecursionError) as problem:
-            raise InvalidEvent((Problem(RESUME_HEADER, str(problem), NO_RESUME.remedy),)) from None
+            raise InvalidEvent((Problem(RESUME_HEADER, str(problem)[:SHOWN_MAX], NO_RESUME.remedy),)) from None
         if event.run_id != run_id:
             raise InvalidEvent((Problem(RESUME_HEADER, f"it resumes {event.run_id[:64]!r}", NO_RESUME.remedy),))
         self._commands.check_author(event)

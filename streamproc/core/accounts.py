@@ -122,7 +122,8 @@ class Account(msgspec.Struct, array_like=True):
 def step_account(account: Account, statement: Statement) -> list[tuple[int, BudgetReached]]:
     """Book a statement, and return the events for the runs that it concerns, each with the partition of its log.
 
-    Entries that were booked before are skipped, so statements may come twice or divided differently.
+    Entries that were booked before are skipped, so statements may come twice or divided differently. Raises
+    `ValueError`, after booking a part, for a statement that contradicts itself.
     """
     kind = statement.account.partition(":")[0]
     last = account.applied.get(statement.source, -1)
@@ -132,7 +133,12 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
             continue
         last = entry.offset
         _book(account, kind, entry)
-        reached += _check_limits(account, statement, kind, statement.payers[entry.payer], entry)
+        try:
+            payer = statement.payers[entry.payer]
+        except IndexError:
+            what = f"payers: the entry of offset {entry.offset} names payer {entry.payer} of {len(statement.payers)}"
+            raise ValueError(what) from None
+        reached += _check_limits(account, statement, kind, payer, entry)
     account.applied.pop(statement.source, None)
     account.applied[statement.source] = last
     if len(account.applied) > SOURCES_MAX:
@@ -325,6 +331,9 @@ def write_statement(statement: Statement) -> bytes:
 def read_statement(raw: bytes) -> Statement:
     """Read a statement from the spend topic. Raises `msgspec.DecodeError` for anything else."""
     try:
-        return _statement_decoder.decode(raw)
+        statement = _statement_decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
+    if statement.account.partition(":")[0] not in _WINDOWS_OF:
+        raise msgspec.ValidationError(f"account: {statement.account[:80]!r} is no {', '.join(_WINDOWS_OF)}")
+    return statement

@@ -30,6 +30,7 @@ HEADER: Final = "signature"
 RESUME_HEADER: Final = "operator.resume"
 """The header with the operator's signed event that has lifted the last halt of a run."""
 FORM: Final = 1
+SHOWN_MAX: Final = 300  # characters of why a header is unreadable: it may quote as many as the sender likes
 ANOTHER_LOG_MS: Final = 60_000  # workers' clocks differ by less; deleting and filling a topic again takes longer
 
 CHECKED_TYPES: Final = frozenset({OperatorStop, OperatorResume, Deadline, BudgetReached})
@@ -137,7 +138,7 @@ class RecordSigner:
         try:
             signed = _read_signature(found[0])
         except (ValueError, RecursionError) as problem:
-            raise InvalidEvent((Problem("signature", str(problem), UNSIGNED.remedy),)) from None
+            raise InvalidEvent((Problem("signature", str(problem)[:SHOWN_MAX], UNSIGNED.remedy),)) from None
         if signed.key not in self._keys:
             raise InvalidEvent((Problem("signature", f"key {signed.key[:64]!r} is not known", UNSIGNED.remedy),))
         if not self._keys.verifies(signed.key, self._form(role, record.key, record.value, signed), signed.signature):

@@ -32,6 +32,7 @@ TOKEN_BYTES_MAX: Final = 65_536  # a token that lists many groups takes about 10
 TIMEOUT_S: Final = 10.0  # an endpoint answers in well under a second; a whole connection attempt may take 20 s
 RENEW_AT_SHARE: Final = 0.8  # of a token's lifetime, as Kafka's own clients do
 LIFETIME_DEFAULT_S: Final = 60.0  # of a token that does not state its expiry
+LIFETIME_MAX_S: Final = 366 * 86_400.0  # the endpoint's number may be too large for a float
 FAILURE_CACHED_S: Final = 1.0  # the clients of a process share a failure, so they do not each wait for a dead endpoint
 TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750; other characters would corrupt Kafka's login message
 
@@ -71,8 +72,9 @@ class TokenFile(AbstractTokenProvider):
         _require_token(text, f"in {self._path}", "check STREAMPROC_SASL_TOKEN_FILE")
         until = _expiry(text)
         if until is not None and until <= time.time():
+            expired_at = datetime.fromtimestamp(max(0.0, until), UTC)  # it may be far below what a date can express
             raise NoToken(
-                f"the token in {self._path} expired at {datetime.fromtimestamp(until, UTC):%Y-%m-%dT%H:%M:%SZ}",
+                f"the token in {self._path} expired at {expired_at:%Y-%m-%dT%H:%M:%SZ}",
                 "the program that writes STREAMPROC_SASL_TOKEN_FILE must renew it before it expires",
             )
         return text
@@ -117,6 +119,7 @@ class ClientCredentials(AbstractTokenProvider):
         if isinstance(lifetime_s, bool) or not isinstance(lifetime_s, int | float):
             until = _expiry(token)
             lifetime_s = LIFETIME_DEFAULT_S if until is None else until - time.time()
+        lifetime_s = min(lifetime_s, LIFETIME_MAX_S)
         self._token = token
         self._renew_at_s = requested_at_s + RENEW_AT_SHARE * lifetime_s
         self._expires_at_s = requested_at_s + lifetime_s
@@ -149,7 +152,7 @@ class ClientCredentials(AbstractTokenProvider):
             ) from None
         except (OSError, HTTPException) as error:
             raise NoToken(f"the token endpoint {endpoint} does not answer ({_reason(error)})", CHECK_URL) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise NoToken(f"the token endpoint {endpoint} did not return a JSON object", CHECK_URL)
@@ -188,7 +191,7 @@ def _error_code(body: bytes) -> str:
     """Return the error code of an endpoint's answer, in parentheses. Other text in it is never shown."""
     try:
         code = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return f" ({code})" if isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code) else ""
 
@@ -208,6 +211,6 @@ def _expiry(token: str) -> float | None:
     try:
         body = token.split(".")[1]
         until = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"]
-    except (IndexError, KeyError, TypeError, ValueError):
+        return float(until) if isinstance(until, int | float) else None
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
-    return float(until) if isinstance(until, int | float) else None

@@ -7,7 +7,6 @@ and verifies. `NAME:ed25519-public:BASE64` is its public key: it only verifies, 
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -58,7 +57,7 @@ def _read_key(name: str, rest: str, number: int) -> SigningKey:
     if found is not None:
         try:
             secret = base64.b64decode(text, validate=True)
-        except binascii.Error:
+        except ValueError:  # binascii.Error is one, and so is a character that is not ASCII
             secret = b""
         if len(secret) != ED25519_BYTES:
             raise ValueError(f"{kind} key {number} is not {ED25519_BYTES} bytes in base64: {NEW_KEY} --ed25519")

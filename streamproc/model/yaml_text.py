@@ -53,6 +53,16 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+class _Constructor(yaml.SafeLoader):
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Construct a value as usual. What PyYAML does not check itself becomes an error with a place."""
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, TypeError, OverflowError):
+            what = f"the value is no {node.tag.rpartition(':')[2]}; correct it, or remove the tag (`!!`)"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from None
+
+
 def compose(text: str, values_max: int = VALUES_MAX) -> yaml.Node | None:
     """Return the tree of a YAML text, with lines. Raises `yaml.YAMLError`, of which `UnboundedYAML` is one."""
     loader = _Loader(text, values_max)
@@ -64,7 +74,7 @@ def compose(text: str, values_max: int = VALUES_MAX) -> yaml.Node | None:
 
 def data_of(node: yaml.Node | None) -> Any:
     """Return the data of a composed text. Merge keys (`<<`) change the tree, so read lines from it before."""
-    return None if node is None else yaml.SafeLoader("").construct_document(node)
+    return None if node is None else _Constructor("").construct_document(node)
 
 
 def read_yaml(text: str, values_max: int = VALUES_MAX) -> Any:

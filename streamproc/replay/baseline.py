@@ -13,6 +13,8 @@ from math import ceil
 from statistics import median_low
 from typing import Final, NamedTuple
 
+import yaml
+
 from streamproc.model.raw_events import RawTurn
 from streamproc.replay.source import Source
 
@@ -95,4 +97,6 @@ def _settings(one: WorkflowBaseline) -> Iterator[str]:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """Return a name as YAML on one line, whatever its characters."""
+    text: str = yaml.safe_dump(name, default_style='"', allow_unicode=True, width=float("inf"))
+    return text.rstrip("\n")

@@ -62,6 +62,15 @@ def test_the_printed_lines_are_a_policy_that_halts_runs(measured, tmp_path: Path
     assert mine.effective()["detectors"]["BUDGET006"] == {"p99_s": 50, "p99_multiple": 3}
 
 
+@pytest.mark.parametrize(
+    "workflow", ['a\n"b" \\c: {d}\n#e', "\x07\u0085\u2028\ufeff", "\U000e0101\U0001f600", "- *a", "~"]
+)
+def test_a_workflow_of_any_name_has_its_limits_in_the_printed_policy(workflow: str, measured, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: mine\n" + measured(*runs(workflow, [7_000])), "utf-8")
+    assert load_policy(policy).effective(workflow)["detectors"]["BUDGET006"]["p99_s"] == 7_000
+
+
 def test_runs_without_times_and_costs_give_no_limits(measured) -> None:
     text = measured({"run_id": "r", "node": "a"})
     assert text == "detectors:\n  BUDGET006: {} # no run has times\n  BUDGET011: {} # no turn has a cost\n"

@@ -22,6 +22,11 @@ LOCKS = {
         for line in (ROOT / "benchmarks" / "peers.in").read_text().splitlines()
         if line and not line.startswith("#")
     ],
+    "tests/fuzz/atheris.lock": [
+        line
+        for line in (ROOT / "tests" / "fuzz" / "atheris.in").read_text().splitlines()
+        if line and not line.startswith("#")
+    ],
     "requirements-audit.lock": TABLES["dependency-groups"]["audit"],
 }
 

@@ -30,14 +30,16 @@ def inputs(
 ) -> Iterator[bytes]:
     """Yield `count` inputs derived from valid JSON or MessagePack. Not `restructured`: change only bytes."""
     for number in range(count):
-        sample = rng.choice(samples)
-        draw = number % 10
-        if draw == 0:
+        if number % 10 == 0:
             yield rng.randbytes(rng.randrange(64))
-        elif draw < 4 or not restructured:
-            yield _with_changed_bytes(rng, sample, rng.choice(samples))
         else:
-            yield _restructured(rng, sample, msgpack=msgpack)
+            sample, other = rng.choice(samples), rng.choice(samples)
+            yield changed(rng, sample, other, msgpack=msgpack, restructured=restructured and number % 10 >= 4)
+
+
+def changed(rng: random.Random, sample: bytes, other: bytes, *, msgpack: bool, restructured: bool) -> bytes:
+    """Return the sample with a changed structure, else with changed bytes, some of them those of another sample."""
+    return _restructured(rng, sample, msgpack=msgpack) if restructured else _with_changed_bytes(rng, sample, other)
 
 
 def _with_changed_bytes(rng: random.Random, sample: bytes, other: bytes) -> bytes:

@@ -2,54 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import pydantic
 
-from streamproc.client.halts import read_control_news, read_status_news
-from streamproc.core.accounts import Account, dump_account, load_account, read_statement, step_account, write_statement
+from streamproc.client.halts import ControlNews, Halts, StatusNews, halted_error, read_control_news, read_status_news
+from streamproc.core.accounts import (
+    Account,
+    Statement,
+    dump_account,
+    load_account,
+    read_statement,
+    step_account,
+    write_statement,
+)
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.run_state import STATE_VERSION, RunState, dump, load
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, InvalidPolicy
 from streamproc.fingerprint import fingerprint, read_event
+from streamproc.fleet.keyring import Keyring
+from streamproc.fleet.signing import CommandSigner
 from streamproc.fleet.state import Fleet
 from streamproc.model import wire
-from streamproc.model.controls import read_control
+from streamproc.model.controls import ControlEvent, read_control
+from streamproc.model.escaping import inert
 from streamproc.model.fleet_command import FleetCommand, encode_command, read_command
+from streamproc.model.notification import Urgency, message_of, summary_of
 from streamproc.model.raw_events import parse_line
+from streamproc.notify.triggers import notice_of, subject_of, trigger_of
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import read_layer, read_preset
 from streamproc.replay.diff import read_published
-from streamproc.worker.codec import decode_run, encode_run
+from streamproc.replay.log import LogReplay
+from streamproc.worker.codec import decode_run, encode_run, peek_run
 from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
 from streamproc.worker.tables import RunLimits, Runs
 from streamproc.worker.turn_processor import TurnProcessor
+from tests.fuzz.reader import NOTHING, Reader
+from tests.fuzz.signed_readers import SIGNED_READERS
+from tests.fuzz.text_readers import TEXT_READERS
 from tests.laws.traces import EVENTS, START_MS
 from tests.worker.records import records_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 PRESETS: Final = Path(wire.__file__).parents[1] / "policy" / "presets"
 POLICY: Final = {"budgets": {"maxTenantTokensPerDay": 1_000, "maxUserTokensPerHour": 500, "maxSessionTokens": 700}}
-
-
-class Reader(NamedTuple):
-    """A reader under test."""
-
-    samples: Callable[[], list[bytes]]
-    read: Callable[[bytes], Any]
-    refuses: tuple[type[Exception], ...]
-    after: Callable[[Any], None] = lambda _found: None
-    msgpack: bool = False
-    restructured: bool = True  # False for data that only workers write: its bytes may break, its structure does not
-    share: float = 1.0  # of the inputs: lower for slow readers
 
 
 @cache
@@ -190,6 +193,58 @@ def _restored_account(raw: bytes) -> None:
     accounts.stored(accounts.take(), 1)
 
 
+def _replayed(value: bytes) -> None:
+    """Replay the record: where signatures are required, and where they are not."""
+    for authority in (None, CommandSigner(Keyring(), "streamproc", required=True)):
+        replay = LogReplay(_policy().engine(), event_bytes_max=1_000_000, authority=authority)
+        records: Any = records_of([(b"r", value), (b"r", _wire_lines()[0])])
+        for decision in replay.decide(records):
+            assert encode_decision(decision)
+
+
+def _booked(statement: Statement) -> None:
+    account = Account()
+    with contextlib.suppress(ValueError):  # it contradicts itself: the worker refuses it
+        assert all(wire.encode(event) for _, event in step_account(account, statement))
+    assert load_account(dump_account(account)) == account
+
+
+def _spent(account: Account) -> None:
+    step_account(account, read_statement(_statements()[0]))
+    load_account(dump_account(account))
+
+
+def _peeked(found: tuple[RunState, bytes | None]) -> None:
+    state, halt = found
+    raw = encode_run(state, halt)
+    if state.version == STATE_VERSION:
+        assert peek_run(raw) == (state.offset, state.finished and state.halted < 0)
+    assert decode_run(raw) == (state, halt)
+
+
+def _notified(control: ControlEvent) -> None:
+    """Write the notification to people: each line is one line, and mentions nobody."""
+    trigger = trigger_of(control)
+    assert subject_of(control) is not None
+    if trigger is not None:
+        notice = notice_of(control, trigger, Urgency.HIGH, 2)
+        for message in (message_of(notice), message_of(notice, as_json=True), summary_of([notice] * 3, lost=1)):
+            for line in (message.title, *message.body.split("\n")):
+                assert inert(line) == line or line.startswith("{")
+
+
+def _followed(news: ControlNews) -> None:
+    halts = Halts()
+    if halts.is_new(news.id) and halts.control(news):
+        assert str(halted_error(news.run_id, halts.runs[news.run_id]))
+
+
+def _followed_status(news: StatusNews) -> None:
+    halts = Halts()
+    if halts.status(news):
+        assert str(halted_error(news.run_id, halts.runs[news.run_id]))
+
+
 def _resolve(layer: Any) -> None:
     rules = Policy([read_preset("standard"), layer]).rules("w", "t", "free")
     assert rules is not None
@@ -204,7 +259,6 @@ def _policies() -> list[bytes]:
     return [(PRESETS / "loop-safety.yaml").read_bytes(), *["\n".join(small).encode()] * 9]
 
 
-NOTHING: Final[tuple[type[Exception], ...]] = ()
 STATES: Final = lambda: [encode_run(state, halt, 5) for state in _stepped()[0] for halt in (None, _stepped()[1][0])]  # noqa: E731
 READERS: Final = {
     "an event, fingerprinted": Reader(_wire_lines, read_event, (InvalidEvent,), _step),
@@ -215,21 +269,22 @@ READERS: Final = {
         _raw_lines, lambda raw: fingerprint(parse_line(raw.decode("utf-8", "surrogateescape"))), (InvalidEvent,)
     ),
     "a record of the turns topic, in the worker": Reader(_wire_lines, _work, NOTHING),
-    "a statement": Reader(_statements, read_statement, (msgspec.DecodeError,)),
+    "a record of the turns topic, in a replay": Reader(_wire_lines, _replayed, NOTHING),
+    "a statement": Reader(_statements, read_statement, (msgspec.DecodeError,), _booked),
     "a record of the spend topic, in the worker": Reader(_statements, _account, NOTHING),
     "a command": Reader(_commands, read_command, (InvalidEvent,), _apply),
-    "a control event": Reader(lambda: _stepped()[1], read_control, (pydantic.ValidationError,)),
+    "a control event": Reader(lambda: _stepped()[1], read_control, (pydantic.ValidationError,), _notified),
     "a control event, in the listener": Reader(
-        lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,)
+        lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,), _followed
     ),
     "a control event, in a diff": Reader(lambda: _stepped()[1], read_published, NOTHING),
     "a status, in the listener": Reader(
-        lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,)
+        lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,), _followed_status
     ),
-    "a stored run": Reader(STATES, decode_run, (msgspec.DecodeError,), msgpack=False),
+    "a stored run": Reader(STATES, decode_run, (msgspec.DecodeError,), _peeked, restructured=False),
     "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), msgpack=True),
     "a stored run, in the worker": Reader(STATES, _restored, NOTHING, restructured=False),
-    "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), msgpack=True),
+    "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), _spent, msgpack=True),
     "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, msgpack=True, restructured=False),
     "a policy file": Reader(
         _policies, lambda raw: read_layer(raw.decode("utf-8", "replace"), "policy"), (InvalidPolicy,), _resolve,
@@ -237,6 +292,8 @@ READERS: Final = {
     ),
     "a status file": Reader(
         lambda: [b"STOP 2026-01-01T00:00:00Z\nbecause\n# by ada\n", b"CLEAR 5\n", "\ufeffpause \n".encode()],
-        lambda raw: parse(raw.decode("utf-8", "replace")), (InvalidEvent,),
+        lambda raw: parse(raw.decode("utf-8", "replace")), (InvalidEvent,), restructured=False,
     ),
+    **SIGNED_READERS,
+    **TEXT_READERS,
 }  # fmt: skip

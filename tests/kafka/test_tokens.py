@@ -29,6 +29,9 @@ def endpoint() -> Iterator[TokenEndpoint]:
         yield endpoint
 
 
+UNREADABLE = f"e30.{base64.urlsafe_b64encode(b'[' * 30_000).decode()}.c2lnbmVk"  # nested too deeply to be parsed
+
+
 def settings_for(endpoint: TokenEndpoint, **options: str) -> Settings:
     return load_settings(**(LOGIN | endpoint.options | options))
 
@@ -42,7 +45,7 @@ async def test_a_file_is_read_again_for_each_login(tmp_path: Path) -> None:
     path = tmp_path / "token"
     provider = TokenFile(str(path))
 
-    for token in ("first", jwt(exp=time.time() + 60)):
+    for token in ("first", jwt(exp=time.time() + 60), jwt(exp=10**400), UNREADABLE):
         path.write_text(token + "\n")
         assert await provider.token() == token
 
@@ -54,6 +57,7 @@ async def test_a_file_is_read_again_for_each_login(tmp_path: Path) -> None:
         ("two words", "the text in .* is not a token"),
         ("a\x01auth=Bearer b", "the text in .* is not a token"),
         ("\u2713", r"no token can be read from .* \(it is not text\): set STREAMPROC_SASL_TOKEN_FILE"),
+        (jwt(exp=-(10**30)), "expired at 1970-01-01T00:00:00Z"),
         (jwt(exp=1_000_000_000), "expired at 2001-09-09T01:46:40Z: the program that writes STREAMPROC_SASL_TOKEN_FILE"),
         (None, r"no token can be read from .* \(No such file or directory\)"),
     ],
@@ -91,6 +95,12 @@ async def test_a_token_is_renewed_before_it_expires_and_used_until_then(endpoint
     assert await provider.token() == endpoint.given[1] != first
 
 
+async def test_a_token_whose_lifetime_exceeds_a_float_is_used(endpoint: TokenEndpoint) -> None:
+    endpoint.answer = 200, b'{"access_token": "abc", "expires_in": 1%s}' % (b"0" * 400)
+
+    assert await ClientCredentials(settings_for(endpoint)).token() == "abc"
+
+
 async def test_all_clients_of_a_process_share_a_token(endpoint: TokenEndpoint) -> None:
     settings = settings_for(endpoint)
 
@@ -105,6 +115,8 @@ async def test_all_clients_of_a_process_share_a_token(endpoint: TokenEndpoint) -
         ((401, b'{"error": "invalid_client"}'), r"answers 401 \(invalid_client\): check STREAMPROC_SASL_OAUTH_CLIENT"),
         ((400, b'{"error": "<b>%s</b>"}' % SECRET.encode()), "answers 400: check"),
         ((302, b""), "answers 302: check"),
+        ((400, b"[" * 30_000), "answers 400: check"),
+        ((200, b"[" * 30_000), "did not return a JSON object"),
         ((200, b"<html>"), "did not return a JSON object: check STREAMPROC_SASL_OAUTH_TOKEN_URL"),
         ((200, b"{}"), "there is no token in the answer of"),
         ((200, b'{"access_token": "a b"}'), "the text in the answer of .* is not a token"),
