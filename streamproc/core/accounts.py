@@ -98,7 +98,9 @@ class Statement(msgspec.Struct, array_like=True):
 class SpendWindow(msgspec.Struct, array_like=True):
     """The spend in a window, as sums of its hops. The window of a session has sums only."""
 
-    hops: list[list[int]] = []  # [number, tokens, micro-USD, unpriced turns], oldest first
+    hops: list[
+        Annotated[list[int], msgspec.Meta(min_length=4, max_length=4)]
+    ] = []  # [number, tokens, micro-USD, unpriced turns], oldest first
     tokens: int = 0
     micro_usd: int = 0
     unpriced: int = 0
@@ -112,7 +114,8 @@ class Account(msgspec.Struct, array_like=True):
     started_ms: int = 0  # log time of the first entry
     applied: dict[int, int] = {}  # by source partition: the last offset booked
     windows: dict[str, SpendWindow] = {}  # by name
-    rungs: dict[str, list[int]] = {}  # by limit (`window/unit`): [rung, log time at which its window began]
+    # By limit (`window/unit`): [rung, log time at which its window began].
+    rungs: dict[str, Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)]] = {}
     declared: dict[str, int] = {}  # by unit: the lowest limit that a run of the session declared
     runs: dict[str, int] = {}  # active runs with their partitions, least recent first
     evicted: int = 0  # runs dropped for want of space
@@ -123,7 +126,7 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
     """Book a statement, and return the events for the runs that it concerns, each with the partition of its log.
 
     Entries that were booked before are skipped, so statements may come twice or divided differently. Raises
-    `ValueError`, after booking a part, for a statement that contradicts itself.
+    `ValueError` or `LookupError`, after booking a part, for a statement that contradicts itself.
     """
     kind = statement.account.partition(":")[0]
     last = account.applied.get(statement.source, -1)

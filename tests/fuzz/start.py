@@ -51,7 +51,8 @@ def fuzz_guided(name: str, seed: int, count: int) -> Outcome:
         said = done.stderr.decode("utf-8", "replace")
         found = {mark: (int(covered), int(kept)) for mark, covered, kept in COVERAGE.findall(said)}
         if done.returncode or "DONE" not in found or not result.exists():
-            return Outcome(0, 0, [(_crashing(Path(folder)), "\n".join(said.splitlines()[-ERROR_LINES:]))])
+            lines = [line for line in said.splitlines() if not line.startswith(("#", "INFO:"))]  # but its progress
+            return Outcome(0, 0, [(_crashing(Path(folder)), "\n".join(lines[-ERROR_LINES:]))])
         outcome = msgspec.msgpack.decode(result.read_bytes(), type=Outcome)
     covered, corpus = found["DONE"]
     return outcome._replace(covered=covered, newly_covered=covered - found["INITED"][0], corpus=corpus)

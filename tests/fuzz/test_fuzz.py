@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 import yaml
 
 from streamproc.client.halts import read_control_news, read_status_news
-from streamproc.core.accounts import Account, load_account, read_statement, step_account
+from streamproc.core.accounts import Account, SpendWindow, dump_account, load_account, read_statement, step_account
 from streamproc.core.run_state import load
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
@@ -61,6 +63,15 @@ def test_a_statement_about_an_unknown_kind_of_account_is_refused(account: str) -
     else:
         with pytest.raises(msgspec.ValidationError, match=r"account: .* is no session, user, tenant"):
             read_statement(raw)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"rungs": {"total/tokens": [1]}}, {"windows": {"hour": SpendWindow(hops=[[1, 2, 3]])}}]
+)
+def test_a_stored_account_with_a_list_of_another_length_is_refused(changed: dict[str, Any]) -> None:
+    """A worker then begins the account again; it would refuse each of its statements."""
+    with pytest.raises(msgspec.ValidationError, match="length"):
+        load_account(dump_account(Account(**changed)))
 
 
 def test_an_entry_without_its_payer_is_refused_with_its_offset() -> None:
