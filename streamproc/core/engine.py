@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
+from xxhash import xxh3_64_intdigest
 
 from streamproc.core import kind
 from streamproc.core.accounts import CLOSED
@@ -18,7 +18,7 @@ from streamproc.core.board.transitions import apply_event, settle
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
-from streamproc.core.escalation import admit
+from streamproc.core.escalation import admit, identity
 from streamproc.core.names import Names
 from streamproc.core.observer import Observer
 from streamproc.core.prices import priced
@@ -261,13 +261,22 @@ class Engine:
             reset_run(run)  # a run id that is reused must not stay unguarded
         elif run.finished or run.started:
             run.finished = False  # a halted run is open again and still halted: only an operator lifts a halt
+            run.ignored_events += not event.graph
             run.started = True
-            run.ignored_events += 1
-            return []
+            return self._declared(run, event) if event.graph else []
         run.started = True
         set_scope(run, event, self.rules_of)
         settle_tier(run, self.rules_of, named=True)
         declare_budgets(run, event.budgets, rules := self.rules_of(run))
+        if event.task_id:
+            run.task = self._names[event.task_id]
+        if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
+            run.session = short_name(event.run_id)  # the root run names its session
+        if run.session or rules.accounts_needed:
+            self._charge(run, event.run_id, None)
+        return self._declared(run, event)
+
+    def _declared(self, run: RunState, event: RunStarted) -> list[Decision]:
         view = self._view
         view.unsafe, view.unreadable = (), ""
         if event.graph:
@@ -275,12 +284,6 @@ class Engine:
                 view.unsafe = declare(run, event.graph, self._tag)
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run continues without it
-        if event.task_id:
-            run.task = self._names[event.task_id]
-        if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
-            run.session = short_name(event.run_id)  # the root run names its session
-        if run.session or rules.accounts_needed:
-            self._charge(run, event.run_id, None)
         return self._ask_about(run, event, kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
@@ -363,7 +366,7 @@ class Engine:
             evidence.failing_trend = list(run.recent_failing_counts) or None
         budget = finding.reason == "budget_exceeded"
         return Decision(
-            id=_identity(event.run_id, run, finding, index, rules.policy.hash),
+            id=identity(event.run_id, run, finding, index, rules.policy.hash),
             type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
             run_id=event.run_id,
             code=finding.code,
@@ -386,14 +389,3 @@ class Engine:
             at=rfc3339(run.at_ms) if run.at_ms else None,
             labels=event.labels,
         )
-
-
-def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:
-    """Return a decision's id. The same log and policy give the same id, whichever process decides.
-
-    Reusing a run id and resuming a run change the ids, or readers would skip the next halt as a duplicate.
-    """
-    attempt = f"{run.id_reuses}.{run.resumes}" if run.resumes else run.id_reuses
-    place = "" if finding.anywhere else index
-    text = f"{run_id}\0{attempt}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
-    return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from xxhash import xxh3_128_hexdigest
+
 from streamproc.core.decision import Finding, Level
 from streamproc.core.run_state import EPISODES_MAX, TAG, RunState
 
@@ -60,3 +62,14 @@ def _latch(run: RunState, finding: Finding, index: int) -> None:
 def hash_code(code: str) -> int:
     """Return a detector's code as a number, from the sum of its bytes and its digits; distinct for every code."""
     return sum(code.encode()) * 0x9E3779B1 ^ int(code[-3:]) * 0x85EBCA6B
+
+
+def identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:
+    """Return a decision's id. The same log and policy give the same id, whichever process decides.
+
+    Reusing a run id and resuming a run change the ids, or readers would skip the next halt as a duplicate.
+    """
+    attempt = f"{run.id_reuses}.{run.resumes}" if run.resumes else run.id_reuses
+    place = "" if finding.anywhere else index
+    text = f"{run_id}\0{attempt}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
+    return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

@@ -189,6 +189,15 @@ def test_a_later_start_does_not_restart_the_iterations_of_a_cycle() -> None:
     assert [one.code for one in halts(raws)] == ["BUDGET003"]
 
 
+def test_graphs_that_a_run_declares_later_do_not_push_out_the_cycle_in_which_it_loops() -> None:
+    graph = {"edges": [["a", "b"], ["b", "a"], ["b", "end"]]}
+    others = [started(graph={"edges": [[f"x{n}", f"y{n}"], [f"y{n}", f"x{n}"], [f"y{n}", "end"]]}) for n in range(60)]
+    turns = [{"node": node, "output": f"{node}{n}"} for n in range(6) for node in "ab"]
+    raws = [started(graph=graph, budgets={"maxCycleIterations": 2}), *turns[:2]]
+    raws += [raw for n, turn in enumerate(turns[2:]) for raw in (*others[6 * n : 6 * n + 6], turn)]
+    assert [one.code for one in halts(raws)] == ["BUDGET003"]
+
+
 def test_the_status_names_the_budgets_that_a_run_could_not_raise() -> None:
     feed = Feed(load_policy({"budgets": {"maxCostUsd": "2", "maxSteps": 9, "maxRounds": 5}}))
     feed.raw(started(budgets={"maxCostUsd": "3", "maxSteps": 8, "maxRounds": 6, "maxTokens": 4}))

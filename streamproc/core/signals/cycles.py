@@ -21,11 +21,21 @@ NOT_ENTERED: Final = -1  # `Cycle.spent_before` of a declared cycle until its fi
 
 def declare(run: RunState, declared: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
     """Start to follow the cycles of a declared graph, and return those without a way out. Raises `InvalidGraph`, also
-    for a graph that would hold up all other runs."""
+    for a graph that would hold up all other runs.
+
+    A later graph of the run adds cycles. It restarts none, and the one with most iterations always stays: a run cannot
+    set its own count back.
+    """
     graph = read_graph(declared, any_size=False)
     found = graph.components()
-    run.evicted += max(0, len(found) - CYCLES_MAX)
-    run.cycles = [_declared_cycle(graph, members, tag) for members, _ in found[:CYCLES_MAX]]
+    known = {cycle.id: cycle for cycle in run.cycles}
+    most = CYCLES_MAX - bool(known)
+    new = [_declared_cycle(graph, members, tag) for members, _ in found[:most]]
+    new = [cycle for cycle in new if cycle.id not in known]
+    kept = sorted(run.cycles, key=lambda cycle: -cycle.iterations)[: CYCLES_MAX - len(new)]
+    run.evicted += max(0, len(found) - most) + len(known) - len(kept)
+    run.cycles = [cycle for cycle in run.cycles if cycle in kept] + new
+    run.size_left = 0
     return unsafe_cycles(graph)
 
 
