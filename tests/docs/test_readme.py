@@ -39,7 +39,7 @@ def test_its_figures_are_cells_of_the_tables() -> None:
 
 def test_its_figures_name_the_machine_of_both_tables() -> None:
     for page in ("quality", "performance"):
-        [machine] = re.findall(r"^Machine: .+$", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.MULTILINE)
+        [machine] = re.findall(r"^Machine: (.+)\.$", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.MULTILINE)
         assert machine in README
 
 
