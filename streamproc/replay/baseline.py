@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import yaml
 
 from streamproc.model.raw_events import RawTurn
+from streamproc.policy.files import LIMIT_MAX
 from streamproc.replay.source import Source
 
 P99_MULTIPLE: Final = 3  # a first value for BUDGET006
@@ -60,13 +61,9 @@ def usual(sources: Iterable[Source]) -> Iterator[WorkflowBaseline]:
 def _measure(workflow: str, runs: list[_Run]) -> WorkflowBaseline:
     runtimes_ms = sorted(run.last_ms - run.first_ms for run in runs if run.last_ms > run.first_ms)
     costs = [cost for run in runs for cost in run.costs]
-    return WorkflowBaseline(
-        workflow,
-        len(runtimes_ms),
-        ceil(runtimes_ms[ceil(len(runtimes_ms) * 0.99) - 1] / 1000) if runtimes_ms else 0,
-        len(costs),
-        median_low(costs) if costs else 0,
-    )
+    p99_s = ceil(runtimes_ms[ceil(len(runtimes_ms) * 0.99) - 1] / 1000) if runtimes_ms else 0
+    median = median_low(costs) if costs else 0
+    return WorkflowBaseline(workflow, len(runtimes_ms), min(p99_s, LIMIT_MAX), len(costs), min(median, LIMIT_MAX))
 
 
 def policy_lines(found: Iterable[WorkflowBaseline]) -> Iterator[str]:

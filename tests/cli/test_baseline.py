@@ -71,6 +71,13 @@ def test_a_workflow_of_any_name_has_its_limits_in_the_printed_policy(workflow: s
     assert load_policy(policy).effective(workflow)["detectors"]["BUDGET006"]["p99_s"] == 7_000
 
 
+def test_measurements_beyond_a_policys_limits_become_those_limits(measured, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: mine\n" + measured(*runs("", [2_000_000_000], "5000")))
+    limits = load_policy(policy).effective()["detectors"]
+    assert limits["BUDGET006"]["p99_s"] == limits["BUDGET011"]["usual_micro_usd_per_turn"] == 1_000_000_000
+
+
 def test_runs_without_times_and_costs_give_no_limits(measured) -> None:
     text = measured({"run_id": "r", "node": "a"})
     assert text == "detectors:\n  BUDGET006: {} # no run has times\n  BUDGET011: {} # no turn has a cost\n"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streamproc.core.graph import Graph
 
 PLANTED: Final = "ghp_Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2"
-SECRET: Final = "correct-horse-battery-staple"
+SECRET: Final = "k7Qx2Vb9Lm4Tz8Wc3Rn6Yp1Dq5Hs0Jf"  # as `keys new` makes them; redaction leaves plain words
 BEFORE_PLANTED_MAX: Final = 150  # characters; more would cut the planted secret off
 
 
