@@ -201,7 +201,7 @@ def _use_baseline(lines: list[str]) -> None:
 def _foreign_texts() -> list[bytes]:
     return [
         b"password=hunter2 and token: abc123def456, see https://user:pw@host/path?sig=0123456789abcdef",
-        f"Authorization: Bearer {PLANTED}\nCookie: a=b; c=d".encode(),
+        b"Authorization: Bearer ghp_Zz9Yy8Xx7Ww6Vv5Uu4Tt3Ss2Rr1Qq0Pp9Oo8\nCookie: a=b; c=d",
         b"-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----",
         b'{"api_key": "k3y-0123456789", "nested": [{"secret": "s3cr3t"}], "mail": "me@example.org"}',
         b"mysql -u root -phunter2 db; curl -u me:pw1234 --header 'X-Api-Key: 0123456789abcdef'",
