@@ -268,5 +268,5 @@ TEXT_READERS: Final = {
         _raw_files, _read_file, (InvalidEvent,), _use_baseline, restructured=False, share=0.1
     ),
     "a text, redacted": Reader(_foreign_texts, _redact, NOTHING, _hides_planted, restructured=False, share=0.3),
-    "a text, escaped": Reader(_foreign_texts, _escape, NOTHING, _use_escapes, restructured=False),
+    "a text, escaped": Reader(_foreign_texts, _escape, NOTHING, _use_escapes, restructured=False, share=0.3),
 }  # fmt: skip
