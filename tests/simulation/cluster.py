@@ -86,6 +86,7 @@ class Cluster:
         self.slow = 1.0
         self.zombies = 0  # workers that were expelled while they ran
         self.outages = 0
+        self.in_flight = 0  # batches on their way to the broker, also those of killed processes
         self.refusals: list[
             bool
         ] = []  # for each of the next batches that is refused: whether it was taken all the same
@@ -203,11 +204,13 @@ class Producer:
 
     def _send(self, place: Place) -> None:
         cluster = self._cluster
+        cluster.in_flight += 1
         cluster.loop.call_later(cluster.delay_s(), self._arrive, place, context=cluster.context)
 
     def _arrive(self, place: Place) -> None:
         """At the broker: what a killed process has sent arrives all the same, at times."""
         cluster = self._cluster
+        cluster.in_flight -= 1
         if self._process.dead and cluster.rng.random() < 0.5:
             return
         batch, _ = self._queues[place][0]

@@ -105,6 +105,8 @@ class Schedule:
     def _done(self) -> bool:
         if any(worker_run.app.rebalancing for worker_run in self.worker_runs):
             return False  # until it has joined and recovered, a worker keeps its old tables
+        if self.cluster.in_flight:
+            return False  # what a killed worker has sent may arrive after the last recovery, which could not repair it
         mine = [partition for worker_run in self.worker_runs for partition in worker_run.member.partitions]
         return self.group.stable and sorted(mine) == list(range(self.plan.partitions)) and not self._left()
 
