@@ -119,6 +119,7 @@ class TurnProcessor:
                 active = runs.active
             if offset <= state.offset:
                 self.counts.repeated += 1
+                changed.update(_stated_again(key, event, state, offset))
                 continue
             engine.event_offset = offset
             try:
@@ -261,7 +262,8 @@ class TurnProcessor:
                 )  # fmt: skip
 
     def _status(self, runs: Runs, key: bytes, event: Event) -> OutgoingRecord:
-        halt, resume, state = runs.halts.get(key), _resumed_by(runs, key), runs.active[key]
+        state = runs.active.get(key) or cast(RunState, runs.load(key))
+        halt, resume = runs.halts.get(key), _resumed_by(runs, key)
         try:
             decision = _decode_decision(halt) if halt is not None and resume is None else None
         except ValueError:  # damaged in the changelog: the run is halted all the same
@@ -269,6 +271,14 @@ class TurnProcessor:
         value = encode_status(self._engine.status(state, event.run_id, decision))
         headers = NO_HEADERS if resume is None else [(RESUME_HEADER, resume)]
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
+
+
+def _stated_again(key: bytes, event: Event, state: RunState, offset: int) -> dict[bytes, Event]:
+    """Return the run whose status is published again: that of the last record that was applied before.
+
+    Another worker may not have known its state yet, published an older status, and ended.
+    """
+    return {key: event} if offset == state.offset else {}
 
 
 def _note_lifted(runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]) -> None:

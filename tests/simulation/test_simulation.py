@@ -25,6 +25,7 @@ def test_under_faults_the_same_is_published_stored_and_booked(first: int) -> Non
 ONCE_FAILED = (
     112,  # an expelled worker wrote an older state last, and compaction kept that one
     1_001_844,  # a status from before a halt, sent late by a worker that had lost the partition, lifted the halt
+    20_034_023,  # a worker published an older status than its predecessor, ended, and the state of the predecessor won
     558_690_460,  # a worker whose request to join was still under way was taken for one that had recovered
 )
 

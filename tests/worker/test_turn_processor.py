@@ -112,6 +112,19 @@ def test_a_run_keeps_the_decision_that_halted_it_over_a_restart() -> None:
     assert status.halt.id == halt.id
 
 
+def test_a_worker_that_finds_a_record_applied_states_the_status_once_more() -> None:
+    mine, records = runs(), records_of(looping_run("r"))
+    processor().accept(mine, records)
+    mine.stored(mine.take(), 0)
+    mine.active.clear()
+
+    again = processor().accept(mine, records)  # another worker may have stepped the first two and published `running`
+
+    assert [record.topic for record in again] == ["runs"]
+    [status] = statuses(again)
+    assert (status.status, status.halt.code, status.offset) == ("halted", "LOOP001", len(records) - 1)
+
+
 def test_a_refused_record_is_kept_as_it_was_with_the_reason() -> None:
     key, value = looping_run("r", 1)[0]
     worker = processor()
@@ -180,7 +193,8 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
     assert b"ZeroDivisionError: a bug" in dict(refused[0].headers)["reason"]
     assert "a bug" in caplog.text
     assert mine.active[b"r"].turns == 3
-    assert not worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2)), "it counts as applied"
+    again = worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2))
+    assert [record.topic for record in again] == ["runs"], "it counts as applied"
 
 
 def test_a_decision_with_enormous_labels_still_arrives() -> None:
