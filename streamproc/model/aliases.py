@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from streamproc.model.budgets import INTEGER_MAX, usd_micro
-from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
+from streamproc.model.nesting import CONTAINERS_MAX, DEPTH_MAX, containers_exceed, depth_exceeds
 
 PARTS_MAX: Final = 1_000  # of a message, or fields of a function; a longer list is left as it is, and refused
 
@@ -58,7 +58,7 @@ def _usd(value: Any) -> Any:
 
 def _arguments(value: Any) -> Any:
     """Read a text that holds a JSON object, as OpenAI sends arguments. Return any other value as it is."""
-    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+    if not isinstance(value, str) or not value.lstrip().startswith("{") or containers_exceed(value, CONTAINERS_MAX):
         return value
     try:
         parsed = orjson.loads(value)

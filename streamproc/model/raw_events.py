@@ -32,7 +32,14 @@ from streamproc.model.board_events import (
     RawTaskTransition,
     RawTaskVerdict,
 )
-from streamproc.model.nesting import DEPTH_MAX, VALUES_MAX, count_exceeds, depth_exceeds
+from streamproc.model.nesting import (
+    CONTAINERS_MAX,
+    DEPTH_MAX,
+    VALUES_MAX,
+    containers_exceed,
+    count_exceeds,
+    depth_exceeds,
+)
 from streamproc.model.operator_events import RawHaltAcknowledged, RawOperatorResume, RawOperatorStop
 from streamproc.model.raw_fields import (
     EPOCH_MS_MAX,
@@ -305,6 +312,9 @@ def parse_raw(data: Any) -> RawEvent:
 
 def parse_line(line: bytes | str) -> RawEvent:
     """Validate one line of JSON. Raises `InvalidEvent`."""
+    if containers_exceed(line, CONTAINERS_MAX):
+        what, remedy = f"more than {CONTAINERS_MAX} lists and objects", "send parts of it as text, or leave them out"
+        raise InvalidEvent([Problem("event", what, remedy)])
     try:
         data = orjson.loads(line)
     except orjson.JSONDecodeError as error:

@@ -10,6 +10,9 @@ from typing import Final
 # A thousand common turns take 20 to 50 ms; a thousand of the largest events would take seconds.
 SLICE_RECORDS_MAX: Final = 1_000
 SLICE_S: Final = 0.05
+# The pause after a slice that took `SLICE_S`. Each turn of the loop moves one piece of a fetch or of a request, up to
+# 256 KiB: with a slice between any two pieces, other partitions' records and decisions would wait for many slices.
+SLICE_PAUSE_S: Final = 0.005
 SLICE_CHECK_RECORDS: Final = 16  # records between two looks at the clock: at most 1 ms each
 LARGE_RECORD_BYTES: Final = 4_096  # a record after which the clock is looked at in any case; a turn has about 400
 # States encoded and stored at once: about 20 ms. All states that changed while the broker was away would take half a
@@ -22,6 +25,9 @@ BACKLOG_RECORDS_MAX: Final = 20_000
 STORE_LINGER_S: Final = 0.2
 BATCH_BYTES: Final = 262_144  # of one batch to the broker: a full slice of states in a few requests
 FETCH_BYTES_MAX: Final = 4_194_304  # of one partition in one fetch: about 10 000 turns
+# Unpacking a partition's records of a fetch without a pause: 10 MB or 10 000 turns. Compressed ones may be 100 times
+# larger.
+UNPACK_S: Final = 0.01
 FETCH_WAIT_MS: Final = 250  # how long a partition left out of a running fetch waits for the next one
 # States are trees without cycles; looking for cycles among them at Python's pace cost a fifth of a turn.
 GC_THRESHOLD: Final = (100_000, 50, 1_000)

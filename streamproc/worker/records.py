@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult
 from aiokafka.errors import CorruptRecordException
 
-from streamproc.worker.limits import SLICE_S
+from streamproc.worker.limits import SLICE_S, UNPACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,19 +111,27 @@ def _taken(fetcher: Any, tps: set[TP]) -> dict[TP, list[Any]]:
             continue
         if type(result) is not FetchResult and found:
             break  # an error, to be raised once there are no records before it
-        del fetcher._records[tp]  # the next fetch may be sent
+        del fetcher._records[tp]
         fetcher._notify(fetcher._wait_consume_future)
         if type(result) is not FetchResult:
             result.check_raise()
-        elif records := _unpacked(result):
+            continue
+        records = _unpacked(result)
+        if result.has_more():
+            fetcher._records[tp] = result  # no fetch is sent for this partition until all is taken
+        if records:
             found[tp] = records
             if time.monotonic() >= end_s:
-                break  # parsing a fetch of 4 MB takes some 10 ms; the others come with the next call
+                break  # the other partitions come with the next call
     return found
 
 
 def _unpacked(result: Any) -> list[Any]:
-    """Return all records of a partition's fetch. Raises `CorruptRecordException` for a wrong checksum."""
+    """Return the next records of a partition's fetch: whole batches, for `UNPACK_S`. The rest stays in the result.
+
+    A compressed fetch may have a hundred times its size in records. Raises `CorruptRecordException` for a wrong
+    checksum.
+    """
     partition = result._partition_records
     if partition is None or partition._isolation_level == READ_COMMITTED:
         return result.getall()
@@ -131,7 +139,8 @@ def _unpacked(result: Any) -> list[Any]:
         return []
     records: list[Any] = []
     batches = partition._records
-    while batches.has_next():
+    end_s = time.monotonic() + UNPACK_S
+    while more := batches.has_next():
         batch = batches.next_batch()
         if partition._check_crcs and not batch.validate_crc():
             raise CorruptRecordException(f"Invalid CRC - {result._topic_partition}")
@@ -141,6 +150,10 @@ def _unpacked(result: Any) -> list[Any]:
             if len(records) > before and records[before].offset < wanted:  # a seek into the middle of a batch
                 records[before:] = [record for record in records[before:] if record.offset >= wanted]
         partition.next_fetch_offset = batch.next_offset
+        if records and time.monotonic() >= end_s:
+            more = batches.has_next()
+            break
     result._update_position()
-    result._partition_records = None
+    if not more:
+        result._partition_records = None
     return records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from struct import pack_into
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,17 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
 from faust.types import TP
 
-from streamproc.worker.records import _unpacked
+from streamproc.worker import records as worker_records
+from streamproc.worker.limits import UNPACK_S
+from streamproc.worker.records import _taken, _unpacked
 
 PLACE = TP("turns", 3)
 CONTROL = 0x20
+
+
+@pytest.fixture(autouse=True)
+def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_records, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
 def batch(first: int, count: int, *, compression: int = 0, control: bool = False) -> bytes:
@@ -84,3 +92,24 @@ def test_records_fetched_before_a_seek_are_not_returned() -> None:
     at.position = 2
     assert _unpacked(ours) == []
     assert at.position == 2
+
+
+def test_a_fetch_is_unpacked_batch_by_batch_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left stays with the fetcher, which sends no further fetch for the partition."""
+    ticks = itertools.count()
+    monkeypatch.setattr(worker_records, "time", SimpleNamespace(monotonic=lambda: next(ticks) * UNPACK_S * 0.6))
+    ours, at = fetch(b"".join(batch(10 * number, 10, compression=1) for number in range(5)), 0)
+    subscriptions = SimpleNamespace(is_assigned=lambda _tp: True)
+    fetcher = SimpleNamespace(
+        _records={PLACE: ours}, _subscriptions=subscriptions, _wait_consume_future=None, _notify=lambda _future: None
+    )
+
+    taken = []
+    while fetcher._records:
+        assert fetcher._records == {PLACE: ours}
+        [records] = _taken(fetcher, {PLACE}).values()
+        assert at.position == records[-1].offset + 1
+        taken.append([record.offset for record in records])
+
+    assert [len(offsets) for offsets in taken] == [20, 20, 10]
+    assert sum(taken, []) == [*range(50)]
