@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
 from functools import cache
+from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from streamproc.client import HaltListener
 from streamproc.kafka import topics as kafka_topics
 from streamproc.policy import Policy, load_policy
 from streamproc.worker import timed_records
@@ -16,7 +21,8 @@ from streamproc.worker.limits import SLICE_S
 from streamproc.worker.partition_pipeline import PartitionPipeline
 from streamproc.worker.tables import RunLimits, Runs
 from streamproc.worker.turn_processor import TurnProcessor
-from tests.security.maximal import CASES, maximal
+from tests.security.bursts import run_on, send_burst
+from tests.security.maximal import CASES, SIZE, maximal
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.records import TOPIC, records_of
@@ -33,6 +39,9 @@ LIVES_MAX: Final = 6
 BURST: Final = 1_000
 EVENT_BYTES: Final = 65_536
 EXIT_CODE = 77
+# The cases that cost the most to read and step; `python -m tests.security.maximal` measures all.
+COSTLIEST = ("wire run.started bad node", "raw turn diff", "raw turn structured object")
+NEIGHBOURS = 5
 
 # A fault in native code, say: no exception, no clean-up.
 DEADLY = f"""
@@ -100,3 +109,43 @@ def test_a_slice_of_the_largest_events_ends_by_time(case: str, monkeypatch: pyte
     taken = pipeline.accept(records_of([(b"maximal", maximal(case, "maximal", EVENT_BYTES))] * BURST))
 
     assert pipeline.position == taken == 2
+
+
+async def test_bursts_of_the_costliest_records_do_not_delay_the_halts_of_other_partitions(
+    brokers: str, topic_prefix: str, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    """A thousand of each wait in three partitions, and loops in the fourth are halted after a few slices.
+
+    Time is counted in the worker's own, so a busy machine does not matter. `make faults` measures the milliseconds.
+    """
+    settings = settings_for(brokers, topic_prefix)
+    await kafka_topics.apply(settings)
+    topics = Topics(settings)
+    burst_on = dict(zip((0, 2, 3), COSTLIEST, strict=True))
+    for partition, case in burst_on.items():
+        key = run_on(partition, settings.partitions)
+        await send_burst(settings, partition, key.encode(), maximal(case, key, SIZE), BURST)
+    worker = start_worker(settings)
+    await worker.ready()
+
+    took_s = []
+    async with HaltListener(settings=settings, start_timeout_s=60) as halts:
+        for number in range(NEIGHBOURS):
+            run_id = run_on(1, settings.partitions, f"neighbour-{number}")
+            before_s = cpu_s(worker)
+            await topics.send(looping_run(run_id))
+            async with asyncio.timeout(60):
+                while halts.halted(run_id) is None:
+                    await asyncio.sleep(0.001)
+            took_s.append(cpu_s(worker) - before_s)
+
+    committed, ends = await topics.offsets()
+    assert all(committed[partition] < ends[partition] == BURST for partition in burst_on), "the bursts are not over"
+    print(took_s)
+    assert median(took_s) < 1, took_s
+
+
+def cpu_s(worker: WorkerProcess) -> float:
+    """Return the CPU time of a worker so far."""
+    fields = Path(f"/proc/{worker.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

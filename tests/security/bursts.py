@@ -1,0 +1,46 @@
+"""Bursts: many copies of one record, in batches as large as a publisher may compress."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.partitioner import DefaultPartitioner
+
+from streamproc.kafka.options import connection_options
+
+if TYPE_CHECKING:
+    from streamproc.settings import Settings
+
+BATCH_RECORDS: Final = 8
+REQUESTS_MAX: Final = 20
+
+
+def run_on(partition: int, partitions: int, stem: str = "run") -> str:
+    """Return a run id whose records are in this partition."""
+    places, number = list(range(partitions)), 0
+    while DefaultPartitioner()(f"{stem}-{number}".encode(), places, places) != partition:
+        number += 1
+    return f"{stem}-{number}"
+
+
+async def send_burst(settings: Settings, partition: int, key: bytes, value: bytes, count: int) -> None:
+    """Send `count` (rounded up to whole batches) copies of a record to one partition of the turns topic, compressed."""
+    producer = AIOKafkaProducer(
+        **connection_options(settings), compression_type="zstd", max_batch_size=16_000_000, max_request_size=16_000_000
+    )
+    await producer.start()
+    try:
+        batch = producer.create_batch()
+        for _ in range(BATCH_RECORDS):
+            assert batch.append(key=key, value=value, timestamp=None) is not None
+        batch.close()
+        topic, left = settings.topic("turns"), -(-count // BATCH_RECORDS)
+        while left > 0:  # compressed once, sent many times
+            number = min(left, REQUESTS_MAX)
+            sent = [await producer.send_batch(batch, topic, partition=partition) for _ in range(number)]
+            await asyncio.gather(*sent)
+            left -= number
+    finally:
+        await producer.stop()
