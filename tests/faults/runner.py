@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.faults import admission, brokers, logs, workers
+from tests.faults import admission, brokers, bursts, logs, workers
 from tests.faults.scenario import Result, Scenario
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ FAULTS: Final = {
     "duplicates": Fault(logs.duplicated),
     "Redis gone": Fault(admission.redis_gone),
     "poison": Fault(logs.poisoned, BOTH),
+    "poison burst": Fault(bursts.burst, paths=BATCH, standalone=True),
     "garbage": Fault(logs.flooded),
     "clock steps": Fault(logs.clocks),
     "clock steps in the log": Fault(logs.clocks, settings={"timestamp_type": "CreateTime"}),

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from streamproc.errors import Unavailable
 from streamproc.kafka import topics as kafka_topics
 from streamproc.policy import load_policy
-from tests.faults.verdict import Log, Scanned, check_results
+from tests.faults.verdict import Log, Scanned, check_results, is_aside
 from tests.faults.workload import Workload
 from tests.waiting import until
 from tests.worker.conftest import settings_for
@@ -58,6 +58,7 @@ class Result:
     made_up: int = 0
     duplicates: int = 0
     stall_s: float = 0.0
+    halt_s: float = 0.0  # the slowest halt of those that the fault measures, from its turn to a listener
     took_s: float = 0.0
 
 
@@ -77,6 +78,7 @@ class Scenario:
         self.workers: list[WorkerProcess] = []
         self.started = 0
         self.before = ""  # Python code that each worker runs first
+        self.aside = b""  # keys of records that the fault checks itself begin with this; the scan leaves them out
         self.policy: Any = None  # for the scan; None: the policy of the workers
         self.prefix = re.sub(r"[^a-z0-9]+", "-", f"faults-{result.fault}-{result.path}-{uuid.uuid4().hex[:8]}")
         self.use(brokers, **options)
@@ -202,11 +204,12 @@ class Scenario:
         await until(self._all_committed, PATIENCE_S, "everything to be committed", every_s=POLL_S)
         for worker in list(self.workers):
             await self.kill(worker, signal.SIGTERM)
-        log = Log(await self.topics.read("turns"), self.load.by_id)
+        records = await self.topics.read("turns")
+        log = Log([one for one in records if not is_aside(one, self.aside)], self.load.by_id)
         policy = self.policy or load_policy(self.settings.policy)
         scanned = await asyncio.to_thread(Scanned, log, self.directory / "log.jsonl", policy)
         assert scanned.decisions
-        verdict = await check_results(self.topics, log, scanned)
+        verdict = await check_results(self.topics, log, scanned, self.aside)
         self.result.turns, self.result.controls = verdict.turns, verdict.controls
         self.result.lost, self.result.made_up = verdict.lost, verdict.made_up
         self.result.duplicates = verdict.duplicates

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 BEGIN: Final = "<!-- faults:begin -->"
 END: Final = "<!-- faults:end -->"
 SUMMED: Final = ("times", "turns", "controls", "lost", "made_up", "duplicates")
-HEADINGS: Final = ("fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "longest stall")
+HEADINGS: Final = (
+    "fault",
+    "path",
+    "rounds",
+    *(name.replace("_", " ") for name in SUMMED),
+    "longest stall",
+    "slowest halt",
+)
 
 
 def table(results: Sequence[Result]) -> str:
@@ -24,7 +31,9 @@ def table(results: Sequence[Result]) -> str:
         group = [one for one in results if (one.fault, one.path) == (fault, path)]
         sums = [sum(getattr(one, name) for one in group) for name in SUMMED]
         worst = f"{max(one.stall_s for one in group):.1f} s"
-        lines.append((fault, path, str(len(group)), *(f"{value:,}".replace(",", " ") for value in sums), worst))
+        halt_s = max(one.halt_s for one in group)
+        halt = f"{halt_s * 1000:.0f} ms" if halt_s else ""
+        lines.append((fault, path, str(len(group)), *(f"{value:,}".replace(",", " ") for value in sums), worst, halt))
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     shown = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines

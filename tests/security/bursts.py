@@ -1,4 +1,4 @@
-"""Bursts: many copies of one record, in batches as large as a publisher may compress."""
+"""What a poison burst is made of: many copies of a costly record, and a record that ends the process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ from streamproc.kafka.options import connection_options
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
+
+# The cases of `maximal` that cost the most to read and step; `python -m tests.security.maximal` measures all.
+COSTLIEST: Final = ("wire run.started bad node", "raw turn diff", "raw turn structured object")
+EXIT_CODE: Final = 77
+# A fault in native code, say: no exception, no clean-up.
+DEADLY = f"""
+import os
+from streamproc.core.engine import Engine
+honest = Engine.step
+def deadly(self, run, event, at_ms):
+    if event.node == "deadly":
+        os._exit({EXIT_CODE})
+    return honest(self, run, event, at_ms)
+Engine.step = deadly
+"""
 
 BATCH_RECORDS: Final = 8
 REQUESTS_MAX: Final = 20

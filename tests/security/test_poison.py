@@ -21,7 +21,7 @@ from streamproc.worker.limits import SLICE_S
 from streamproc.worker.partition_pipeline import PartitionPipeline
 from streamproc.worker.tables import RunLimits, Runs
 from streamproc.worker.turn_processor import TurnProcessor
-from tests.security.bursts import run_on, send_burst
+from tests.security.bursts import COSTLIEST, DEADLY, EXIT_CODE, run_on, send_burst
 from tests.security.maximal import CASES, SIZE, maximal
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
@@ -38,22 +38,7 @@ __all__ = ["start_worker"]  # a fixture
 LIVES_MAX: Final = 6
 BURST: Final = 1_000
 EVENT_BYTES: Final = 65_536
-EXIT_CODE = 77
-# The cases that cost the most to read and step; `python -m tests.security.maximal` measures all.
-COSTLIEST = ("wire run.started bad node", "raw turn diff", "raw turn structured object")
-NEIGHBOURS = 5
-
-# A fault in native code, say: no exception, no clean-up.
-DEADLY = f"""
-import os
-from streamproc.core.engine import Engine
-honest = Engine.step
-def deadly(self, run, event, at_ms):
-    if event.node == "deadly":
-        os._exit({EXIT_CODE})
-    return honest(self, run, event, at_ms)
-Engine.step = deadly
-"""
+NEIGHBOURS: Final = 5
 
 
 async def test_a_record_that_ends_the_process_is_refused_after_two_crashes_and_no_other_is(
@@ -141,7 +126,6 @@ async def test_bursts_of_the_costliest_records_do_not_delay_the_halts_of_other_p
 
     committed, ends = await topics.offsets()
     assert all(committed[partition] < ends[partition] == BURST for partition in burst_on), "the bursts are not over"
-    print(took_s)
     assert median(took_s) < 1, took_s
 
 

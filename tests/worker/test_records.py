@@ -112,4 +112,4 @@ def test_a_fetch_is_unpacked_batch_by_batch_until_its_time_is_over(monkeypatch: 
         taken.append([record.offset for record in records])
 
     assert [len(offsets) for offsets in taken] == [20, 20, 10]
-    assert sum(taken, []) == [*range(50)]
+    assert [offset for offsets in taken for offset in offsets] == [*range(50)]
