@@ -65,8 +65,8 @@ BAD_LINES: list[tuple[bytes | str, str, str]] = [
     (b'{"run_id":"r","node":"n","usage":{"cost_usd":NaN}}', "event", "not JSON"),
     (b'{"run_id":"r","node":"n","usage":{"duration_ms":1e999}}', "event", "not JSON"),
     (b'{"run_id":"r","node":"n","progress":{"score":Infinity}}', "event", "not JSON"),
-    (b"[" * 100_000, "event", "not JSON"),
-    (b'{"a":' * 100_000, "event", "not JSON"),
+    (b"[" * 100_000, "event", "more than"),
+    (b'{"a":' * 10_000, "event", "not JSON"),
     (b'{"run_id":"r","node":"n","output":' + b"[" * 500 + b"]" * 500 + b"}", "output", "nested deeper"),
 ]
 

@@ -193,6 +193,39 @@ def test_a_raw_event_with_too_much_in_it_is_refused(event: dict[str, Any], what:
         parse_raw({"run_id": "r", **event})
 
 
+@pytest.mark.parametrize("item", ["[]", "{}", '["",""]', '{"[":"]"}'])
+def test_an_event_of_too_many_lists_and_objects_is_refused_before_it_is_parsed(item: str) -> None:
+    line = f'{{"run_id":"r","node":"n","structured_output":[{",".join([item] * nesting.CONTAINERS_MAX)}]}}'
+    calls, event = counted(lambda: read_event(line.encode()))
+    assert event is None
+    assert calls < 2_000
+    with pytest.raises(InvalidEvent, match=f"more than {nesting.CONTAINERS_MAX} lists and objects"):
+        read_event(line.encode())
+
+
+def test_brackets_in_texts_are_no_lists() -> None:
+    code = 'if (a["b"]) { return [c]; } // \\' * nesting.CONTAINERS_MAX
+    for turn in ({"output": code}, {"tool_calls": [{"name": "t", "arguments": '{"a":[' + "[]," * 30_000 + "1]}"}]}):
+        assert read_event(orjson.dumps({"run_id": "r", "node": "n", **turn})).node == "n"
+
+
+@pytest.mark.parametrize("unit", [b'"[', b'\\"[', b'"[\\', b"[\\", b'["",""],', b'"\\\\["'])
+def test_brackets_are_counted_in_one_pass_whatever_the_quotes(unit: bytes) -> None:
+    """A pattern that failed at each quote would take a minute for this MiB."""
+    line = unit * (SIZE // len(unit))
+    outside, inside, escaped = 0, False, False
+    for character in line:
+        if escaped:
+            escaped = False
+        elif inside and character == ord("\\"):
+            escaped = True
+        elif character == ord('"'):
+            inside = not inside
+        elif not inside:
+            outside += character in b"[{"
+    assert nesting.containers_exceed(line, nesting.CONTAINERS_MAX) == (outside > nesting.CONTAINERS_MAX)
+
+
 def test_of_many_errors_and_of_many_mistakes_the_first_are_read() -> None:
     turn = parse_raw({"run_id": "r", "node": "n", "errors": ["it broke"] * (2 * raw_events.ERRORS_MAX)})
     assert len(turn.errors) == raw_events.ERRORS_MAX
