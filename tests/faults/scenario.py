@@ -199,9 +199,13 @@ class Scenario:
             await inject(self)
             await self.finish()
 
+    async def caught_up(self) -> None:
+        """Wait until everything is committed."""
+        await until(self._all_committed, PATIENCE_S, "everything to be committed", every_s=POLL_S)
+
     async def finish(self) -> None:
         """Wait until everything is committed, stop the workers, and check the results. Raises `AssertionError`."""
-        await until(self._all_committed, PATIENCE_S, "everything to be committed", every_s=POLL_S)
+        await self.caught_up()
         for worker in list(self.workers):
             await self.kill(worker, signal.SIGTERM)
         records = await self.topics.read("turns")
