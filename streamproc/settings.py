@@ -71,6 +71,17 @@ class Settings(BaseSettings):
         ge=1024,
         description="largest event; larger ones are refused by publishers and dead-lettered by workers",
     )
+    new_runs_max: int = Field(
+        0,
+        ge=0,
+        description="runs that one publisher may begin in a partition of the turns topic and a minute; workers "
+        "dead-letter the events of further ones; 0: no limit",
+    )
+    client_id: str = Field(
+        "streamproc",
+        pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        description="client id of publishers, for quotas of Kafka; without a SASL user, `new_runs_max` counts by it",
+    )
     notify: SecretStr = Field(SecretStr(""), description="destinations of `notify`: Apprise URLs, separated by spaces")
     notify_file: str = Field("", description="notify file: triggers, urgency, rates, destinations")
 
@@ -159,6 +170,12 @@ class Settings(BaseSettings):
             return True
         servers = [server.strip().rpartition(":")[0] for server in self.brokers.split(",") if server.strip()]
         return all(host in ("localhost", "[::1]", "::1") or host.startswith("127.") for host in servers)
+
+    @property
+    def publisher(self) -> str:
+        """The name of this publisher in its records: its SASL user, the client id for its tokens, or its client id."""
+        user = "" if "SASL" not in self.security_protocol else self.sasl_username or self.sasl_oauth_client_id
+        return user or self.client_id
 
     def topic(self, name: str) -> str:
         """Return the full name of a topic, such as ``streamproc.turns``."""

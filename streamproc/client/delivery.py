@@ -38,6 +38,7 @@ from streamproc.kafka.session import (
     run_in_own_task,
     run_until_one_ends,
 )
+from streamproc.model.wire import PUBLISHER_HEADER
 
 if TYPE_CHECKING:
     from streamproc.client.outbox import Item, Outbox, PartitionQueue
@@ -64,6 +65,7 @@ class Delivery:
     def __init__(self, settings: Settings, outbox: Outbox, settled: Callable[[int, int], None]) -> None:
         self._settings = settings
         self._topic = settings.topic("turns")
+        self._headers = [(PUBLISHER_HEADER, settings.publisher.encode())]
         self._outbox = outbox
         self._settled = settled
         self._wakers: list[asyncio.Event] = []
@@ -83,6 +85,7 @@ class Delivery:
     async def _session(self, backoff: Backoff) -> None:
         producer = AIOKafkaProducer(
             **connection_options(self._settings),
+            client_id=self._settings.client_id,
             acks="all",
             enable_idempotence=True,
             compression_type=None,  # fingerprints are 250 bytes, mostly one per request: lz4 enlarges those and
@@ -128,7 +131,7 @@ class Delivery:
         batch = producer.create_batch()
         of_run: Counter[bytes] = Counter()
         count = 0
-        while count < len(items) and of_run[items[count].key] < RUN_EVENTS_MAX and _append(batch, items[count]):
+        while count < len(items) and of_run[items[count].key] < RUN_EVENTS_MAX and self._append(batch, items[count]):
             of_run[items[count].key] += 1
             count += 1
         try:
@@ -137,6 +140,10 @@ class Delivery:
         except REFUSED as error:
             raise _Refused(count, error) from error
         return count
+
+    def _append(self, batch: Any, item: Item) -> bool:
+        added = batch.append(key=item.key, value=item.value, timestamp=item.at_ms, headers=self._headers)
+        return added is not None
 
     def _handle_refusal(self, partition: int, queue: PartitionQueue, refused: _Refused) -> None:
         """Halve the batch until one event is left, which is the refused one, and drop it."""
@@ -166,10 +173,6 @@ class _Refused(Exception):
     def __init__(self, count: int, error: Exception) -> None:
         self.count = count
         self.error = error
-
-
-def _append(batch: Any, item: Item) -> bool:
-    return batch.append(key=item.key, value=item.value, timestamp=item.at_ms) is not None
 
 
 async def _abandon(producer: AIOKafkaProducer) -> None:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Final, Union
 import msgspec
 
 WIRE_VERSION: Final = 1
+PUBLISHER_HEADER: Final = "publisher"  # of a record: who published it, by its own words
 
 ITEMS_MAX: Final = 1_024  # calls or metrics of a turn; parallel calls are dozens, and each costs up to 6 µs
 BATCH_MAX: Final = 256  # tasks, moves, dependencies or items of one board event; our publisher sends as many

@@ -8,6 +8,8 @@ from typing import Final
 import msgspec
 
 from streamproc.core.run_state import STATE_VERSION, RunState, dump, load
+from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, STUB
+from streamproc.worker.limits import NEW_TURNS_MAX
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -43,14 +45,11 @@ _INT_BYTES: Final = tuple(
     1 if first < 0x80 or first >= 0xE0 else {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(first, _NO_INT)
     for first in range(256)
 )
-_LONG_ARRAY, _TRUE, _FALSE, _NEGATIVE, _NOT_HALTED = 0xDC, 0xC3, 0xC2, 0xE0, 0xFF
+_LONG_ARRAY, _TRUE, _FALSE, _SIGNED, _NEGATIVE, _NOT_HALTED = 0xDC, 0xC3, 0xC2, 0xD0, 0xE0, 0xFF
 
 
-def peek_run(raw: bytes) -> tuple[int, bool] | None:
-    """Return the offset that a stored state has applied, and whether its run is over; None as in `_head`.
-
-    A run is over if it has finished and is not halted: a halt is kept as long as that of an unfinished run, or an agent
-    could lift it by finishing and waiting.
+def peek_run(raw: bytes) -> tuple[int, int] | None:
+    """Return the offset that a stored state has applied, and its rank (`eviction.rank_of`); None as in `_head`.
 
     Reads the bytes where `dump` puts these fields, and not the whole state: a recovery reads very many states.
     """
@@ -59,16 +58,30 @@ def peek_run(raw: bytes) -> tuple[int, bool] | None:
             offset_at = FRAME.size + 4 + _INT_BYTES[raw[FRAME.size + 4]]  # after the partition
             at = offset_at + _INT_BYTES[raw[offset_at]]
             offset = int.from_bytes(raw[offset_at + 1 : at], "big") if at > offset_at + 1 else raw[offset_at]
+            new = raw[at] <= NEW_TURNS_MAX
             at += _INT_BYTES[raw[at]]  # the turns
             at += _INT_BYTES[raw[at]]  # the steps
             at += _INT_BYTES[raw[at]]  # its start
             at += _INT_BYTES[raw[at]]  # the time of its last event
-            if raw[offset_at] < _NEGATIVE and raw[at] in (_TRUE, _FALSE):
-                return offset, raw[at] == _TRUE and raw[at + 1] == _NOT_HALTED
+            finished, halted = raw[at], raw[at + 1]
+            if raw[offset_at] < _NEGATIVE and finished in (_TRUE, _FALSE):
+                if halted == _NOT_HALTED:
+                    return offset, FINISHED if finished == _TRUE else NEW if new else OPEN
+                if halted < _SIGNED:
+                    return offset, _halted_rank(raw)
     except IndexError:
         pass
     head = _head(raw)
-    return (head.offset, head.finished and head.halted < 0) if head is not None else None
+    if head is None:
+        return None
+    if head.halted >= 0:
+        return head.offset, _halted_rank(raw)
+    return head.offset, FINISHED if head.finished else NEW if 0 <= head.turns <= NEW_TURNS_MAX else OPEN
+
+
+def _halted_rank(raw: bytes) -> int:
+    """Return the rank of a halted run: the decision that halted it stands behind its state, except behind a stub."""
+    return STUB if len(raw) == FRAME.size + FRAME.unpack_from(raw)[0] else HALTED
 
 
 def state_bytes(raw: bytes) -> bytes:

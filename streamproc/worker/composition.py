@@ -22,7 +22,7 @@ from streamproc.worker.limits import (
     END_TIMEOUT_S,
     LEAVE_TIMEOUT_S,
     REPORT_INTERVAL_S,
-    RUNS_MAX,
+    STUBS_A_RUN,
 )
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.publishing import Publisher
@@ -94,6 +94,7 @@ class Worker:
             engine,
             self._turns,
             event_bytes_max=settings.event_bytes_max,
+            new_runs_max=settings.new_runs_max,
             fleet_commands=self.fleet_commands,
             **limits,
         )
@@ -222,7 +223,7 @@ class Worker:
 
     async def _report(self) -> None:
         """Log a line of counts at intervals, whenever they have changed. Never returns."""
-        logged, evicted = "", 0
+        logged, evicted, forgotten = "", 0, 0
         run_limits = self.store.run_limits
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
@@ -231,9 +232,16 @@ class Worker:
             if run_limits.evicted > evicted:
                 log.warning(
                     "run limit of %d reached; evicted %d idle runs. Add workers, or check for generated run ids.",
-                    RUNS_MAX, run_limits.evicted,
+                    run_limits.runs_max, run_limits.evicted,
                 )  # fmt: skip
                 evicted = run_limits.evicted
+            if run_limits.forgotten_halts > forgotten:
+                log.error(
+                    "limit of %d halted runs reached; forgot %d of them, which are running again at their next turn. "
+                    "Check for generated run ids.",
+                    STUBS_A_RUN * run_limits.runs_max, run_limits.forgotten_halts,
+                )  # fmt: skip
+                forgotten = run_limits.forgotten_halts
             if evicted:
                 counts += f" evicted={evicted}"
             counts += f" {self.accounts}"

@@ -42,10 +42,16 @@ SUSPECTS_MAX: Final = 32  # records whose crashes are counted: Kafka allows 4 09
 # Stored runs and accounts.
 
 ACTIVE_RUNS_MAX: Final = 20_000  # decoded states, a worker: about 10 KB each, so 200 MB; other states are kept encoded
-RUNS_MAX: Final = 250_000  # runs, a worker: at most 4 KiB each, so 1 GiB; past it, the one idle longest is evicted
+RUNS_MAX: Final = 250_000  # runs, a worker: at most 4 KiB each, so 1 GiB; past it, `worker.eviction` says which go
 STATE_BYTES_MAX: Final = 65_536  # a state is at most 4 KiB; the changelog would soon refuse one this large
 FINISHED_KEEP_MS: Final = 3_600_000  # how long a finished run recognises late events and duplicates
 IDLE_KEEP_MS: Final = 7 * 86_400_000  # the retention of the turns topic, which a replay needs
+# Turns of a run that is still new. A client that wants a made-up run to count as more pays for more turns.
+NEW_TURNS_MAX: Final = 3
+SPARED_PART: Final = 4  # new runs are spared up to a quarter of the run limit, and halted ones up to another
+# Stubs of halted runs, for each run of the limit: a million in memory, 400 bytes each. Past it, halts are forgotten.
+STUBS_A_RUN: Final = 4
+STUB_KEEP_MS: Final = 366 * 86_400_000  # much longer than any agent waits to go on
 SWEEP_RUNS_MAX: Final = 1_000  # expired runs removed in one write: a sweep never delays decisions
 # Decoded accounts and all accounts, a worker: 20 KB each decoded, 1 to 10 KB each encoded. Its partitions of the spend
 # topic share them equally; past its share, a partition evicts the account idle longest.
@@ -56,7 +62,7 @@ ACCOUNT_KEEP_MS: Final = 32 * 86_400_000  # every window of an account that was 
 # Runs in RocksDB (STREAMPROC_STORE=rocksdb).
 
 RUNS_ON_DISK_MAX: Final = (
-    5_000_000  # runs, a worker: at most 4 KiB each, so 20 GiB; past it, the one idle longest is evicted
+    5_000_000  # runs, a worker: at most 4 KiB each, so 20 GiB; past it, `worker.eviction` says which go
 )
 ROCKSDB_CACHE_BYTES: Final = 134_217_728  # recently read blocks, indexes and filters of all partitions' files
 ROCKSDB_BLOCK_BYTES: Final = 16_384  # read at once: about ten states; the index of 5 million runs is then 30 MB
@@ -74,6 +80,13 @@ ROCKSDB_AGE_MAX_MS: Final = 43_200_000
 HALT_BYTES_MAX: Final = 8_192  # of the decision kept with a halted run, for its status; a longer one is kept shortened
 RESUME_BYTES_MAX: Final = 8_192  # an operator's resume that is kept for guards; `streamproc resume` sends a few hundred
 CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test names can have any size
+
+# New runs (STREAMPROC_NEW_RUNS_MAX).
+
+# Publishers that one partition counts by name in one minute. What a record says about its publisher is a claim: all
+# further names share one count.
+PUBLISHERS_MAX: Final = 100
+PUBLISHER_BYTES_MAX: Final = 128  # of a name: Kafka's own user names and client ids are shorter
 
 # Invalid times.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from streamproc.worker.eviction import Leaving, surplus
 from streamproc.worker.limits import ROCKSDB_PENDING_MAX, RUNS_ON_DISK_MAX
 from streamproc.worker.rocksdb_store import RocksDBStores, wall_ms
 from streamproc.worker.tables import Runs
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 def keep_runs_in_rocksdb(store: RunStore, settings: Settings) -> RocksDBStores:
     """Let a store keep its written runs in RocksDB. Raises `InvalidSettings` if that is impossible."""
     stores = RocksDBStores(settings)
+    store.run_limits.runs_max = RUNS_ON_DISK_MAX
     store.on_disk = lambda partition: RocksDBRuns(partition, store.run_limits, stores.open(partition))
     return stores
 
@@ -83,10 +85,10 @@ class RocksDBRuns(Runs):
         self.active.clear()
         self._rocksdb.close()
 
-    def _age(self, key: bytes, *, finished: bool) -> None:  # noqa: ARG002 (the store reads it from the state)
+    def _age(self, key: bytes, rank: int) -> None:  # noqa: ARG002 (the store reads it from the state)
         self._touched.add(key)
 
-    def _expiring(self, most: int) -> list[bytes]:
-        found, early = self._rocksdb.expired(wall_ms(), self._limits.runs - RUNS_ON_DISK_MAX, most)
-        self._limits.evicted += early
-        return [key for key in found if key not in self._touched and key not in self._under_way]
+    def _leaving(self, most: int) -> list[Leaving]:
+        found = self._rocksdb.expired(wall_ms(), surplus(self._rocksdb.counts, self._limits.runs_share), most)
+        busy = (self._touched, self._under_way, self.dirty)
+        return [leaving for leaving in found if not any(leaving.key in keys for keys in busy)]

@@ -4,9 +4,10 @@ Each acknowledged write to the changelog becomes one atomic batch, including its
 process, the store equals the changelog up to that offset, and recovery continues from there. The store holds nothing
 that is not in the changelog, so one that is damaged, too old or of another format is deleted.
 
-Two indexes in order of time stand beside the states: the expiry of each run, and its deadline. An index entry is never
-later than the true time, which is stored with the state. An entry that is too early is moved once its time has come. So
-a run with frequent events costs the indexes nothing, and no run costs memory.
+Two indexes in order of time stand beside the states: the expiry of each run, by rank (`worker.eviction`), and its
+deadline. An index entry is never later than the true time, which is stored with the state. An entry that is too early
+is moved once its time has come, and one of a former rank is deleted. So a run with frequent events costs the indexes
+nothing, and no run costs memory.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.errors import InvalidSettings
 from streamproc.worker.codec import FRAME, peek_run
+from streamproc.worker.eviction import KEEP_MS, OPEN, ORDER, RANKS, Leaving
 from streamproc.worker.limits import (
-    FINISHED_KEEP_MS,
-    IDLE_KEEP_MS,
     ROCKSDB_AGE_MAX_MS,
     ROCKSDB_BLOCK_BYTES,
     ROCKSDB_BUFFER_BYTES,
@@ -35,7 +35,7 @@ from streamproc.worker.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from streamproc.settings import Settings
@@ -44,11 +44,10 @@ log = logging.getLogger(__name__)
 
 STATE, AGE, DUE, META = b"s", b"a", b"d", b"m"  # what the keys begin with
 MOMENT: Final = Struct(">Q")  # of an index: in the order of time
-EXPIRY: Final = Struct("<Q")  # before each state: the expiry of the run (epoch ms)
-META_VALUE: Final = Struct(
-    "<IqqQQ"
-)  # format, offset, last applied record, number of runs, time of the write (epoch ms)
-FORMAT: Final = 1
+EXPIRY: Final = Struct("<QB")  # before each state: the expiry of the run (epoch ms), and its rank
+# Format, offset, last applied record, time of the write (epoch ms), number of runs of each rank.
+META_VALUE: Final = Struct(f"<IqqQ{len(RANKS)}Q")
+FORMAT: Final = 2
 UNREADABLE: Final = "SPOILED"  # a marker file: the database beside it is unreadable
 
 
@@ -160,18 +159,18 @@ class RocksDBStore:
         self._leaving: dict[bytes, bytes] = {}  # runs returned by `expired`, with their index entry
         self._discarded = False
         kept = db.get(META)
-        format_, self.offset, self.applied, self._count, self._at_ms = (
-            META_VALUE.unpack(kept)
-            if kept is not None and len(kept) == META_VALUE.size
-            else (FORMAT, -1, -1, 0, wall_ms())
-        )
+        if kept is None:
+            kept = META_VALUE.pack(FORMAT, -1, -1, wall_ms(), *(0 for _ in RANKS))
+        elif len(kept) != META_VALUE.size:
+            kept = META_VALUE.pack(0, -1, -1, 0, *(0 for _ in RANKS))
+        format_, self.offset, self.applied, self._at_ms, *self.counts = META_VALUE.unpack(kept)
         # Tombstones leave the changelog after a day: an older store may have missed some.
         self.usable = format_ == FORMAT and 0 <= wall_ms() - self._at_ms < ROCKSDB_AGE_MAX_MS
 
     # The mapping.
 
     def __len__(self) -> int:
-        return self._count
+        return sum(self.counts)
 
     @property
     def pending(self) -> int:
@@ -188,25 +187,27 @@ class RocksDBStore:
 
     def __setitem__(self, key: bytes, raw: bytes) -> None:
         before = self._value(key)
-        applied, finished = peek_run(raw) or (-1, False)
-        expiry_ms = wall_ms() + (FINISHED_KEEP_MS if finished else IDLE_KEEP_MS)
+        applied, rank = peek_run(raw) or (-1, OPEN)
+        expiry_ms = wall_ms() + KEEP_MS[rank]
         self.applied = max(self.applied, applied)
-        if before is None:
-            self._count += 1
+        before_ms, before_rank = EXPIRY.unpack_from(before) if before is not None else (0, -1)
+        self.counts[rank] += 1
+        if before is not None:
+            self.counts[before_rank] -= 1
         leaving = self._leaving.pop(key, None)
         if leaving is not None:
             self._batch.delete(leaving)
-        if before is None or leaving is not None or expiry_ms < EXPIRY.unpack_from(before)[0]:
-            self._batch.put(_entry(AGE, expiry_ms, key), b"")
+        if before_rank != rank or leaving is not None or expiry_ms < before_ms:
+            self._batch.put(_entry(_age(rank), expiry_ms, key), b"")
         self._arm(key, raw, before)
-        value = EXPIRY.pack(expiry_ms) + raw
+        value = EXPIRY.pack(expiry_ms, rank) + raw
         self._batch.put(STATE + key, value)
         self._pending[key] = value
 
     def pop(self, key: bytes, default: None = None) -> None:
         """Delete a run."""
-        if self._value(key) is not None:
-            self._count -= 1
+        if (before := self._value(key)) is not None:
+            self.counts[EXPIRY.unpack_from(before)[1]] -= 1
         for entries in (self._asked, self._leaving):
             if (entry := entries.pop(key, None)) is not None:
                 self._batch.delete(entry)
@@ -223,7 +224,7 @@ class RocksDBStore:
 
     def commit(self, offset: int) -> None:
         """Write all changes and the changelog offset atomically. Raises `RocksDBFailed`."""
-        kept = META_VALUE.pack(FORMAT, offset, self.applied, self._count, wall_ms())
+        kept = META_VALUE.pack(FORMAT, offset, self.applied, wall_ms(), *self.counts)
         self._batch.put(META, kept)
         self._write(self._batch)
         self._batch = self._new_batch()
@@ -232,32 +233,38 @@ class RocksDBStore:
 
     # Expiry.
 
-    def expired(self, now_ms: int, surplus: int, most: int) -> tuple[list[bytes], int]:
-        """Return runs to remove now, and how many of them only because of the run limit.
+    def expired(self, now_ms: int, surplus: Sequence[int], most: int) -> list[Leaving]:
+        """Return runs that have to go now. `surplus` is how many of each rank exceed the run limit.
 
         Each is returned once, until it is put or popped.
         """
-        gone: list[bytes] = []
-        early = 0
+        found: list[Leaving] = []
         moves = self._new_batch()
-        for entry in self._page(AGE, bytes((AGE[0] + 1,)), ROCKSDB_SCAN_MAX):
-            at_ms, key = MOMENT.unpack_from(entry, 1)[0], entry[1 + MOMENT.size :]
-            if len(gone) >= most or (at_ms > now_ms and len(gone) >= surplus):
-                break
-            if key in self._leaving:
+        for rank in ORDER:
+            found += self._expired(rank, now_ms, surplus[rank], most - len(found), moves)
+        self._move(moves)
+        return found
+
+    def _expired(self, rank: int, now_ms: int, surplus: int, most: int, moves: Any) -> Iterator[Leaving]:
+        index, found = _age(rank), 0
+        end = _age(rank + 1) if surplus > 0 else _entry(index, now_ms + 1, b"")
+        for entry in self._page(index, end, ROCKSDB_SCAN_MAX):
+            at_ms, key = MOMENT.unpack_from(entry, len(index))[0], entry[len(index) + MOMENT.size :]
+            if found >= most or (at_ms > now_ms and found >= surplus):
+                return
+            if self._leaving.get(key) == entry:
                 continue
             value = self._value(key)
-            if value is None:
+            expiry_ms, rank_now = EXPIRY.unpack_from(value) if value is not None else (0, -1)
+            if rank_now != rank:
                 moves.delete(entry)
-            elif (expiry_ms := EXPIRY.unpack_from(value)[0]) > at_ms:
+            elif expiry_ms > at_ms:
                 moves.delete(entry)
-                moves.put(_entry(AGE, expiry_ms, key), b"")
-            else:
+                moves.put(_entry(index, expiry_ms, key), b"")
+            elif key not in self._leaving:
                 self._leaving[key] = entry
-                gone.append(key)
-                early += at_ms > now_ms
-        self._move(moves)
-        return gone, early
+                found += 1
+                yield Leaving(key, rank, at_ms > now_ms)
 
     # Deadlines.
 
@@ -362,6 +369,10 @@ def _failed(path: Path, problem: Exception) -> RocksDBFailed:
         f"cannot store the runs in {path}: {problem}. Check whether the disk is full. "
         "Nothing is lost: unstored records are not committed, and are processed again"
     )
+
+
+def _age(rank: int) -> bytes:
+    return AGE + bytes((rank,))
 
 
 def _entry(index: bytes, at_ms: int, key: bytes) -> bytes:

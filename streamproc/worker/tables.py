@@ -25,14 +25,9 @@ from streamproc.core.run_state import RunState
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.worker.codec import FRAME, decode_run, encode_run, peek_run
 from streamproc.worker.deadline_queue import DeadlineQueue
-from streamproc.worker.limits import (
-    ACTIVE_RUNS_MAX,
-    FINISHED_KEEP_MS,
-    IDLE_KEEP_MS,
-    RUNS_MAX,
-    STATE_BYTES_MAX,
-    SWEEP_RUNS_MAX,
-)
+from streamproc.worker.eviction import HALTED, KEEP_MS, ORDER, RANKS, STUB, Leaving, rank_of, stub_of, surplus
+from streamproc.worker.limits import ACTIVE_RUNS_MAX, RUNS_MAX, STATE_BYTES_MAX, SWEEP_RUNS_MAX
+from streamproc.worker.new_runs import NewRuns
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 
 if TYPE_CHECKING:
@@ -55,6 +50,7 @@ class Runs:
         self.halts: dict[bytes, bytes] = {}  # by run: the decision that halted it, or the event that resumed it
         self.applied = -1  # the last offset of the turns topic that any restored run has applied
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
+        self.new_runs = NewRuns()
         self.removed = 0
         self.unreadable = 0
         self._limits = run_limits
@@ -62,8 +58,8 @@ class Runs:
         self._stored: dict[bytes, bytes] = {}
         self._under_way: dict[bytes, bytes | None] = {}
         self.overwritten: set[bytes] = set()  # runs whose last record in the changelog is older than their state
-        self._finished: dict[bytes, int] = {}  # when a run may be removed; the one idle longest comes first
-        self._open: dict[bytes, int] = {}
+        # By rank: when a run may be removed. The one idle longest comes first.
+        self._expiries: tuple[dict[bytes, int], ...] = tuple({} for _ in RANKS)
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -139,7 +135,7 @@ class Runs:
         return len(self.dirty)
 
     def take(self, most: int | None = None) -> list[Change]:
-        """Return the changed states, encoded, and deletions of expired runs. They are under way until `stored`.
+        """Return the changed states, encoded, and what replaces runs that have to go; under way until `stored`.
 
         Of more than `most` states, those that changed first are taken.
         """
@@ -149,19 +145,22 @@ class Runs:
             state = self.active[key]
             due_ms = self._limits.due_ms(state)
             self.deadline_queue.set(key, due_ms)
-            raw = encode_run(state, self.halts.get(key), due_ms)
+            halt = self.halts.get(key)
+            rank = rank_of(state, halt)
+            raw = encode_run(stub_of(state) if rank == STUB else state, halt, due_ms)
             if len(raw) > STATE_BYTES_MAX:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
-            self._age(key, finished=state.finished and state.halted < 0)
+            self._age(key, rank)
         again = self.overwritten.difference(self.dirty)
         changes += [(key, stored) for key in again if (stored := self.raw(key)) is not None]
         self.overwritten.clear()
         for key in taken:
             del self.dirty[key]
-        changes += [(key, None) for key in self._expired(len(changes))]
         self._under_way.update(changes)
-        return changes
+        instead = self._evict(SWEEP_RUNS_MAX + len(changes))  # at least as many as arrive
+        self._under_way.update(instead)
+        return changes + instead
 
     def _shrunk(self, key: bytes, state: RunState) -> bytes:
         """Reset a state that has grown too large, but keep whether the run was halted or has finished."""
@@ -204,7 +203,7 @@ class Runs:
         if seen is None:
             self.unreadable += 1  # written by another version: the run starts from an empty state
             return
-        applied, finished = seen
+        applied, rank = seen
         if known is None:
             self._limits.runs += 1
         elif applied < self._applied(known):
@@ -214,7 +213,7 @@ class Runs:
             self._remove(key)
             self.overwritten.discard(key)
         self._stored[key] = raw
-        self._age(key, finished=finished)
+        self._age(key, rank)
         self.deadline_queue.set(key, FRAME.unpack_from(raw)[1])
         if applied > self.applied:
             self.applied = applied
@@ -241,57 +240,69 @@ class Runs:
         else:
             self._stored[key] = raw
 
-    def _age(self, key: bytes, *, finished: bool) -> None:
+    def _age(self, key: bytes, rank: int) -> None:
         """Set the expiry of a run by this machine's clock: log time may be long ago, as in an imported log."""
-        now_ms = self._limits.now_ms()
-        self._open.pop(key, None)  # it moves to the end of the dict
-        self._finished.pop(key, None)
-        if finished:
-            self._finished[key] = now_ms + FINISHED_KEEP_MS
-        else:
-            self._open[key] = now_ms + IDLE_KEEP_MS
+        for expiries in self._expiries:
+            expiries.pop(key, None)  # it moves to the end of the dict
+        self._expiries[rank][key] = self._limits.now_ms() + KEEP_MS[rank]
 
-    def _expired(self, written: int) -> list[bytes]:
-        """Remove runs that are finished or idle for long, or exceed the run limit; at least as many as arrive."""
-        gone = self._expiring(SWEEP_RUNS_MAX + written)
-        for key in gone:
+    def _evict(self, most: int) -> list[Change]:
+        """Remove runs that are finished or idle for long, or exceed the run limit; return what to write instead."""
+        changes: list[Change] = []
+        for key, rank, early in self._leaving(most):
+            stub = self._stub(key) if rank == HALTED else None
             self._remove(key)
-        self.removed += len(gone)
-        return gone
+            if stub is not None:
+                self._age(key, STUB)
+            else:
+                self.removed += 1
+                self._limits.evicted += early
+                self._limits.forgotten_halts += early and rank == STUB
+            changes.append((key, stub))
+        return changes
 
-    def _expiring(self, most: int) -> list[bytes]:
-        now_ms = self._limits.now_ms()
-        surplus = self._limits.runs - RUNS_MAX
-        gone: list[bytes] = []
-        for expiries in (self._finished, self._open):
-            for key, expiry_ms in expiries.items():
-                if len(gone) >= most or (expiry_ms > now_ms and len(gone) >= surplus):
+    def _leaving(self, most: int) -> list[Leaving]:
+        """Return the runs that have to go, at most `most`. A run with changes that were not taken yet stays."""
+        now_ms, leaving = self._limits.now_ms(), list[Leaving]()
+        over = surplus([len(expiries) for expiries in self._expiries], self._limits.runs_share)
+        for rank in ORDER:
+            left = over[rank]
+            for key, expiry_ms in self._expiries[rank].items():
+                if len(leaving) >= most or (expiry_ms > now_ms and left <= 0):
                     break
-                gone.append(key)
-                self._limits.evicted += expiry_ms > now_ms
-        return gone
+                if key not in self.dirty:
+                    leaving.append(Leaving(key, rank, expiry_ms > now_ms))
+                    left -= 1
+        return leaving
+
+    def _stub(self, key: bytes) -> bytes | None:
+        written = self._written(key)
+        return encode_run(stub_of(written[0]), None) if written is not None else None
 
     def _remove(self, key: bytes) -> None:
         self.active.pop(key, None)
         self._cached.pop(key, None)
         self.halts.pop(key, None)
         self.deadline_queue.set(key, 0)
-        self._open.pop(key, None)
-        self._finished.pop(key, None)
+        for expiries in self._expiries:
+            expiries.pop(key, None)
 
 
 class RunLimits:
-    """The number of runs of the whole worker, and of decoded states that each partition may keep."""
+    """The number of runs of the whole worker, and of those and of decoded states that each partition may keep."""
 
     def __init__(self) -> None:
         self.runs = 0
+        self.runs_max = self.runs_share = RUNS_MAX
         self.evicted = 0  # runs removed before their expiry because of the run limit
+        self.forgotten_halts = 0  # the halted ones among them: more were halted than have room as stubs
         self.active_share = ACTIVE_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
         self.due_ms: Callable[[RunState], int] = lambda _state: 0  # the deadline of a silent run
 
     def share(self, partitions: int) -> None:
-        """Divide the active states among partitions; each keeps as many cached ones."""
+        """Divide the runs and the active states among partitions; each keeps as many cached ones."""
+        self.runs_share = max(1, self.runs_max // max(1, partitions))
         self.active_share = max(1, ACTIVE_RUNS_MAX // 2 // max(1, partitions))
 
 

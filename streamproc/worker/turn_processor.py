@@ -23,6 +23,7 @@ from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.wire import OperatorResume, RunFinished, RunStarted, encode
 from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
+from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
     NO_HEADERS,
     POISON,
@@ -35,7 +36,7 @@ from streamproc.worker.records import placed
 from streamproc.worker.spend import spend_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
@@ -85,6 +86,7 @@ class TurnProcessor:
         event_bytes_max: int,
         dead_letter_bytes: int,
         version: str,
+        new_runs_max: int = 0,
         fleet_commands: FleetCommands | None = None,
     ) -> None:
         self.counts = ProcessorCounts()
@@ -94,6 +96,7 @@ class TurnProcessor:
         self._charges: list[Charge] = []
         engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
+        self._new_runs_max = new_runs_max
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
 
@@ -104,6 +107,7 @@ class TurnProcessor:
         """
         outgoing: list[OutgoingRecord] = []
         changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
+        again: dict[bytes, Event] = {}  # those whose last record was applied before
         engine, active, dirty = self._engine, runs.active, runs.dirty
         step = engine.step
         killing = self._fleet_commands.killing if self._fleet_commands is not None else None
@@ -115,11 +119,11 @@ class TurnProcessor:
             key, offset = cast(bytes, record.key), record.offset
             state = active.get(key)
             if state is None:
-                state = self._load(runs, key, event, changed)
+                state = self._load(runs, event, record, changed, outgoing)
                 active = runs.active
-            if offset <= state.offset:
-                self.counts.repeated += 1
-                changed.update(_stated_again(key, event, state, offset))
+            if state is None or offset <= state.offset:
+                self.counts.repeated += state is not None
+                again.update(_stated_again(key, event, state, offset))
                 continue
             engine.event_offset = offset
             try:
@@ -147,13 +151,29 @@ class TurnProcessor:
         self.counts.records += len(records)
         outgoing += spend_records(self._charges, runs.partition)
         self._charges.clear()
-        outgoing += [self._status(runs, key, event) for key, event in changed.items()]
+        outgoing += self._statuses(runs, changed, again)
         return outgoing
 
-    def _load(self, runs: Runs, key: bytes, event: Event, changed: dict[bytes, Event]) -> RunState:
-        """Return the state of a run that is not active; create that of a new run."""
+    def _load(
+        self,
+        runs: Runs,
+        event: Event,
+        record: Fetched,
+        changed: dict[bytes, Event],
+        outgoing: list[OutgoingRecord],
+    ) -> RunState | None:
+        """Return the state of a run that is not active; create that of a new run. None: its publisher begins too many.
+
+        Commands and the workers' own events begin runs without limit: their authors are checked.
+        """
+        key = cast(bytes, record.key)
         state = runs.load(key)
         if state is None:
+            limit = self._new_runs_max
+            if limit and type(event) not in CHECKED_TYPES and not runs.new_runs.admit(record, log_time(record), limit):
+                problem = too_many_new_runs(record, limit)
+                outgoing.append(self._refused(placed(record, self._topic, runs.partition), (problem,)))
+                return None
             state = RunState(partition=runs.partition)
             runs.keep(key, state)
             changed[key] = event
@@ -261,8 +281,18 @@ class TurnProcessor:
                     decision.halt_reason, decision.node, decision.id,
                 )  # fmt: skip
 
-    def _status(self, runs: Runs, key: bytes, event: Event) -> OutgoingRecord:
-        state = runs.active.get(key) or cast(RunState, runs.load(key))
+    def _statuses(self, runs: Runs, changed: dict[bytes, Event], again: dict[bytes, Event]) -> Iterator[OutgoingRecord]:
+        """Yield the statuses of these runs.
+
+        Of a halted run of which a stub is left, the last status says why it is halted, and a new one would not: it is
+        only published `again`, where another worker may have published `running`.
+        """
+        for key, event in (again | changed).items():
+            state = runs.active.get(key) or cast(RunState, runs.load(key))
+            if state.halted < 0 or key in runs.halts or key in again:
+                yield self._status(runs, key, event, state)
+
+    def _status(self, runs: Runs, key: bytes, event: Event, state: RunState) -> OutgoingRecord:
         halt, resume = runs.halts.get(key), _resumed_by(runs, key)
         try:
             decision = _decode_decision(halt) if halt is not None and resume is None else None
@@ -273,12 +303,12 @@ class TurnProcessor:
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
 
 
-def _stated_again(key: bytes, event: Event, state: RunState, offset: int) -> dict[bytes, Event]:
+def _stated_again(key: bytes, event: Event, state: RunState | None, offset: int) -> dict[bytes, Event]:
     """Return the run whose status is published again: that of the last record that was applied before.
 
     Another worker may not have known its state yet, published an older status, and ended.
     """
-    return {key: event} if offset == state.offset else {}
+    return {key: event} if state is not None and offset == state.offset else {}
 
 
 def _note_lifted(runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]) -> None:

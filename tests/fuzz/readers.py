@@ -41,6 +41,7 @@ from streamproc.policy.files import read_layer, read_preset
 from streamproc.replay.diff import read_published
 from streamproc.replay.log import LogReplay
 from streamproc.worker.codec import decode_run, encode_run, peek_run
+from streamproc.worker.eviction import rank_of
 from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
 from streamproc.worker.tables import RunLimits, Runs
@@ -218,7 +219,7 @@ def _peeked(found: tuple[RunState, bytes | None]) -> None:
     state, halt = found
     raw = encode_run(state, halt)
     if state.version == STATE_VERSION:
-        assert peek_run(raw) == (state.offset, state.finished and state.halted < 0)
+        assert peek_run(raw) == (state.offset, rank_of(state, halt))
     assert decode_run(raw) == (state, halt)
 
 

@@ -187,7 +187,7 @@ def test_an_evicted_run_leaves_nothing_with_a_worker(monkeypatch: pytest.MonkeyP
         changes = mine.take()
         mine._limits.runs += 100
         mine.stored(changes, None)
-    kept = [mine.active, mine._cached, mine._stored, mine.halts, mine._open, mine._finished, mine.deadline_queue]
+    kept = [mine.active, mine._cached, mine._stored, mine.halts, *mine._expiries, mine.deadline_queue]
     assert largest(kept) <= 2_000
 
 

@@ -20,6 +20,7 @@ from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.settings import load_settings
 from streamproc.worker.codec import encode_run, peek_run
+from streamproc.worker.eviction import FINISHED, HALTED
 from streamproc.worker.limits import FINISHED_KEEP_MS
 from tests.feeding import Feed, Raw, halts, reported
 from tests.replay.records import record
@@ -96,8 +97,8 @@ def test_a_run_on_probation_stays_on_probation_in_its_second_life() -> None:
 def test_a_worker_keeps_a_halted_run_that_has_finished_as_long_as_an_idle_one() -> None:
     for offset in (3, -1):
         states = [RunState(offset=offset, finished=True, halted=halted) for halted in (-1, 0, 9)]
-        seen = [peek_run(encode_run(state, None)) for state in states]
-        assert seen == [(offset, True), (offset, False), (offset, False)]
+        seen = [peek_run(encode_run(state, b"{}")) for state in states]
+        assert seen == [(offset, FINISHED), (offset, HALTED), (offset, HALTED)]
 
 
 def test_a_worker_removes_a_halted_run_that_has_finished_no_sooner_than_an_idle_one() -> None:

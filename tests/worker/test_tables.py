@@ -11,6 +11,7 @@ from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.worker import codec, tables
 from streamproc.worker.codec import decode_run, encode_run
+from streamproc.worker.eviction import rank_of
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.spend import AccountPartition
 from streamproc.worker.tables import RunLimits, Runs, RunStore
@@ -231,12 +232,17 @@ def test_a_state_of_another_version_is_ignored_and_counted(raw: bytes) -> None:
 @pytest.mark.parametrize("partition", [-1, 3, 200, 70_000])
 @pytest.mark.parametrize("offset", [-1, 0, 127, 128, 255, 256, 65_535, 65_536, 1 << 33, 1 << 62])
 @pytest.mark.parametrize("finished", [False, True])
-def test_peeking_at_a_state_gives_the_values_of_decoding_it(partition: int, offset: int, finished: bool) -> None:
-    for turns, at_ms in ((0, 0), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
+@pytest.mark.parametrize("halted", [-1, 0, 127, 128, 70_000])
+@pytest.mark.parametrize("halt", [None, b"{}"])
+def test_peeking_at_a_state_gives_the_values_of_decoding_it(
+    partition: int, offset: int, finished: bool, halted: int, halt: bytes | None
+) -> None:
+    for turns, at_ms in ((0, 0), (3, 1), (4, -1), (40, NOON_MS), (300, -5), (70_000, 1 << 40)):
         state = RunState(
-            partition=partition, offset=offset, turns=turns, call_turns=turns, at_ms=at_ms, finished=finished
-        )
-        assert codec.peek_run(encode_run(state, b"{}", NOON_MS)) == (offset, finished)
+            partition=partition, offset=offset, turns=turns, call_turns=turns, at_ms=at_ms, finished=finished,
+            halted=halted,
+        )  # fmt: skip
+        assert codec.peek_run(encode_run(state, halt, NOON_MS)) == (offset, rank_of(state, halt))
 
 
 def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptureFixture) -> None:
