@@ -187,7 +187,8 @@ def test_a_run_whose_changes_are_not_written_yet_is_not_evicted(partition: Parti
     """A write takes the states that changed first; the run may be one of the next."""
     partition.feed(honest_run("old", 1))
     partition.flood(RUNS_MAX - 10)
-    partition.step([*begun(30, "late"), *honest_run("old", 2)[1:]])
+    partition.step([*begun(50, "late"), *honest_run("old", 2)[1:]])
+    partition.write(most=20)
     partition.write(most=20)
     assert partition.mine.removed > 0
     partition.write()
@@ -213,7 +214,8 @@ def test_past_their_part_halted_runs_become_stubs_which_are_halted_all_the_same(
 
     outgoing = partition.feed([*honest_run("stuck", 9)[6:], event_record(wire.RunStarted(w=1, run_id="stuck"))])
 
-    assert partition.state("stuck").halted >= 0
+    state = partition.state("stuck")
+    assert (state.halted, state.turns, state.seen) == (2, 9, {}), "it is still a stub"
     assert statuses(outgoing) == [], "the last status says why"
 
 
@@ -228,6 +230,24 @@ def test_stubs_stay_halted_after_a_restart(partition: Partition, new_runs_of: Ca
 
     assert statuses(again.feed(honest_run("stuck", 9)[6:])) == []
     assert again.state("stuck").halted >= 0
+
+
+def test_runs_on_disk_keep_their_ranks_when_the_store_is_opened_again(run_limits: RunLimits, tmp_path: Path) -> None:
+    stores = RocksDBStores(load_settings(datadir=str(tmp_path)))
+    partition = Partition(RocksDBRuns(0, run_limits, stores.open(0)))
+    many_halted(partition)
+    partition.feed([*honest_run("worker", 9), *honest_run("done", 1), end("done")])
+    counts = partition.mine._rocksdb.counts
+    partition.mine.leave()
+
+    partition.mine = again = RocksDBRuns(0, run_limits, stores.open(0))
+    assert again._rocksdb.counts == counts
+    assert len(again) == sum(counts) == run_limits.runs
+    partition.flood(2 * RUNS_MAX)
+    assert partition.state("stuck").halted >= 0
+    assert partition.state("worker").turns == 9
+    again.leave()
+    stores.close()
 
 
 def test_only_an_operator_lifts_the_halt_of_a_stub_and_a_recorded_resume_does_not(partition: Partition) -> None:
@@ -376,8 +396,8 @@ def refused_by(processor: TurnProcessor, mine: Runs, records: list[Record]) -> s
 # Real Kafka.
 
 SMALL: Final = f"""
-from streamproc.worker import composition, rocksdb_runs, tables
-tables.RUNS_MAX = rocksdb_runs.RUNS_ON_DISK_MAX = {RUNS_MAX}
+from streamproc.worker import composition, tables
+tables.RUNS_MAX = {RUNS_MAX}
 tables.SWEEP_RUNS_MAX = 5
 composition.REPORT_INTERVAL_S = 0.1
 """
@@ -389,12 +409,10 @@ async def last_status(topics: Topics, run_id: str) -> dict[str, Any]:
     return dict(msgspec.json.decode(found[-1].value))
 
 
-@pytest.mark.parametrize("store", ["memory", "rocksdb"])
 async def test_a_halted_run_stays_halted_through_a_flood_and_a_restart_until_an_operator_resumes_it(
-    store: str, brokers: str, topic_prefix: str, start_worker: Callable[..., WorkerProcess], tmp_path: Path
+    brokers: str, topic_prefix: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:
-    options = {"store": store, "instance": "worker-0", "datadir": str(tmp_path / "data"), "partitions": 1}
-    settings = settings_for(brokers, topic_prefix, **options)
+    settings = settings_for(brokers, topic_prefix, partitions=1)
     await kafka_topics.apply(settings)
     topics = Topics(settings)
     worker = start_worker(settings, before=SMALL)
