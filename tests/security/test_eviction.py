@@ -232,6 +232,13 @@ def test_stubs_stay_halted_after_a_restart(partition: Partition, new_runs_of: Ca
     assert again.state("stuck").halted >= 0
 
 
+def test_the_status_of_a_stub_is_published_again_where_its_last_record_is_read_again(partition: Partition) -> None:
+    """Another worker, which did not know its state yet, may have published `running` meanwhile."""
+    many_halted(partition)
+    partition.offset = 5
+    assert [status["status"] for status in statuses(partition.step(looping_run("stuck")[5:]))] == ["halted"]
+
+
 def test_runs_on_disk_keep_their_ranks_when_the_store_is_opened_again(run_limits: RunLimits, tmp_path: Path) -> None:
     stores = RocksDBStores(load_settings(datadir=str(tmp_path)))
     partition = Partition(RocksDBRuns(0, run_limits, stores.open(0)))
