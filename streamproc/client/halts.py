@@ -171,7 +171,8 @@ class Halts:
         if news.halt is not None:
             return not self._is_old(news) and self._halt(news.run_id, news.halt._replace(place=news.place))
         # In the same millisecond, a halt is newer than the status before it, and a later status will follow.
-        if self._is_newer(news) if news.run_id in self.runs else not self._is_old(news):
+        halt = self.runs.get(news.run_id)
+        if not self._is_old(news) if halt is None else self._is_newer(news) and _may_release(halt.place, news.place):
             self._release(news)
         return False
 
@@ -200,6 +201,8 @@ class Halts:
 
     def _is_old(self, news: StatusNews | ControlNews) -> bool:
         at_ms, place = self._used(news.run_id)
+        if news.halt is not None and news.run_id not in self.runs and not _may_release(news.place, place):
+            return False
         return news.at_ms < at_ms if news.place is None or place is None else news.place.before(place)
 
     def _is_newer(self, news: StatusNews | ControlNews) -> bool:
@@ -229,6 +232,14 @@ class Halts:
         self._released.pop(run_id, None)  # reinserted below as the newest
         self._released[run_id] = news.at_ms, news.place
         _evict(self._released, self._released_max)
+
+
+def _may_release(halted: LogPlace | None, released: LogPlace | None) -> bool:
+    """Return whether a status may release a run that was halted there: not that of the same id in another partition.
+
+    Anyone who may write turns can begin the id of a halted run there, where no worker knows the halt.
+    """
+    return halted is None or released is None or halted.partition == released.partition
 
 
 def halted_error(run_id: str, halt: Halt | None) -> Halted:

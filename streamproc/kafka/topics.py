@@ -46,12 +46,14 @@ CLOCK: Final = "message.timestamp.type"
 ONE_CLOCK: Final = {CLOCK: "LogAppendTime"}
 
 # Every listener and every recovering worker reads a compacted topic whole, so it is kept short. The cleaner never
-# touches the active segment, hence segments of ten minutes; it starts when a tenth is waste. Tombstones are kept for a
-# day: a listener that was disconnected overnight still reads them.
+# touches the active segment, hence segments of ten minutes; it starts when a tenth is waste. For ten minutes nothing is
+# removed, so that workers can repair what an expelled one overwrote. Tombstones are kept for a day: a listener that was
+# disconnected overnight still reads them.
 COMPACTED: Final = {
     "cleanup.policy": "compact",
     "segment.ms": str(10 * MINUTE_MS),
     "min.cleanable.dirty.ratio": "0.1",
+    "min.compaction.lag.ms": str(10 * MINUTE_MS),
     "max.compaction.lag.ms": str(HOUR_MS),
     "delete.retention.ms": str(DAY_MS),
 }

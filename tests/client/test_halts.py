@@ -141,9 +141,30 @@ def test_a_status_that_a_worker_sends_late_does_not_lift_the_halt(first: str) ->
     assert "r1" not in halts.runs
 
 
-def followed(what: str, at_ms: int, offset: int, halt: ControlEvent | None = None) -> StatusNews:
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_status_of_the_same_id_in_another_partition_does_not_lift_the_halt(order: int) -> None:
+    """Publishers that partition differently make two runs of one id, and so can anyone who may write turns."""
+    halts, halt = Halts(), halt_event("r1", trigger={"partition": 3, "offset": 20}, at="2026-01-01T00:00:20Z")
+    for news in [followed("halted", 5, 20, halt), followed("running", 9_000, 40, partition=4)][::order]:
+        halts.status(news)
+    assert "r1" in halts.runs
+
+    halts.status(followed("running", 9_001, 41))
+    assert "r1" not in halts.runs
+
+
+def test_a_resume_in_any_partition_lifts_the_halt() -> None:
+    """An operator's resume goes to the partition that Kafka's hash gives the id."""
+    halts, halt = Halts(), halt_event("r1", trigger={"partition": 3, "offset": 20}, at="2026-01-01T00:00:20Z")
+    halts.control(control(halt, 5))
+    resumed = resume_event("r1").model_dump() | {"trigger": {"partition": 4, "offset": 2}, "at": "2026-01-01T00:00:30Z"}
+    halts.control(control(ControlEvent.model_validate(resumed), 9_000))
+    assert "r1" not in halts.runs
+
+
+def followed(what: str, at_ms: int, offset: int, halt: ControlEvent | None = None, partition: int = 3) -> StatusNews:
     """A status that follows from an event of the log."""
-    fields = {"run_id": "r1", "status": what, "halt": halt, "partition": 3, "offset": offset}
+    fields = {"run_id": "r1", "status": what, "halt": halt, "partition": partition, "offset": offset}
     value = RunStatus.model_validate(fields | {"at": f"2026-01-01T00:00:{offset}Z"})
     return read_status_news(b"r1", value.model_dump_json().encode(), at_ms)
 

@@ -29,6 +29,7 @@ COMPACT_SOON: Final = {
     "cleanup.policy": "compact",
     "segment.ms": "500",
     "min.cleanable.dirty.ratio": "0.001",
+    "min.compaction.lag.ms": "0",
     "max.compaction.lag.ms": "1000",
     "delete.retention.ms": "100",
 }

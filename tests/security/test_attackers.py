@@ -69,12 +69,16 @@ class Deployment:
         """The records of a key on a topic, as an eavesdropper knows them."""
         return [one for one in await self.topics.read(topic) if one.key == key]
 
-    async def attack(self, topic: str, key: bytes, *records: tuple[bytes | None, Any]) -> None:
+    async def attack(
+        self, topic: str, key: bytes, *records: tuple[bytes | None, Any], partition: int | None = None
+    ) -> None:
         """Write records (value, headers) with no other right than to write to this topic."""
         settings = self.of(f"writes-{topic}")
         async with AIOKafkaProducer(**connection_options(settings), enable_idempotence=False) as producer:
             for value, headers in records:
-                await producer.send_and_wait(settings.topic(topic), value, key=key, headers=list(headers))
+                await producer.send_and_wait(
+                    settings.topic(topic), value, key=key, headers=list(headers), partition=partition
+                )
 
     @asynccontextmanager
     async def halted(self, run_id: str) -> AsyncIterator[tuple[HaltListener, TurnPublisher]]:
@@ -200,6 +204,20 @@ async def test_who_may_write_turns_can_neither_resume_a_run_nor_forge_a_workers_
         dead = [dict(one.headers)["reason"] for one in await deployment.records("dead-letter", b"r3")]
         assert dead == [b"signature: it is not signed"] + 2 * [b"signature: it is not signed by a worker"]
         assert halts.halted("r3")
+
+
+async def test_a_turn_in_another_partition_does_not_release_a_halted_run(deployment: Deployment) -> None:
+    async with deployment.halted("r4") as (halts, _):
+        own = (await deployment.records("turns", b"r4"))[0]
+        other = (own.partition + 1) % deployment.topics.settings.partitions
+        await deployment.attack("turns", b"r4", (own.value, ()), partition=other)
+        await deployment.topics.done()
+
+        stray = [one for one in await deployment.records("runs", b"r4") if one.partition == other]
+        assert [msgspec.json.decode(one.value)["status"] for one in stray] == ["running"]
+        assert halts.halted("r4")
+        async with HaltListener(settings=deployment.of("listener")) as started_later:
+            assert started_later.halted("r4")
 
 
 async def test_a_kill_of_a_user_reaches_the_log_although_the_worker_only_verifies_commands(

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from faust.types import TP
 
-from streamproc.core.accounts import Account, dump_account
+from streamproc.core.accounts import (
+    ACCOUNT_VERSION,
+    Account,
+    AccountRef,
+    SpendEntry,
+    Statement,
+    dump_account,
+    write_statement,
+)
 from streamproc.core.run_state import RunState
 from streamproc.model import wire
 from streamproc.policy import load_policy
@@ -13,7 +21,7 @@ from streamproc.worker import codec, tables
 from streamproc.worker.codec import decode_run, encode_run
 from streamproc.worker.eviction import rank_of
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
-from streamproc.worker.spend import AccountPartition
+from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.tables import RunLimits, Runs, RunStore
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.records import NOON_MS, TOPIC, records_of
@@ -199,6 +207,17 @@ def test_of_two_accounts_the_one_that_has_booked_more_wins() -> None:
         if place == 2:
             assert mine.load(b"user:ann").applied == {0: 9}
     assert len(mine) == 0, "of another version: the account starts empty"
+
+
+def test_an_account_whose_statement_is_read_again_keeps_its_place_in_the_log() -> None:
+    entries = [SpendEntry(0, offset, NOON_MS, 1, 1, 0, first=True) for offset in (5, 9)]
+    payer = AccountRef("r", 0, False, [], [], [])
+    statements = [Statement(ACCOUNT_VERSION, "user:/ann", 0, [payer], [entry]) for entry in entries]
+    records = records_of([(b"user:/ann", write_statement(statement)) for statement in statements])
+    accounts, book = AccountPartition(0, lambda: 0), AccountProcessor("spend", version="1", dead_letter_bytes=1_024)
+    book.accept(accounts, records)
+    book.accept(accounts, records[:1])
+    assert accounts.load(b"user:/ann").offset == 1
 
 
 def test_a_state_that_an_expelled_worker_overwrote_is_written_again() -> None:
