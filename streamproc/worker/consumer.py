@@ -268,6 +268,21 @@ class BatchConsumer(SeekingConsumer):
 
     # Commits: the offsets up to which the pipelines have stored everything.
 
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Seek all partitions, and let the pipelines that stayed open continue from there.
+
+        Otherwise a commit that is under way could take the group back to where such a pipeline stands.
+        """
+        offsets = await super().seek_to_committed()
+        self._catch_up(offsets)
+        return offsets
+
+    def _catch_up(self, offsets: Mapping[TP, int | None]) -> None:
+        for tp, offset in offsets.items():
+            pipeline = self._pipelines[tp.topic].get(tp.partition) if tp.topic in self._pipelines else None
+            if pipeline is not None and offset:
+                pipeline.catch_up(offset)
+
     def _filter_committable_offsets(self, tps: Any) -> dict[TP, int]:  # noqa: ARG002 (Faust's signature)
         offsets = {
             TP(topic, number): offset

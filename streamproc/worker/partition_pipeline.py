@@ -86,6 +86,11 @@ class PartitionPipeline:
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
 
+    def catch_up(self, committed: int) -> None:
+        """After a rebalance: take over the offset up to which another worker has stored everything meanwhile."""
+        if not self.backlog:
+            self.position = self.published = self.committable = max(self.position, committed)
+
     @property
     def closed(self) -> bool:
         """Whether publishing and storing have ended."""

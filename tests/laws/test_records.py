@@ -116,5 +116,5 @@ def test_many_of_the_drawn_records_are_events() -> None:
 
 @pytest.mark.parametrize("opened", [b"[", b'{"a":', b'{"w":1,"type":"turn","run_id":"r","node":"n","content":{"a":['])
 def test_a_hundred_thousand_brackets_are_refused(opened: bytes) -> None:
-    with pytest.raises(InvalidEvent, match="not JSON"):
+    with pytest.raises(InvalidEvent, match=r"not JSON|more than 20000 lists"):
         read_event(opened * 100_000)

@@ -422,6 +422,7 @@ class WorkerRun:
             committed = self.cluster.committed.get((tp.topic, tp.partition))
             self.consumer._committed_offset[tp] = committed
             self.fetching.positions[tp] = committed or 0
+            self.consumer._catch_up({tp: committed})
         self.fetching.hold(events, held=False)
         self.consumer.active = events
         await asyncio.sleep(0)

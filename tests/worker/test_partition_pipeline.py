@@ -165,6 +165,19 @@ async def test_closing_a_pipeline_wakes_up_a_consumer_that_waits_for_room(pipeli
     assert not await asyncio.wait_for(waiting, 5), "the records in hand are read again"
 
 
+async def test_a_pipeline_that_stays_open_continues_where_another_worker_has_committed(pipelines, broker) -> None:
+    broker.may_publish.set()
+    broker.may_store.set()
+    pipelines.accept(0, records_of(honest_run("r", 3)))
+    await until(lambda: pipelines.committable() == {0: 3}, 5, "three records to be stored")
+
+    pipelines[0].catch_up(2)
+    assert pipelines.committable() == {0: 3}
+    pipelines[0].catch_up(5)
+    assert pipelines.committable() == {0: 5}
+    assert pipelines[0].backlog == 0
+
+
 async def test_a_pipeline_that_does_not_settle_in_time_is_dropped_and_its_records_are_processed_again(
     pipelines, broker
 ) -> None:
