@@ -21,7 +21,7 @@ from faust.types import TP
 
 from streamproc.worker.crash_marks import PartitionMarks, read_mark
 from streamproc.worker.kafka_client import SameLoopConsumer
-from streamproc.worker.limits import DRAIN_TIMEOUT_S, SLICE_PAUSE_S, SLICE_RECORDS_MAX, SLICE_S
+from streamproc.worker.limits import DRAIN_TIMEOUT_S, SLICE_PAUSE_S, SLICE_RECORDS_MAX
 from streamproc.worker.seeking_consumer import SeekingConsumer
 from streamproc.worker.slices import Slice
 from streamproc.worker.timed_records import TimedRecords
@@ -114,9 +114,8 @@ class BatchConsumer(SeekingConsumer):
             self._recovered()
         left: list[Batch] = []
         for place, (tp, batch) in enumerate(events):
-            began_s = time.monotonic()
             taken = await self._step(tp, batch[:SLICE_RECORDS_MAX], asked)
-            if time.monotonic() - began_s >= SLICE_S:
+            if 0 < taken < min(len(batch), SLICE_RECORDS_MAX):  # it took `SLICE_S`
                 await asyncio.sleep(SLICE_PAUSE_S)
             if not taken:
                 self._give_back([*left, *events[place:]])
