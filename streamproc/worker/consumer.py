@@ -21,7 +21,7 @@ from faust.types import TP
 
 from streamproc.worker.crash_marks import PartitionMarks, read_mark
 from streamproc.worker.kafka_client import SameLoopConsumer
-from streamproc.worker.limits import DRAIN_TIMEOUT_S, SLICE_PAUSE_S, SLICE_RECORDS_MAX
+from streamproc.worker.limits import CAREFUL_SLICE, DRAIN_TIMEOUT_S, SLICE_PAUSE_S, SLICE_RECORDS_MAX
 from streamproc.worker.seeking_consumer import SeekingConsumer
 from streamproc.worker.slices import Slice
 from streamproc.worker.timed_records import TimedRecords
@@ -133,22 +133,24 @@ class BatchConsumer(SeekingConsumer):
         marks = await self._marks_of(tp, records[0].offset, asked)
         if records[0].offset >= marks.careful_end:
             return await self._offer(tp, records, asked) if self._may_go_on(asked) else 0
-        return await self._step_carefully(tp, records[0], marks, asked)
+        end = marks.careful_slice(records[0].offset)
+        few = [record for record in records[:CAREFUL_SLICE] if record.offset < end]
+        return await self._step_carefully(tp, few, marks, asked)
 
-    async def _step_carefully(self, tp: TP, record: Fetched, marks: PartitionMarks, asked: int) -> int:
-        """Step one record after a crash, named in the committed metadata meanwhile; refuse one that is poison."""
+    async def _step_carefully(self, tp: TP, records: Sequence[Fetched], marks: PartitionMarks, asked: int) -> int:
+        """Step a few records after a crash, named in the committed metadata meanwhile; refuse one that is poison."""
         pipeline = self._pipelines[tp.topic][tp.partition]
-        if marks.is_poison(record.offset):
+        if marks.is_poison(records[0].offset):
             if not self._may_go_on(asked):
                 return 0
-            pipeline.refuse(record)
+            pipeline.refuse(records[0])
             return 1
-        marks.take(record.offset)
+        marks.take(records[0].offset, records[-1].offset)
         try:
             if not await self._commit_marks((tp,)) or not self._may_go_on(asked):
                 await asyncio.sleep(IDLE_S)
                 return 0
-            taken = await self._offer(tp, (record,), asked)
+            taken = await self._offer(tp, records, asked)
         finally:
             if not marks.failed:
                 marks.release()
@@ -313,7 +315,7 @@ class BatchConsumer(SeekingConsumer):
             marks = self._marks[tp] = PartitionMarks(asked, start, found, end, self._name)
             if marks.careful_end > start:
                 log.warning(
-                    "%s[%d]: the last worker crashed; taking records up to %d one at a time",
+                    "%s[%d]: the last worker crashed; taking records up to %d a few at a time",
                     tp.topic, tp.partition, marks.careful_end,
                 )  # fmt: skip
             await self._commit_marks((tp,))

@@ -7,12 +7,13 @@ after this offset began and ended:
 - A worker that takes over a partition commits the same offset again, with one more *try*. The first commit that makes
   progress, and a clean hand-over, remove it.
 - A worker that finds a try has a crash before it, and no progress. It is *careful* for as many records as that worker
-  may have had: it takes one at a time, after a commit that names it, and commits again once the record is stepped. No
-  other slice of the worker is processed in between.
-- A record that was named in `CRASHES_IN_HAND_MAX` crashes goes to the dead-letter topic.
+  may have had: it takes `CAREFUL_SLICE` at a time, after a commit that names them, and commits again once they are
+  stepped. No other slice of the worker is processed in between.
+- If it crashes with several named, the next one takes these alone, one at a time.
+- A record that was named alone in `CRASHES_IN_HAND_MAX` crashes goes to the dead-letter topic.
 
-A `kill -9` or an expelled worker looks like a crash, too. It costs a careful start, and it names a record only within
-the few milliseconds between two commits. Twice in these of the same record is no chance.
+A `kill -9` or an expelled worker looks like a crash, too. It costs a careful start, and it names a record alone only
+within the few milliseconds between two commits. Twice in these of the same record is no chance.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from typing import Final
 
 import msgspec
 
-from streamproc.worker.limits import CAREFUL_RECORDS_MAX, CRASHES_IN_HAND_MAX, SUSPECTS_MAX
+from streamproc.worker.limits import CAREFUL_RECORDS_MAX, CAREFUL_SLICE, CRASHES_IN_HAND_MAX, SUSPECTS_MAX
 
 
 class CrashMark(msgspec.Struct, omit_defaults=True):
     """The metadata of a committed offset."""
 
     tries: int = 0  # take-overs without progress since
-    hand: int = -1  # the offset of the record that is being stepped alone; -1: none
-    crashes: dict[int, int] = {}  # by offset: crashes in which this record was named
+    hand: int = -1  # the offset of the first record that is being stepped; -1: none
+    crashes: dict[int, int] = {}  # by offset: crashes in which this record was named alone
     by: str = ""  # the worker that wrote it: one that finds its own mark has not crashed, but was expelled
+    size: int = 1  # offsets that are named, from `hand` on
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -56,12 +58,16 @@ class PartitionMarks:
         self.start = start
         crashes = dict(found.crashes)
         crashed = found.by != by
-        if crashed and found.hand >= start:
+        self._suspects = range(0)  # named together in the last crash
+        if crashed and found.hand >= 0 and found.size > 1:
+            self._suspects = range(found.hand, found.hand + found.size)
+        elif crashed and found.hand >= start:
             crashes[found.hand] = crashes.get(found.hand, 0) + 1
         worst = sorted((offset for offset in crashes if offset >= start), key=lambda offset: -crashes[offset])
         crashes = {offset: crashes[offset] for offset in worst[:SUSPECTS_MAX]}
         self._mark = CrashMark(tries=found.tries + crashed, crashes=crashes, by=by)
-        self.careful_end = max((offset + 1 for offset in crashes), default=start)  # before it, one at a time
+        self.careful_end = max((offset + 1 for offset in crashes), default=start)  # before it, a few at a time
+        self.careful_end = max(self.careful_end, self._suspects.stop)
         if found.tries and (crashed or found.tries > 1):
             self.careful_end = max(self.careful_end, min(end, start + CAREFUL_RECORDS_MAX))
 
@@ -69,17 +75,24 @@ class PartitionMarks:
         """Return whether this record was in hand in too many crashes."""
         return self._mark.crashes.get(offset, 0) >= CRASHES_IN_HAND_MAX
 
-    def take(self, offset: int) -> None:
-        """Name the record that is stepped next."""
-        self._mark.hand = offset
+    def careful_slice(self, first: int) -> int:
+        """Return the offset before which records from `first` on may be in hand together."""
+        end = min(first + CAREFUL_SLICE, self.careful_end)
+        alone = [*self._mark.crashes, *self._suspects]
+        return first + 1 if first in alone else min([end, *(offset for offset in alone if offset > first)])
+
+    def take(self, first: int, last: int) -> None:
+        """Name the records that are stepped next."""
+        self._mark.hand, self._mark.size = first, last - first + 1
 
     def release(self) -> None:
         """Name no record any more."""
-        self._mark.hand = -1
+        self._mark.hand, self._mark.size = -1, 1
 
     def leave(self) -> None:
         """Note that the partition is handed over without a crash."""
-        self._mark.tries, self._mark.hand = 0, -1
+        self._mark.tries = 0
+        self.release()
 
     def metadata(self, offset: int) -> str:
         """Return the metadata with which an offset is committed."""

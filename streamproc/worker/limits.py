@@ -35,7 +35,8 @@ GC_THRESHOLD: Final = (100_000, 50, 1_000)
 # Records that crash the process (`worker.crash_marks`).
 
 CRASHES_IN_HAND_MAX: Final = 2  # crashes with a record alone in hand, after which it goes to the dead-letter topic
-# Records that are taken one at a time after a crash: what a worker may have processed without a commit, its backlog.
+CAREFUL_SLICE: Final = 64  # records in hand together after a crash; each slice costs two commits, some milliseconds
+# Records that are taken so after a crash: what a worker may have processed without a commit, its backlog.
 CAREFUL_RECORDS_MAX: Final = BACKLOG_RECORDS_MAX
 SUSPECTS_MAX: Final = 32  # records whose crashes are counted: Kafka allows 4 096 bytes of metadata
 

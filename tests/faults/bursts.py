@@ -54,7 +54,7 @@ async def burst(scenario: Scenario) -> None:
         await scenario.kill(worker)
         worker = scenario.start("worker-0")
         await asyncio.gather(everything, sending)
-        # A careful worker commits twice a record: with all of the bursts before it, this would take many minutes.
+        # A careful worker takes 64 records at a time: behind all of the bursts, this would take minutes.
         await scenario.caught_up()
         sending = asyncio.create_task(scenario.send(turns // 10))
         await scenario.topics.send([turn(f"{BURST}-deadly", "deadly")])

@@ -63,7 +63,7 @@ async def test_a_record_that_ends_the_process_is_refused_after_two_crashes_and_n
             break
         codes.append(worker.end())
 
-    assert codes == [EXIT_CODE] * 3, "one of many, and twice by itself"
+    assert codes == [EXIT_CODE] * 4, "one of many, one of a few, and twice by itself"
     await gather_controls(topics, expected_ids([*loop, *others]))
     [refused] = await topics.read("dead-letter")
     assert b"was in hand when the worker crashed twice" in dict(refused.headers)["reason"]

@@ -273,6 +273,11 @@ class Member:
         self.heard_s = 0.0
 
 
+def _alone_in_hand(metadata: str) -> int:
+    mark = read_mark(metadata)
+    return mark.hand if mark.size == 1 else -1
+
+
 class Group:
     """The coordinator: at each rebalance all members give up all partitions."""
 
@@ -373,5 +378,5 @@ class Group:
             return False
         for tp, (offset, metadata) in offsets.items():
             self._cluster.commit((tp.topic, tp.partition), offset, metadata)
-            self._cluster.named[(tp.topic, tp.partition), id(member), generation] = read_mark(metadata).hand
+            self._cluster.named[(tp.topic, tp.partition), id(member), generation] = _alone_in_hand(metadata)
         return True

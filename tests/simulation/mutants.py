@@ -59,7 +59,7 @@ MUTANTS: Final = {
         Runs, "restore", "elif applied < self._applied(known):", "elif False:", "freeze"
     ),
     "the last account wins, even of an expelled worker": _mutant(
-        AccountPartition, "restore", "account.offset < before.offset", "False", "freeze"
+        AccountPartition, "restore", "account.offset < before.offset", "False", "freeze", "compact"
     ),
     "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
     "what a failed step did stays": _mutant(
