@@ -45,7 +45,8 @@ class HashKey:
 
     def call(self, plain: Call) -> Call:
         """Return a tool call with keyed hashes."""
-        return Call(plain.name, self(plain.key), self(plain.exact), self(plain.norm), plain.outcome, plain.sim)
+        hashes = self(plain.key), self(plain.exact), self(plain.norm)
+        return Call(plain.name, *hashes, plain.outcome, plain.sim, plain.marks)
 
     def tests(self, plain: Tests | None) -> Tests | None:
         """Return a test report with a keyed hash of the failing ids."""

@@ -12,6 +12,7 @@ import msgspec
 from streamproc.fingerprint.board import board_event
 from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
 from streamproc.fingerprint.keyed import HashKey
+from streamproc.fingerprint.marks import marks_of
 from streamproc.model.board_events import RawBoardEvent
 from streamproc.model.raw_events import (
     ErrorReport,
@@ -57,6 +58,10 @@ from streamproc.model.wire import (
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
 
+_HUNG: Final = (  # a hung tool: what it was asked to do may be right
+    r"\b(?:tool|bash|shell|terminal|command|kernel|sandbox)\b[\w ]{0,24}?\b"
+    r"(?:timed?[- ]?out\b|(?:did|has|does)(?: not|n't) (?:respond|return))"
+)
 _RETRYABLE: Final = re.compile(
     r"(?i)(?<!line )(?<![:.\w])(?:429|500|502|503|504|529)\b"
     r"(?:.{0,40}(?:too many|unavailable|gateway|overloaded|rate.?limit|time-?out)|\W{0,3}(?:[a-z]+ ){0,2}error)"
@@ -64,11 +69,13 @@ _RETRYABLE: Final = re.compile(
     r"|rate.?limit(?:ed|\s+(?:reached|exceeded)|_?error)|too many requests|overloaded_error|service unavailable"
     r"|bad gateway|gateway time-?out|temporarily unavailable|deadline exceeded|\bETIMEDOUT\b|\bECONNRESET\b"
     r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
+    rf"|{_HUNG}"
 )
 _RETRYABLE_ANSWER: Final = re.compile(
     r"(?i)\W*(?:(?:error|http(?:/[\d.]+)?|status|code|exception)\W{0,3}){0,3}"
     r"(?:(?:429|500|502|503|504|529)\b(?!\W{0,3}(?:\d|of\b))|rate.?limit|too many requests|service unavailable"
-    r"|bad gateway|gateway time-?out|overloaded_error)"
+    r"|bad gateway|gateway time-?out|overloaded_error"
+    rf"|(?:timed out\W{{1,3}})?(?:the )?{_HUNG})"
 )  # the start of an answer that is only such an error, from a tool that has no field for errors
 _EXIT: Final = re.compile(r"(?i)\W*(?:[a-z]+ )?(?:exit(?:ed)?|return(?:ed)?)(?: with| status| code)*\W{0,3}(\d+)\W*")
 RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
@@ -281,7 +288,7 @@ def _call(call: ToolCall, secret: HashKey | None) -> Call:
     answer = content(text := canonical(call.result), secret)
     if len(text) <= RETRYABLE_ANSWER_MAX and _RETRYABLE_ANSWER.match(text):
         return Call(name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
-    return Call(name, key, answer.exact, answer.norm, ANSWERED, answer.sim)
+    return Call(name, key, answer.exact, answer.norm, ANSWERED, answer.sim, marks_of(call.args, text))
 
 
 def _usage(report: UsageReport) -> Usage:

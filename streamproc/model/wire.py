@@ -42,6 +42,9 @@ FAILED: Final = 2
 FAILED_RETRYABLE: Final = 3
 FAILED_RUN: Final = 4
 
+WAITS: Final = 1  # bit of `Call.marks`: the answer is about something that still runs, so the call is a poll
+WRITES: Final = 2  # the call puts a text into something, so its answers may differ only because of the call itself
+
 
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The fingerprint of a text.
@@ -62,7 +65,7 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     `key` hashes the name and the canonical arguments, `exact` and `norm` the answer. `outcome` is NO_ANSWER, ANSWERED,
     FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result: a command that ran and
-    exited with 1).
+    exited with 1). `marks` are the bits WAITS and WRITES, of calls that were answered.
     """
 
     name: Name
@@ -71,6 +74,7 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
     norm: Hash = 0
     outcome: int = NO_ANSWER
     sim: Hash = 0
+    marks: Count = 0
 
 
 class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -220,6 +220,7 @@ def test_the_key_of_a_call_is_its_name_and_arguments() -> None:
         ({"error": "boom", "retryable": True}, wire.FAILED_RETRYABLE),
         ({"result": "HTTP 429 Too Many Requests"}, wire.FAILED_RETRYABLE),
         ({"result": "Error code: 503"}, wire.FAILED_RETRYABLE),
+        ({"result": "timed out: bash has not returned"}, wire.FAILED_RETRYABLE),
         ({"result": "rate limited, try again in 8 s"}, wire.FAILED_RETRYABLE),
         ({"result": "status: 500 of 900 files done"}, wire.ANSWERED),
         ({"result": "500 1200"}, wire.ANSWERED),
@@ -255,11 +256,13 @@ RETRYABLE = ["HTTP 429 Too Many Requests", "Error code: 429", "status_code=503",
              "overloaded_error", "Rate limit reached for gpt-4o", "rate_limit_exceeded: rate limited",
              "Resource temporarily unavailable", "connect ETIMEDOUT 10.0.0.1:443", "read ECONNRESET",
              "Connection timed out", "Request timed out.", "HTTP read timeout", "context deadline exceeded",
-             "upstream request timeout"]  # fmt: skip
+             "upstream request timeout", "command timed out after 120 s", "timed out: bash has not returned",
+             "tool did not respond", "The tool didn't respond in 60 s", "shell timeout"]  # fmt: skip
 NOT_RETRYABLE = ["API error: channel_not_found", "Command failed with exit code 1", "app.py:503: syntax error",
                  "line 429: unexpected token, error", "expected 500 rows, got 400", "assert 404 == 200",
                  "the 429th item is missing", "No such file or directory", "permission denied",
-                 "Template ${foo.bar} not found", "command timed out after 120 s", "3 failed, 502 passed"]  # fmt: skip
+                 "Template ${foo.bar} not found", "test timed out after 120 s", "3 failed, 502 passed",
+                 "subprocess.TimeoutExpired: Command 'make' timed out after 30 s"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", RETRYABLE)

@@ -16,7 +16,7 @@ FULL = Turn(
 WRITTEN = (
     b'{"type":"turn","w":1,"run_id":"r","node":"coder","event_id":"e","at":1767225600000,"from":"planner",'
     b'"output":[1,2,3,4,0],"tests":[5,1,2,3,["t1"]],"progress":{"score":0.5},'
-    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11]],"usage":[1,2,3,4,5,6]}'
+    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11,0]],"usage":[1,2,3,4,5,6]}'
 )
 
 
@@ -28,7 +28,7 @@ def test_the_encoding_of_a_turn_is_pinned() -> None:
 def test_fields_of_a_newer_publisher_are_ignored() -> None:
     newer = (
         WRITTEN.replace(b"[1,2,3,4,0]", b'[1,2,3,4,0,"more"]')
-        .replace(b'[["run",8,9,10,1,11]]', b'[["run",8,9,10,1,11,3]]')
+        .replace(b'[["run",8,9,10,1,11,0]]', b'[["run",8,9,10,1,11,0,3]]')
         .replace(b'"node":', b'"mood":"grim","node":')
     )
     assert newer != WRITTEN

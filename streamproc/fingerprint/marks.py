@@ -1,0 +1,159 @@
+"""What only the content of a call shows: that its answer is about something still running, or that it writes a text.
+
+Both become bits of `Call.marks`, because the core sees hashes only.
+
+Words are not enough: `0 running`, `finished running`, `Running tests...` and a server that is `running on port 80` do
+not wait. So a short answer, or one of the first and last lines of a long one, must *state* it: as the value of a status
+field, of a job, or on a line of its own. Any number of the arguments that comes back is not enough either: most of
+those are line numbers. The argument must be one that names a handle.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import orjson
+
+from streamproc.model.wire import WAITS, WRITES
+
+SHORT_MAX: Final = 400  # characters of an answer of which every line may state that something is running
+LINE_MAX: Final = 120  # characters of such a line in a longer answer: one of the first five or the last two
+WRITE_MIN: Final = 120  # characters of the arguments of a call that writes; the state of a file that short is no burden
+_HEAD_LINES: Final = 5  # a status line of a harness, among an id, a time and a path
+_TAIL_LINES: Final = 2
+_ENDS: Final = 500  # characters at each end of a longer answer that hold these lines
+_SEARCHED: Final = 2 * _ENDS
+
+HANDLES: Final = frozenset(
+    name + suffix
+    for name in (
+        "bash", "batch", "build", "cell", "command", "deployment", "exec", "execution", "job", "operation", "pipeline",
+        "process", "query_execution", "queryExecution", "run", "session", "shell", "task", "terminal", "workflow_run",
+        "workflowRun",
+    )
+    for suffix in ("_id", "Id", "ID")
+) | {"handle", "job", "pid", "PID", "process", "process_handle", "session"}  # fmt: skip
+"""Arguments that name something started earlier, which goes on by itself: its answer may change without the agent.
+Names of things that only the agent changes, such as files, lines, orders and users, do not belong here."""
+_DOES: Final = ("command", "cmd", "code", "script")  # arguments of a call that does something in a session
+_HANDLE_MIN: Final = 2  # characters of a handle: a single digit is in most answers by chance
+
+_WORDS: Final = ("running", "pending", "queued", "in progress", "in_progress", "in-progress", "still ")
+_STATE: Final = r"(?:running|pending|queued|in[ _-]progress)\b"
+_NOUN: Final = (
+    r"\b(?:process|command|jobs?|tasks?|builds?|script|program|runs?|query|pipeline|execution|session|operation"
+    r"|deployment|request|workflow|checks?|training|download|installation|migration|agent|transfer|export|import|backup"
+    r"|cell|tool)\b"
+)
+_STATES_IT: Final = re.compile(
+    rf"""(?ix)
+    (?P<sure> (?:status|state|phase) ["'\s]* (?:[:=>]|\bis\b) [\s"']* (?:still\s+|currently\s+)? {_STATE}
+    | ["']? (?:is_?)? {_STATE} ["']? \s* [:=] \s* (?:true|yes)\b
+    | \bstill\s+(?:in\s+the\s+)? (?:{_STATE}|(?:executing|processing|working|waiting|queue)\b)
+    | ^(?:[^a-z0-9]*|\[\d+\][+-]?\s+) {_STATE} (?!\s*[:=]\s*0\b)
+      (?:[^a-z]*|[^a-z]*\b\d[\d.]*\s*(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b[^a-z]*|\s{{2,}}.*)$ )
+    | (?:\b(?:is|are|currently|remains?)\s+(?:currently\s+|now\s+)?) (?:pending|queued|in[ _-]progress)\b
+    | {_NOUN} [^\n.;,]{{0,40}}? \s ["']? {_STATE}
+    """
+)
+_NEGATED: Final = re.compile(
+    r"(?i)\b(?:no|not|none|nothing|never|zero|0|without|already|longer|stopped|finish\w*|complete[ds]?|done|ended|sure"
+    r"|ensure|check(?:ing)? (?:if|that|whether)|if|whether|that|when|while|until|unless|verify|cannot|of|before|after)"
+    r"\b|n't\b"
+)
+_NOT_WAITING: Final = re.compile(
+    r"(?i)\s*(?:\?|[:=]\s*[\"']?(?:0|false|no|none)\b|(?:on|at|as|under|smoothly|fine|normally|healthy|tests?)\b"
+    r"|in (?:the )?background)"
+)
+_TODOS: Final = re.compile(r'(?i)"content"|todo')  # a list of plans: its items do not run
+
+_PLACES: Final = frozenset((
+    "path", "file_path", "filePath", "filepath", "file", "file_name", "fileName", "filename", "target_file", "document",
+    "absolute_path", "relative_path", "notebook_path", "uri", "insert_line", "cell_number",
+))  # fmt: skip
+_WRITTEN: Final = frozenset((
+    "insert_text", "new_str", "new_string", "newString", "new_text", "new_source", "file_text", "content", "contents",
+    "text", "patch", "diff", "replacement", "code_edit", "append",
+))  # fmt: skip
+_APPENDS: Final = re.compile(
+    r">>[^\n|;&<]+<<-?\s*['\"]?\w|<<-?\s*['\"]?\w+['\"]?\s*>>|\btee\s+(?:-a|--append)\b[^\n|;&<]*<<"
+)
+
+
+def marks_of(args: Any, answer: str) -> int:
+    """Return the marks of a call that was answered without an error: bits of `WAITS` and `WRITES`, mostly 0."""
+    if isinstance(args, str):
+        args = _parsed(args)
+    marks = 0
+    if isinstance(args, dict):
+        if not HANDLES.isdisjoint(args) and _repeats_a_handle(args, answer):
+            marks = WAITS
+        if _writes(args):
+            marks |= WRITES
+    if not marks & WAITS:
+        text = (answer if len(answer) <= _SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
+        for word in _WORDS:
+            if word in text:
+                return marks | WAITS if _says_running(answer) else marks
+    return marks
+
+
+def _parsed(args: str) -> Any:
+    """Parse arguments that are JSON in a string, as model APIs pass them."""
+    if args[:1] != "{":
+        return args
+    try:
+        return orjson.loads(args)
+    except ValueError:
+        return args
+
+
+def _repeats_a_handle(args: dict[Any, Any], answer: str) -> bool:
+    if any(args.get(name) for name in _DOES):
+        return False
+    for name in HANDLES.intersection(args):
+        value = args[name]
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            continue
+        handle = str(value)
+        if (
+            len(handle) >= _HANDLE_MIN
+            and handle in answer
+            and re.search(rf"(?<![\w.-]){re.escape(handle)}(?!\w|[.-]\w)", answer) is not None
+        ):
+            return True
+    return False
+
+
+def _says_running(answer: str) -> bool:
+    """Return whether an answer states that something is still running, pending, queued or in progress."""
+    if _TODOS.search(answer[:_ENDS]):
+        return False
+    if len(answer) <= SHORT_MAX:
+        return any(map(_states_it, answer.splitlines()))
+    head = answer[:_ENDS].splitlines()[:_HEAD_LINES]
+    tail = answer[-_ENDS:].rstrip().splitlines()[-_TAIL_LINES:]
+    return any(len(line) <= LINE_MAX and _states_it(line) for line in (*head, *tail))
+
+
+def _states_it(line: str) -> bool:
+    for found in _STATES_IT.finditer(line):
+        clause = re.split(r"[.;!?,] ", line[: found.start()])[-1]
+        said = f"{clause}{found.group()}"
+        if _NEGATED.search(said) is None and (found["sure"] or not _NOT_WAITING.match(line, found.end())):
+            return True
+    return False
+
+
+def _writes(args: dict[Any, Any]) -> bool:
+    """Return whether a call, by the form of its arguments, puts a text into something: an edit, or a shell command
+    that appends a text given in it. Long commands that only read or run something are not meant."""
+    for name, value in args.items():
+        if not isinstance(value, str):
+            continue
+        if name in _WRITTEN and not _PLACES.isdisjoint(args):
+            return len(value) >= WRITE_MIN or len(str(args)) >= WRITE_MIN
+        if len(value) >= WRITE_MIN and "<<" in value and _APPENDS.search(value) is not None:
+            return True
+    return False
