@@ -1,7 +1,8 @@
 """Golden traces: their exact decisions, and the turn of each.
 
 `honest.json` holds known complaints about other breakers, and past errors of this one: none of them is halted.
-`stuck.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets.
+`stuck.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets, and
+`waiting.json` honest and endless waiting, searching and writing, side by side.
 `samples.json` pins the real runs of the package.
 """
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
 TRACES: Final[dict[str, list[Raw]]] = {
-    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8")) for name in ("honest", "stuck", "orders", "boards")
+    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+    for name in ("honest", "stuck", "orders", "boards", "waiting")
 }
 SAMPLES: Final[dict[str, list[Any]]] = json.loads((GOLDEN / "samples.json").read_text("utf-8"))
 

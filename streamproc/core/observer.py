@@ -131,7 +131,7 @@ class Observer:
         run, turn, tag = view.run, view.turn, view.node_tag
         run.size_left -= CALL_HASH_BYTES * len(turn.calls)
         actor = tag ^ self._names[TASK + turn.task_id] if turn.task_id else tag  # who calls, and for which task
-        observe_calls(view, actor, rules.still_poll)
+        observe_calls(view, actor, rules.judge_poll)
         view.tools = tools = observe_tools(run, turn, view.index, self._names)
         for tool in tools:
             if tool.same > 2 or (tool.failures and tool.failures[-1]):

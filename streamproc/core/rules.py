@@ -11,8 +11,10 @@ from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
 from streamproc.core.run_state import CallMemory
+from streamproc.core.signals.calls import IDLE, OVER, POLL
 from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View
+from streamproc.model.wire import WAITS
 
 NO_BACKSTOP: Final = 1 << 62  # more turns than a run can have
 KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
@@ -43,6 +45,9 @@ class Rules:
         lower_is_better: frozenset[str],
         live_repeats_min: int,
         live_standstills: int,
+        live_minutes: int,
+        known_warn: int,
+        known_halt: int,
         accounts: AccountRules = NO_ACCOUNTS,
         task_percents: Sequence[int] = (),
         board: BoardConfig = NO_BOARD,
@@ -71,6 +76,9 @@ class Rules:
         self._actions = dict(actions)
         self._live_repeats_min = live_repeats_min
         self._live_standstills = live_standstills
+        self._live_ms = 60_000 * live_minutes
+        self._known_warn = known_warn or NO_BACKSTOP
+        self._known_halt = known_halt or NO_BACKSTOP
 
     def detectors(self, kinds: int) -> tuple[tuple[Detector, Any], ...]:
         """Return the detectors to ask about these kinds of evidence."""
@@ -82,12 +90,22 @@ class Rules:
             self._by_kinds[kinds] = chosen
         return chosen
 
-    def still_poll(self, memory: CallMemory, at_ms: int) -> bool:
-        """Whether the unchanged answer of a live call is still a poll: it has stayed unchanged about as long before."""
+    def judge_poll(self, memory: CallMemory, marks: int, at_ms: int) -> int:
+        """Return POLL, IDLE or OVER (`signals.calls`) for a live call that gave a known answer.
+
+        An unchanged answer is a poll's if it has stayed unchanged about as long before, or for a short time only. One
+        that changes back and forth is idle after some, over after more, whatever the time, unless it says that
+        something is still running.
+        """
+        waited = at_ms - memory.still_since_ms if at_ms else NO_BACKSTOP
+        enough = waited >= self._live_ms
         longest = self._live_standstills * memory.longest_still
-        if memory.still < max(self._live_repeats_min, longest):
-            return True
-        return at_ms - memory.still_since_ms < self._live_standstills * memory.longest_still_ms
+        still_ms = max(self._live_ms, self._live_standstills * memory.longest_still_ms)
+        if memory.still >= max(self._live_repeats_min, longest) and waited >= still_ms:
+            return OVER
+        if memory.known >= self._known_halt and (enough or not marks & WAITS):
+            return OVER
+        return IDLE if memory.known >= self._known_warn and (enough or not marks & WAITS) else POLL
 
     def actions(self, finding: Finding) -> tuple[str | None, list[str]]:
         """Return the action that policy takes on a finding (None: no action) and the alternatives, best first."""

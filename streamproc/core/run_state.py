@@ -40,7 +40,7 @@ UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens 
 # Bytes that an addition takes off `size_left` (see `size_budget`): encoded, with the largest numbers.
 ID_BYTES: Final = 10
 SEEN_BYTES: Final = 6
-CALL_BYTES: Final = 60
+CALL_BYTES: Final = 68
 OCCURRENCE_BYTES: Final = 10
 WINDOW_BYTES: Final = 10  # one more element or period, or an empty window
 
@@ -73,6 +73,8 @@ class CallMemory(msgspec.Struct, array_like=True):
     still_since_ms: int = 0  # log time of the first of them
     longest_still: int = 0  # the most times that an earlier answer stayed the same before it changed
     longest_still_ms: int = 0  # and the longest time
+    known: int = 0  # answers since it changed back to one given before, with nothing new since; 0: it did not
+    known_since: int = 0  # turn in which it gave the answer before that
 
 
 class Streak(msgspec.Struct, array_like=True):
@@ -116,6 +118,8 @@ class Tool(msgspec.Struct, array_like=True):
     same: int = 0  # calls in close succession that had different arguments and the same answer
     first: int = 0  # turn of the first of them
     call_turn: int = 0  # when the tool was last called, counted in call turns
+    keys: list[int] = []  # of each of the last calls, 16 bits of the hash of its arguments
+    varied: bool = False  # whether it has given two different answers in a row
 
 
 class Monologue(msgspec.Struct, array_like=True):
@@ -287,6 +291,7 @@ class RunState(msgspec.Struct, array_like=True):
     commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
     owner: int = 0  # hash of the token that the run is bound to; 0: no event yet
     strangers: int = 0  # events refused for want of that token
+    writes: Streak | None = None  # the same call that writes a text, in a row; `stamp` is unused
 
 
 _KEPT: Final = (

@@ -47,7 +47,7 @@ class View:
     cycle: Cycle | None  # the cycle that the turn's node is in
     iterated: Cycle | None  # the cycle of which the turn completed an iteration
     periods: tuple[Period, ...]  # streams that repeat
-    repeated: Sequence[tuple[Call, CallMemory]]  # calls whose answers are known
+    repeated: Sequence[tuple[Call, CallMemory, int]]  # calls whose answers are known; of polls, IDLE or OVER (`calls`)
     said: tuple[Streak, ...]  # texts and structured outputs that the node repeated
     near: int  # turn of a long text almost equal to this turn's; -1: none
     tools: Sequence[Tool]  # memory of each tool that was called

@@ -1,14 +1,17 @@
 """ERROR005 recurring_error: one tool fails with the same error again and again, whatever its arguments.
 
-Sees: the same normalised error of one tool several times within its last six calls, with any arguments.
+Sees: the same normalised error of one tool several times within its last six calls, with any arguments. If the
+arguments are different each time, it counts the last eight calls.
 
 Why: if the error is not about the arguments, changing them does not help.
 
 False alarms: debugging hits the same error after each of several legitimate attempts. It therefore halts only if
 nothing worked since the first of the failures counted: no new answer of any tool, no new result, no person. Otherwise
-it warns. Retryable infrastructure errors are not counted.
+it warns. An agent that changes the arguments each time is still searching, and strong models leave such a streak soon:
+it takes two more failures. Retryable infrastructure errors are not counted.
 
-Tuning: `warn` and `halt` count failures within the tool's last six calls; 0 turns a level off.
+Tuning: `warn` and `halt` count failures within the tool's last six calls, `varied_halt` those with different arguments
+within its last eight; 0 turns a level off.
 
 Reference: catalogue of errors, "the same tool fails with the same normalised signature 4 times within its last 6".
 """
@@ -16,6 +19,7 @@ Reference: catalogue of errors, "the same tool fails with the same normalised si
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
@@ -30,7 +34,11 @@ class Limits:
     """Failures with the same error within the tool's last six calls."""
 
     warn: int = 3
-    halt: int = 4
+    halt: int = 4  # if arguments came again
+    varied_halt: int = 6  # within the last eight, if the arguments were different each time: the agent is searching
+
+
+WINDOW: Final = 6  # calls of the tool
 
 
 class RecurringError:
@@ -42,12 +50,14 @@ class RecurringError:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         for tool in view.tools:
-            turns = _failures(tool)
-            fresh = [turn for turn in turns if turn >= view.run.last_success]
-            if 0 < limits.halt <= len(fresh):
-                return self._finding(view, tool, Level.HALT, fresh)
-            if 0 < limits.warn <= len(turns):
-                return self._finding(view, tool, Level.WARN, turns)
+            turns, recent, keys = _failures(tool, view.run.last_success)
+            if 0 < limits.halt <= len(recent) and len(set(keys)) < len(keys):
+                return self._finding(view, tool, Level.HALT, recent)
+            if 0 < limits.varied_halt <= len(turns):
+                return self._finding(view, tool, Level.HALT, turns)
+            latest = _failures(tool, 0)[1]
+            if 0 < limits.warn <= len(latest):
+                return self._finding(view, tool, Level.WARN, latest)
         return None
 
     def _finding(self, view: View, tool: Tool, reached: Level, turns: list[int]) -> Finding:
@@ -71,10 +81,22 @@ class RecurringError:
         )
 
 
-def _failures(tool: Tool) -> list[int]:
-    """Return the turns at which the tool failed with its latest error; none if it did not fail."""
+def _failures(tool: Tool, since: int) -> tuple[list[int], list[int], list[int]]:
+    """Return the turns at which the tool failed with its latest error, since a turn: all that are known, those among
+    its last six calls, and the tags of their arguments. They are empty if the latest call did not fail."""
     last = tool.failures[-1] if tool.failures else 0
-    return [turn for turn, error in zip(tool.turns, tool.failures, strict=True) if last and error == last]
+    keys = [0] * (len(tool.failures) - len(tool.keys)) + tool.keys  # states of older versions have no keys
+    found = [
+        (turn, key, place)
+        for place, (turn, error, key) in enumerate(zip(tool.turns, tool.failures, keys, strict=True))
+        if last and error == last and turn >= since
+    ]
+    start = len(tool.failures) - WINDOW
+    return (
+        [turn for turn, _, _ in found],
+        [turn for turn, _, place in found if place >= start],
+        [key for _, key, place in found if place >= start],
+    )
 
 
 DETECTOR = RecurringError()
@@ -83,11 +105,18 @@ HEALTHY = [
     Example("two failures", [failing("run", {"n": n}, "command not found") for n in range(2)]),
     Example("different errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),
     Example("rate limits", [failing("run", {"n": n}, "HTTP 503 Service Unavailable") for n in range(6)]),
+    Example("a hung tool", [failing("bash", {"n": n}, "timed out: bash has not returned") for n in range(7)]),
 ]
 STUCK = [
-    Example("different arguments, the same error", [
-        failing("run", {"n": n}, "permission denied") for n in range(4)
+    Example("the same error for the same few arguments", [
+        failing("run", {"n": n % 3}, "permission denied") for n in range(4)
     ], "halt", 3),
+    Example("different arguments, the same error", [
+        failing("run", {"n": n}, "permission denied") for n in range(6)
+    ], "halt", 5),
+    Example("five failures with different arguments may still be a search", [
+        failing("run", {"n": n}, "permission denied") for n in range(5)
+    ], "warn", 2),
     Example("successful edits in between only warn", [
         turn for n in range(4)
         for turn in (call("edit", {"n": n}, f"edited {n}"), failing("run", {"n": n}, "permission denied"))

@@ -6,14 +6,24 @@ not a step.
 
 Why: it is the most common way for an agent to waste a night: the same command, the same error, forever.
 
+It also sees the same call, in a row, that writes the same long text again: an insertion that was made thirty times. Its
+answers are new only because the file grows.
+
 False alarms: agents legitimately re-read a file, re-run tests and poll. A repeat therefore halts only if *nothing new
-happened since the first of the repeats counted*; a re-read between new findings is silent. A call whose answer once
-changed while nothing else happened is *live* (a poll): its unchanged answer only counts after ten repeats, and after
-three times the longest period without change so far. Answers that are equal only after masking (time stamps, ids)
-count less than answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx) are not repeats.
+happened since the first of the repeats counted*; a re-read between new findings is silent. A call is *live* (a poll) if
+its answer once changed while nothing else happened, or says that something is still running, pending, queued or in
+progress, or repeats an argument that names a handle, such as `session_id`, `pid` or `job_id`. The unchanged answer of
+a live call only counts after ten repeats, after three times the longest period without change so far, and, where the
+log has times, after ten minutes. An answer that it gave before renews nothing: a call that changes back and forth
+between known answers warns after ten and halts after 25 (if they say that something is running: also ten minutes).
+Answers that are equal only after masking (time stamps, ids) count less than answers that are equal byte for byte.
+Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats. Only calls that write by the form of
+their arguments count with new answers, and only with nothing else in between: a long test command that is run again and
+again, or a poll with a long command, is left alone.
 
 Tuning: `warn`/`halt` for answers equal byte for byte, `masked_*` for those equal after masking, `unanswered_*` if no
-result was reported; `within` is the window in calls. Live calls: `live_repeats_min` and `live_standstills`.
+result was reported; `within` is the window in calls. Live calls: `live_repeats_min`, `live_standstills`,
+`live_minutes`, `known_warn` and `known_halt`. Writing calls: `written_warn` and `written_halt`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
@@ -21,13 +31,15 @@ Reference: "same tool called with identical arguments >= 3 times within 10 steps
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.escalation import already_reported
-from streamproc.core.run_state import CallMemory, RunState
+from streamproc.core.run_state import CallMemory, RunState, Streak
+from streamproc.core.signals.calls import IDLE
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, listed, said
+from streamproc.detectors.base import Example, RawTurn, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER, Call
 
 
@@ -44,6 +56,11 @@ class Limits:
     within: int = 10  # calls
     live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
     live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
+    live_minutes: int = 10  # since the last new answer of a poll, where there are times: jobs take minutes
+    known_warn: int = 10  # answers of a poll in a row that it gave before: it changes back and forth
+    known_halt: int = 25
+    written_warn: int = 3  # the same call in a row that writes a text of 120 characters or more, whatever its answers
+    written_halt: int = 5
 
 
 class RepeatedCall:
@@ -55,28 +72,53 @@ class RepeatedCall:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         best: tuple[Level, Call, CallMemory, int] | None = None
-        for made, memory in view.repeated:
-            reached, count = _judge(view.run, made, memory, limits)
+        for made, memory, state in view.repeated:
+            reached, count = _judge(view.run, made, memory, state, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, made, memory, count
-        if best is None or already_reported(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
+        if view.run.writes is not None:
+            reached = level(view.run.writes.count, limits.written_warn, limits.written_halt)
+            if reached is not None and (best is None or reached > best[0]):
+                return self._written(view, reached, view.run.writes)
+        if best is None or already_reported(view.run, self.code, _loop(best[1], best[2]), best[0], view.index):
             return None
         return self._finding(view, *best)
+
+    def _written(self, view: View, reached: Level, writes: Streak) -> Finding | None:
+        """Return the finding for a call that writes the same text again and again."""
+        if already_reported(view.run, self.code, writes.value, reached, view.index):
+            return None
+        made = view.turn.calls[0]
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=writes.value,
+            onset=writes.first,
+            message=f"{made.name or 'A tool'} has written the same text {writes.count} times in a row, since turn "
+            f"{writes.first}.",
+            evidence=Evidence(kind=self.name, tool=made.name, args_hash=hex16(made.key), count=writes.count),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
 
     def _finding(self, view: View, reached: Level, made: Call, memory: CallMemory, count: int) -> Finding:
         exact = memory.exact_run >= count
         turns = memory.turns[-count:]
         tool = made.name or "A tool"
         times = f" {count} times, most recently" if count > len(turns) else ""
-        if made.outcome == NO_ANSWER:
+        onset = turns[0]
+        if memory.known:
+            onset, times = memory.known_since, f" {count} times, most recently"
+            what = f"{tool} returned only results that it had returned before for the same arguments"
+        elif made.outcome == NO_ANSWER:
             what = f"{tool} was called with the same arguments and reported no result"
         else:
             what = f"{tool} returned the same result for the same arguments"
         return Finding(
             code=self.code,
             level=reached,
-            loop=made.key ^ memory.norm,
-            onset=turns[0],
+            loop=_loop(made, memory),
+            onset=onset,
             message=f"{what}{times} at {listed(turns)}, with no new information in between.",
             evidence=Evidence(
                 kind=self.name,
@@ -92,10 +134,15 @@ class RepeatedCall:
         )
 
 
-def _judge(run: RunState, made: Call, memory: CallMemory, limits: Limits) -> tuple[Level | None, int]:
+def _loop(made: Call, memory: CallMemory) -> int:
+    """Return a number that identifies the loop: the call and its answer, unless that changes back and forth."""
+    return made.key if memory.known else made.key ^ memory.norm
+
+
+def _judge(run: RunState, made: Call, memory: CallMemory, state: int, limits: Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
     if memory.live:
-        return Level.HALT, memory.still
+        return Level.WARN if state == IDLE else Level.HALT, max(memory.known, memory.still)
     since, first_step = run.last_news, run.call_turns - limits.within
     counted = sum(
         turn >= since and step > first_step for turn, step in zip(memory.turns, memory.call_turns, strict=True)
@@ -119,7 +166,29 @@ DETECTOR = RepeatedCall()
 
 _TESTS = "3 failed, 9 passed"
 
+_SECOND = 1_000  # ms
+_LINE = "def add(left, right):\n    return left + right\n" * 3
+
+
+def _polls(answers: list[str], seconds: int, **args: Any) -> list[RawTurn]:
+    """Return polls at a steady pace."""
+    start = 1_767_225_600_000
+    return [
+        call("poll", {"id": 1} | args, answer, at=start + n * seconds * _SECOND) for n, answer in enumerate(answers)
+    ]
+
+
 HEALTHY = [
+    Example("a job that runs for five minutes", _polls(["still running"] * 30, 10)),
+    Example("a session of a shell that prints nothing", _polls(["session 4711, 0 bytes"] * 30, 10, session_id=4711)),
+    Example("a known poll that pauses for a minute", _polls(["10%", "20%", *["30%"] * 12, "40%"], 6)),
+    Example("a long test command that is run again until it passes", [
+        call("bash", {"command": f"pytest -q {' '.join(f'tests/test_{n}.py' for n in range(12))}"}, f"{9 - n} failed")
+        for n in range(9)
+    ]),
+    Example("two different texts written to one file in turn", [
+        call("insert", {"path": "a.py", "insert_text": _LINE + str(n % 2)}, f"{n} lines") for n in range(8)
+    ]),
     Example("a poll whose answers change", [call("poll", {"job": 7}, f"{n} of 8 done") for n in range(8)]),
     Example("a known poll whose answer stays the same for a while", [
         call("poll", {"job": 7}, answer)
@@ -175,4 +244,12 @@ STUCK = [
         call("run", {"cmd": "make"}, f"error at 2026-01-01T10:00:0{n}Z") for n in range(5)
     ], "halt", 4),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),
+    Example("a job that never ends", _polls(["still running"] * 61, 10), "halt", 60),
+    Example("a job that never ends, without times", [call("poll", {}, "still running")] * 10, "halt", 9),
+    Example("a call that changes back and forth between two answers", [
+        call("poll", {}, answer) for answer in (*("on", "off") * 13, "on")
+    ], "halt", 26),
+    Example("a file that grows by the same text", [
+        call("insert", {"path": "a.py", "insert_text": _LINE}, f"{6 * n} lines") for n in range(5)
+    ], "halt", 4),
 ]  # fmt: skip

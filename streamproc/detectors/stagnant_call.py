@@ -5,7 +5,8 @@ Sees: calls of one tool with different arguments, in a row for that tool, whose 
 Why: an agent that tries one parameter after another and always gets the same answer is searching in the wrong place.
 
 False alarms: batch work looks exactly the same: thirty files written, thirty times "ok". It therefore only warns and
-never halts. ERROR005 covers identical *errors*.
+never halts, and it ignores a tool that has not given any other answer in this run: its answer is an acknowledgement.
+ERROR005 covers identical *errors*.
 
 Tuning: `warn` counts calls; 0 turns it off.
 
@@ -39,9 +40,9 @@ class StagnantCall:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         tool = max(view.tools, key=lambda tool: tool.same)
-        if not 0 < limits.warn <= tool.same or already_reported(
-            view.run, self.code, tool.answer, Level.WARN, view.index
-        ):
+        if not 0 < limits.warn <= tool.same or not tool.varied:
+            return None
+        if already_reported(view.run, self.code, tool.answer, Level.WARN, view.index):
             return None
         name = next((made.name for made in view.turn.calls), "")
         return Finding(
@@ -62,12 +63,19 @@ DETECTOR = StagnantCall()
 
 HEALTHY = [
     Example("paging through a file", [call("read", {"page": n}, f"text of page {n}") for n in range(20)]),
-    Example("five files written", [call("write", {"file": n}, "ok") for n in range(5)]),
+    Example("thirty files written, and nothing but acknowledgements", [
+        call("write", {"file": n}, "ok") for n in range(30)
+    ]),
     Example("the same call again (LOOP003 covers it)", [call("read", {"page": 1}, "x")] * 2),
-]
+]  # fmt: skip
 STUCK = [
-    Example("six searches without a match", [call("search", {"in": n}, "no match") for n in range(6)], "warn", 5),
+    Example("six searches without a match", [
+        call("search", {"in": "all"}, "one match"), *(call("search", {"in": n}, "no match") for n in range(6))
+    ], "warn", 6),
     Example("six searches with another tool in between", [
-        turn for n in range(6) for turn in (call("search", {"in": n}, "no match"), call("note", {"n": n}, f"noted {n}"))
-    ], "warn", 10),
+        call("search", {"in": "all"}, "one match"), *(
+            turn for n in range(6)
+            for turn in (call("search", {"in": n}, "no match"), call("note", {"n": n}, f"noted {n}"))
+        ),
+    ], "warn", 11),
 ]  # fmt: skip

@@ -6,7 +6,9 @@ polls are ignored.
 Why: an early sign. It warned of every stuck run in a labelled set, and of 4 % of the clean ones.
 
 False alarms: a run may legitimately look again at known content. It therefore only warns, and warns again only after
-six call turns that all returned something new.
+six call turns that all returned something new. A check that the agent makes after each piece of work, such as the tests
+after each edit, counts once: from the third time on, it is a habit and no second look. What repeats around a poll,
+such as a sleep, waits for it and does not count.
 
 Tuning: `warn` is how many of the last six; 0 turns it off.
 
@@ -62,6 +64,9 @@ HEALTHY = [
     Example("new answers", [call("read", {"f": n}, f"text {n}") for n in range(12)]),
     Example("an occasional second look", [
         call("read", {"f": name}, name) for name in ("a", "b", "a", "c", "d", "e", "f", "g", "b", "h")
+    ]),
+    Example("the same test result after each edit", [
+        turn for n in range(8) for turn in (call("edit", {"line": n}, "ok"), call("test", {}, "12 passed"))
     ]),
     Example("a poll", [call("poll", {"job": 1}, f"{n} %") for n in range(9)]),
 ]  # fmt: skip

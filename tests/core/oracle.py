@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import ceil
 from typing import Any, NamedTuple
 
 WARN, HALT = "warn", "halt"
 
 Answer = tuple[str, str] | None  # byte for byte, and masked; None: no answer was reported
+Made = tuple[int, int, Answer]  # turn, call turn and answer of a call
 Calls = dict[tuple[str, str], Answer]  # by caller and call: the answer
 
 
@@ -60,6 +62,7 @@ class Oracle:
     said: list[Element] = field(default_factory=list)
     talk: list[Element] = field(default_factory=list)
     call_turns: list[tuple[int, Calls]] = field(default_factory=list)
+    fresh: list[dict[tuple[str, str], bool]] = field(default_factory=list)
     waiting: tuple[str, str, int] | None = None
     repeats: list[Repeat | None] = field(default_factory=list)
     circles: list[Circle | None] = field(default_factory=list)
@@ -132,7 +135,9 @@ class Oracle:
         self.talk.clear()
         self.call_turns.append((index, calls))
         fresh = [self._learn((call[1], answer and answer[1])) for call, answer in calls.items()]
-        moving = [not new and self._is_quiet_poll(call) for new, call in zip(fresh, calls, strict=True)]
+        self.fresh.append(dict(zip(calls, fresh, strict=True)))
+        polls = ["" if new else self._poll(call) for new, call in zip(fresh, calls, strict=True)]
+        moving = [poll == "quiet" for poll in polls]
         if any(fresh) or any(moving):
             self._new(index, steps=any(fresh) and not any(moving), said=False, waiting=not any(fresh))
         found = [
@@ -141,22 +146,22 @@ class Oracle:
             if not new and not poll
         ]
         circle = None
-        if not any(moving):
+        if not any(moving) and "idle" not in polls:
             what = turn.node, tuple(sorted((call, answer[1] if answer else "") for call, answer in calls.items()))
             self.steps.append(Element(what, calls=True))
             circle = self._circle(self.steps)
         repeats = [repeat for repeat in found if repeat is not None]
         return max(repeats, key=lambda repeat: repeat.level == HALT, default=None), circle
 
-    def _history(self, call: tuple[str, str]) -> list[tuple[int, int, Answer]]:
+    def _history(self, call: tuple[str, str]) -> list[Made]:
         """Return every occurrence of a call: its turn, call turn and answer."""
         return [(turn, step, calls[call]) for step, (turn, calls) in enumerate(self.call_turns) if call in calls]
 
-    def _streak(self, call: tuple[str, str]) -> list[tuple[int, int, Answer]]:
+    def _streak(self, call: tuple[str, str]) -> list[Made]:
         """Return the last occurrences in a row with the same answer, ignoring time stamps."""
         history = self._history(call)
         last = history[-1][2]
-        streak: list[tuple[int, int, Answer]] = []
+        streak: list[Made] = []
         for made in reversed(history):
             if _differ(made[2], last):
                 break
@@ -168,7 +173,9 @@ class Oracle:
         lengths = [0]
         before = None
         for made in self._history(call):
-            if before is None or _differ(before[2], made[2]):
+            if self._is_back(call, before, made):
+                lengths[-1] = 1  # a change back to a known answer ends no period without change
+            elif before is None or _differ(before[2], made[2]):
                 if before is not None and before[2] is None:
                     lengths.pop()  # an unreported answer is not an unchanged one
                 lengths.append(1)
@@ -178,6 +185,30 @@ class Oracle:
                 lengths[-1] += 1
             before = made
         return lengths
+
+    def _is_back(self, call: tuple[str, str], before: Made | None, made: Made) -> bool:
+        """Whether an answer changed to one that the run knew, with nothing found since."""
+        return (
+            before is not None
+            and _differ(before[2], made[2])
+            and not self.fresh[made[1]][call]
+            and not any(before[0] < turn < made[0] for turn in self.found)
+        )
+
+    def _known_count(self, call: tuple[str, str]) -> int:
+        """Return how many answers in a row were known, from the first that changed back, with nothing else found."""
+        count, before = 0, None
+        for made in self._history(call):
+            if before is not None and any(before[0] <= ceil(turn) and turn < made[0] for turn in self.found):
+                count = 0
+            if self.fresh[made[1]][call]:
+                count = 0
+            elif count and before is not None and not _differ(before[2], made[2]):
+                count += 1
+            elif before is not None and _differ(before[2], made[2]):
+                count = count + 1 if self._is_back(call, before, made) else 0
+            before = made
+        return count
 
     def _is_live(self, call: tuple[str, str]) -> bool:
         """Whether the answer of a call once changed by itself, with nothing new since it was made before."""
@@ -190,17 +221,20 @@ class Oracle:
             for earlier, later in pairwise(history)
         )
 
-    def _is_quiet_poll(self, call: tuple[str, str]) -> bool:
-        """Whether a call is a poll whose unchanged answer is no evidence yet."""
+    def _poll(self, call: tuple[str, str]) -> str:
+        """Return whether the known answer of a call is no evidence yet (quiet), an early sign (idle) or a loop."""
         if not self._is_live(call):
-            return False
+            return ""
         *earlier, now = self._unchanged_counts(call)
-        return now < max(10, 3 * max(earlier))
+        known = self._known_count(call)
+        if now >= max(10, 3 * max(earlier)) or known >= 25:
+            return "over"
+        return "idle" if known >= 10 else "quiet"
 
     def _repeat(self, call: tuple[str, str], answer: Answer) -> Repeat | None:
         if self._is_live(call):
-            now = self._unchanged_counts(call)[-1]
-            return Repeat(HALT, now) if now > 1 else None
+            count = max(self._unchanged_counts(call)[-1], self._known_count(call))
+            return Repeat(WARN if self._poll(call) == "idle" else HALT, count)
         last_news = max(self.news, default=0)
         streak = self._streak(call)
         counted = [made for made in streak if made[0] >= last_news and len(self.call_turns) - made[1] <= 10]

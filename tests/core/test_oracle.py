@@ -62,6 +62,9 @@ class Watching:
             lower_is_better=frozenset(),
             live_repeats_min=10,
             live_standstills=3,
+            live_minutes=10,
+            known_warn=10,
+            known_halt=25,
         )
 
 

@@ -14,6 +14,7 @@ from benchmarks.quality.traces import (
     boards,
     budgets,
     disguised,
+    endless,
     failures,
     hand_overs,
     honest,
@@ -45,7 +46,7 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards,
+            disguised, boards, endless,
         )
         for loop in module.KINDS
     ),

@@ -86,10 +86,12 @@ def a_sentence_in_other_words(script: Script) -> None:
 def waiting_longer_each_time(script: Script) -> None:
     """ERROR005: a tool gets different arguments, and gives the same error except for its waiting time."""
     tool, error = script.words.name(), script.words.error()
-    with script.loop("ERROR005", warn=3, halt=4, also=CALLS) as loop:
-        for count in range(1, script.times(4, 10) + 1):
+    with script.loop("ERROR005", warn=3, halt=6, also=CALLS) as loop:
+        for count in range(1, script.times(6, 10) + 1):
             narrate(script, 0.3)
-            script.fail(tool, {"query": script.words.query()}, f"{error} (gave up after {2**count} seconds)")
+            script.fail(
+                tool, {"query": f"{script.words.query()} {count}"}, f"{error} (gave up after {2**count} seconds)"
+            )
             loop.counted(count)
 
 

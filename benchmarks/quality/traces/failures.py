@@ -56,21 +56,21 @@ def error_streak(script: Script) -> None:
 
 
 def recurring_error(script: Script) -> None:
-    """ERROR005: one tool fails with the same error, whatever its arguments. Warn 3, halt 4 of its last 6 calls."""
+    """ERROR005: one tool fails with the same error, whatever its arguments. Warn 3, halt 6 of its last 8 calls."""
     tool, error = script.words.name(), script.words.error()
-    with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
-        for count in range(1, script.times(4, 15) + 1):
+    with script.loop("ERROR005", warn=3, halt=6, also=ALSO) as loop:
+        for count in range(1, script.times(6, 15) + 1):
             narrate(script, 0.2)
-            script.fail(tool, {"query": script.words.query()}, error)
+            script.fail(tool, {"query": f"{script.words.query()} {count}"}, error)
             loop.counted(count)
 
 
 def recurring_error_but_for_noise(script: Script) -> None:
     """ERROR005: with ids or times in the message."""
     tool, error, noise = script.words.name(), script.words.error(), Noise(script.dice)
-    with script.loop("ERROR005", warn=3, halt=4, also=ALSO) as loop:
-        for count in range(1, script.times(4, 12) + 1):
-            script.fail(tool, {"query": script.words.query()}, noise(error))
+    with script.loop("ERROR005", warn=3, halt=6, also=ALSO) as loop:
+        for count in range(1, script.times(6, 12) + 1):
+            script.fail(tool, {"query": f"{script.words.query()} {count}"}, noise(error))
             loop.counted(count)
 
 
@@ -81,9 +81,9 @@ def recurring_error_among_others(script: Script) -> None:
     script.call(tool, query, "No results found.")
     finding(script)
     (good, old), once = script.made[-2:], script.dice.choice((0, 2, 3))
-    with script.loop("ERROR005", warn=3, halt=4, also=(*ALSO, "LOOP009")) as loop:
-        for count in range(1, script.times(4, 9) + 1):
-            script.fail(tool, {"query": script.words.query()}, error)
+    with script.loop("ERROR005", warn=3, halt=6, also=(*ALSO, "LOOP009")) as loop:
+        for count in range(1, script.times(6, 9) + 1):
+            script.fail(tool, {"query": f"{script.words.query()} {count}"}, error)
             loop.counted(count)
             if script.chance(0.4):
                 script.again(old)

@@ -10,6 +10,7 @@ from benchmarks.quality.traces import (
     boards,
     debugging,
     look_alikes,
+    patience,
     polling,
     reading,
     retries,
@@ -25,7 +26,7 @@ Section = Callable[[Script], None]
 FRAGMENTS: Final[tuple[Section, ...]] = (
     *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
-    *look_alikes.FRAGMENTS,
+    *look_alikes.FRAGMENTS, *patience.FRAGMENTS,
     *boards.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events

@@ -170,7 +170,7 @@ def a_dead_poll(script: Script) -> None:
     with script.loop("LOOP003", halt=halt, also=ALSO) as loop:
         for count in range(1, halt + script.times(4, 60) + 1):
             if count > 1:
-                script.wait(60_000)  # the pause is also measured in time
+                script.wait(70_000)  # the pause is also measured in time: ten minutes at least
             script.call("get_status", {"job": job}, f"{job}: {len(standstills)} of 900 files done")
             loop.counted(count)
 

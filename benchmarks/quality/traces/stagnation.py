@@ -11,6 +11,7 @@ LONG = 60  # sentences: in a text of this length one word hardly matters
 def stagnant_call(script: Script) -> None:
     """LOOP004: one tool, different arguments each time, byte-identical answers. Warn 6."""
     tool, answer = script.words.name(), script.dice.choice(("No results found.", "[]", "ok", script.words.text(2)))
+    script.call(tool, {"query": script.words.query()}, script.words.sentence())  # or its answer is an acknowledgement
     with script.loop("LOOP004", warn=6) as loop:
         for count in range(1, script.times(6, 30) + 1):
             narrate(script, 0.2)

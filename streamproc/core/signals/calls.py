@@ -1,8 +1,9 @@
 """Calls and their answers: repeats, polls and news.
 
 Memory: `CALLS_MAX` calls with up to `OCCURRENCES_MAX` occurrences of their last answer each, so the cost of a call is
-bounded. A *poll* is a call whose answer changes although nothing else in the run does. Its unchanged answers are not
-evidence of a loop until they last several times longer than any before.
+bounded. A *poll* is a call whose answer changes although nothing else in the run does, or says that something is still
+running. Its unchanged answers are not evidence of a loop until they last several times longer than any before. Answers
+that it has given before renew nothing: a poll that changes back and forth between them ends as well.
 """
 
 from __future__ import annotations
@@ -20,19 +21,28 @@ from streamproc.core.run_state import (
     TAG,
     CallMemory,
     RunState,
+    Streak,
 )
 from streamproc.core.signals.novelty import MIX, note_news, note_poll, remember_tag
 from streamproc.core.signals.periods import NARRATION, STEPS, push
 from streamproc.core.view import View
-from streamproc.model.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
+from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, WAITS, WRITES, Call
 
+STREAK_BYTES: Final = 16  # of an encoded state
 STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
 
-StillPoll = Callable[[CallMemory, int], bool]
-"""Whether the unchanged answer of a live call, at this log time, is still a poll and no evidence of a loop."""
+# What a known answer of a call means, as bits.
+POLL: Final = 1  # a live call whose known answers are no evidence of a loop
+IDLE: Final = 2  # one that has given known answers for so long that it excuses nothing else
+OVER: Final = 4  # one that has given them for too long; any other call again, with nothing found since
+CHECK: Final = 8  # a call that was made at least twice before, and again after something new: the tests after each edit
+SEEN: Final = 16  # a second look after something new
+
+JudgePoll = Callable[[CallMemory, int, int], int]
+"""POLL, IDLE or OVER for a live call that gave a known answer, from the marks of its answer and the log time."""
 
 
-def observe_calls(view: View, actor: int, still_poll: StillPoll) -> None:
+def observe_calls(view: View, actor: int, judge_poll: JudgePoll) -> None:
     """Record the calls of a turn as one step. Parallel calls are not repeats of each other."""
     run, index = view.run, view.index
     view.node.last_call = index
@@ -44,26 +54,40 @@ def observe_calls(view: View, actor: int, still_poll: StillPoll) -> None:
         if not calls:
             return
     run.call_turns += 1
-    new = polled = False
+    new, known = False, 0
     tag, repeated = actor, []
     for call in calls:
-        memory = remember_call(run, actor, call, index)
         pair = call.key ^ (call.norm >> 1) ^ call.outcome
+        fresh = remember_tag(run, pair)
+        memory = remember_call(run, actor, call, index, fresh)
         tag ^= (pair & TAG) * MIX >> 16  # mixed: parallel calls that swap their answers differ
-        if remember_tag(run, pair):
+        if fresh:
             new = True
             if call.outcome not in (FAILED, FAILED_RUN):
                 run.last_success = index
-        elif memory.live and still_poll(memory, run.at_ms):
-            polled = True
-        elif memory.still > 1:
-            repeated.append((call, memory))
+            continue
+        state = _judge_known(memory, call.marks, run.at_ms, judge_poll)
+        known |= state
+        if state & (IDLE | OVER):
+            repeated.append((call, memory, state))
     if repeated:
         view.repeated = repeated
         view.kinds |= kind.REPEATED_CALL
-    _note_novelty(view, new=new, polled=polled)
-    if not polled and (period := push(run, STEPS, (tag & TAG) | 1, index)) is not None:
+    if calls[0].marks >= WRITES or run.writes is not None:
+        _note_write(view, actor, calls)
+    _note_novelty(view, known, new=new)
+    if not known & (POLL | IDLE) and (period := push(run, STEPS, (tag & TAG) | 1, index)) is not None:
         view.add_period(period)
+
+
+def _judge_known(memory: CallMemory, marks: int, at_ms: int, judge_poll: JudgePoll) -> int:
+    """Return what a known answer means: POLL, IDLE, OVER, CHECK or SEEN."""
+    if memory.live or marks & WAITS:
+        memory.live = True
+        return judge_poll(memory, marks, at_ms)
+    if memory.still > 1:
+        return OVER
+    return CHECK if memory.longest_still or len(memory.turns) > 2 else SEEN
 
 
 def _distinct_calls(calls: tuple[Call, ...]) -> list[Call]:
@@ -71,16 +95,40 @@ def _distinct_calls(calls: tuple[Call, ...]) -> list[Call]:
     return [call for call in {call.key: call for call in calls}.values() if call.outcome != FAILED_RETRYABLE]
 
 
-def _note_novelty(view: View, *, new: bool, polled: bool) -> None:
-    """Record whether the calls brought news, polled, or returned only what was known."""
+def _note_write(view: View, actor: int, calls: Sequence[Call]) -> None:
+    """Count the same call in a row, if it writes a text. Its answers may all be new: what it writes to grows."""
+    run, index, call = view.run, view.index, calls[0]
+    if len(calls) > 1 or call.outcome != ANSWERED or not call.marks & WRITES:
+        run.writes = None
+        return
+    tag, writes = (call.key ^ actor) & TAG, run.writes
+    if writes is None or writes.value != tag or run.last_progress > writes.first:
+        run.size_left -= STREAK_BYTES
+        run.writes = Streak(tag, 1, index)
+        return
+    writes.count += 1
+    if not view.kinds & kind.REPEATED_CALL:
+        view.repeated = ()
+        view.kinds |= kind.REPEATED_CALL
+
+
+def _note_novelty(view: View, known: int, *, new: bool) -> None:
+    """Record whether the calls brought news, polled, or returned only what was known (`known`: in which way).
+
+    Idle polls and checks are neither news nor stale.
+    """
     run, index = view.run, view.index
     if new:
         run.stale_bits = run.stale_bits << 1 & STALE_WINDOW
         if run.last_answer_change == index:
             run.last_measurement = index
-        note_news(run, index, () if polled else (STEPS,))
-    elif polled:
+        note_news(run, index, () if known & POLL else (STEPS,))
+    elif known & POLL:
+        run.stale_bits = 0  # what repeats around a poll, such as a sleep, waits for it
         note_poll(run, index)
+    elif known & IDLE or not known & (OVER | SEEN):
+        run.stale_bits = run.stale_bits << 1 & STALE_WINDOW
+        return
     else:
         if not run.stale_bits:
             run.stale_since = index  # a new episode: none of the six call turns before was stale
@@ -91,8 +139,11 @@ def _note_novelty(view: View, *, new: bool, polled: bool) -> None:
         view.node.last_call_news = index
 
 
-def remember_call(run: RunState, actor: int, call: Call, index: int) -> CallMemory:
-    """Compare a call with its earlier answers to the same actor. Another actor may ask the same for the first time."""
+def remember_call(run: RunState, actor: int, call: Call, index: int, fresh: bool) -> CallMemory:
+    """Compare a call with its earlier answers to the same actor. Another actor may ask the same for the first time.
+
+    `fresh` is whether the answer is new to the run.
+    """
     calls, key = run.calls, (call.key ^ actor * MIX) & HASH
     memory = calls.pop(key, None)
     if memory is None:
@@ -101,10 +152,13 @@ def remember_call(run: RunState, actor: int, call: Call, index: int) -> CallMemo
             _forget_a_call(calls)
         else:
             run.size_left -= CALL_BYTES
-    elif memory.norm != call.norm:
-        _changed_answer(run, memory, call, index)
     else:
-        _same_answer(run, memory, call, index)
+        if memory.known and run.last_discovery >= memory.turns[-1]:
+            memory.known = 0  # something else was found, perhaps by a parallel call
+        if memory.norm != call.norm:
+            _changed_answer(run, memory, call, index, fresh)
+        else:
+            _same_answer(run, memory, call, index)
     calls[key] = memory
     return memory
 
@@ -114,6 +168,8 @@ def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> N
         memory.still, memory.still_since_ms = 1, run.at_ms  # it did not change, but something else was found
     else:
         memory.still += 1
+        if memory.known:
+            memory.known += 1
     memory.exact_run = memory.exact_run + 1 if memory.exact == call.exact else 1
     memory.exact = call.exact & HASH
     memory.call_turns.append(run.call_turns)
@@ -124,17 +180,26 @@ def _same_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> N
         run.size_left -= OCCURRENCE_BYTES
 
 
-def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int) -> None:
+def _changed_answer(run: RunState, memory: CallMemory, call: Call, index: int, fresh: bool) -> None:
     """Record a changed answer. If nothing else was new since the last one, the call is a poll: its subject changes by
-    itself. Answers that were not reported do not count as changes."""
+    itself. Answers that were not reported do not count as changes. A change to an answer that is not `fresh` ends no
+    period without change."""
+    back = not fresh and run.last_discovery <= memory.turns[-1]
     if memory.norm:
         run.last_answer_change = index
         if call.norm and run.last_news <= memory.turns[-1]:
             memory.live = True
-        memory.longest_still = max(memory.longest_still, memory.still)
-        memory.longest_still_ms = max(memory.longest_still_ms, run.at_ms - memory.still_since_ms)
+        if not back:
+            memory.longest_still = max(memory.longest_still, memory.still)
+            memory.longest_still_ms = max(memory.longest_still_ms, run.at_ms - memory.still_since_ms)
+    if not back:
+        memory.known, memory.still_since_ms = 0, run.at_ms
+    elif memory.known:
+        memory.known += 1
+    else:
+        memory.known, memory.known_since = 1, memory.turns[0]
     memory.exact, memory.norm, memory.exact_run = call.exact & HASH, call.norm & HASH, 1
-    memory.still, memory.still_since_ms = 1, run.at_ms
+    memory.still = 1
     memory.call_turns, memory.turns = [run.call_turns], [index]
 
 

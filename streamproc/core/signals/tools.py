@@ -12,10 +12,12 @@ from streamproc.core.run_state import OCCURRENCE_BYTES, TAG, RunState, Tool
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, Call, Turn
 
 TOOLS_MAX: Final = 6  # tools of a run; agents that loop use a few
-TOOL_CALLS: Final = 6  # calls of one tool: the window of ERROR005
+TOOL_CALLS: Final = 8  # calls of one tool: the larger window of ERROR005
 NEIGHBOURS: Final = 2  # two calls of a tool are in a row if they are at most this many call turns apart
 FAILURES: Final = {FAILED, FAILED_RETRYABLE, FAILED_RUN}
-TOOL_BYTES: Final = 40  # of an encoded state
+TOOL_BYTES: Final = 42  # of an encoded state
+FAILURE_BYTES: Final = OCCURRENCE_BYTES + 3
+KEY_TAG: Final = 0xFFFF  # two calls with equal tags by accident only make a halt come earlier
 
 
 def observe_tools(run: RunState, turn: Turn, index: int, names: Mapping[str, int]) -> Sequence[Tool]:
@@ -44,14 +46,16 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
     tools[name] = tool
     key, answer = call.key & TAG, call.exact & TAG
     if outcome in (FAILED, FAILED_RUN):
-        run.size_left -= OCCURRENCE_BYTES
-        _note_failure(tool, call.norm & TAG or 1, index)
+        run.size_left -= FAILURE_BYTES
+        _note_failure(tool, call.norm & TAG or 1, key, index)
         tool.same, tool.first, tool.answer = 0, index, 0
     else:
         if tool.failures:
-            run.size_left -= OCCURRENCE_BYTES
-            _note_failure(tool, 0, index)
+            run.size_left -= FAILURE_BYTES
+            _note_failure(tool, 0, key, index)
         if outcome != ANSWERED or answer != tool.answer or steps > tool.call_turn + NEIGHBOURS:
+            if answer != tool.answer and tool.answer:
+                tool.varied = True
             tool.same, tool.first = 1 if outcome == ANSWERED else 0, index
         elif key != tool.key:
             tool.same += 1
@@ -60,15 +64,19 @@ def _observe_tool(run: RunState, name: int, call: Call, index: int) -> Tool:
     return tool
 
 
-def _note_failure(tool: Tool, error: int, index: int) -> None:
+def _note_failure(tool: Tool, error: int, key: int, index: int) -> None:
     """Append the error of a call (0: it succeeded), and clear the list once none of them failed."""
     tool.failures.append(error)
     tool.turns.append(index)
+    tool.keys.append(key & KEY_TAG)
     if len(tool.turns) > TOOL_CALLS:
         del tool.failures[0], tool.turns[0]
     if not any(tool.failures):
         tool.failures.clear()
         tool.turns.clear()
+        tool.keys.clear()
+    elif len(tool.keys) > len(tool.turns):
+        del tool.keys[0]
 
 
 def _count_failures(run: RunState, outcomes: set[int], index: int) -> None:
