@@ -128,13 +128,17 @@ def _repeats_a_handle(args: dict[Any, Any], answer: str) -> bool:
 
 def _says_running(answer: str) -> bool:
     """Return whether an answer states that something is still running, pending, queued or in progress."""
-    if _TODOS.search(answer[:_ENDS]):
-        return False
     if len(answer) <= SHORT_MAX:
-        return any(map(_states_it, answer.splitlines()))
-    head = answer[:_ENDS].splitlines()[:_HEAD_LINES]
-    tail = answer[-_ENDS:].rstrip().splitlines()[-_TAIL_LINES:]
-    return any(len(line) <= LINE_MAX and _states_it(line) for line in (*head, *tail))
+        lines = answer.splitlines()
+    else:
+        lines = answer[:_ENDS].splitlines()[:_HEAD_LINES] + answer[-_ENDS:].rstrip().splitlines()[-_TAIL_LINES:]
+        lines = [line for line in lines if len(line) <= LINE_MAX]
+    for line in lines:
+        low = line.lower()
+        for word in _WORDS:
+            if word in low and _states_it(line):
+                return _TODOS.search(answer[:_ENDS]) is None
+    return False
 
 
 def _states_it(line: str) -> bool:
