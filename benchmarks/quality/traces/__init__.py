@@ -15,6 +15,7 @@ from benchmarks.quality.traces import (
     budgets,
     disguised,
     failures,
+    framing,
     hand_overs,
     honest,
     no_progress,
@@ -45,7 +46,7 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards,
+            disguised, boards, framing,
         )
         for loop in module.KINDS
     ),

@@ -9,6 +9,7 @@ from benchmarks.quality.traces import (
     batches,
     boards,
     debugging,
+    framing,
     look_alikes,
     polling,
     reading,
@@ -26,7 +27,7 @@ FRAGMENTS: Final[tuple[Section, ...]] = (
     *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
     *look_alikes.FRAGMENTS,
-    *boards.FRAGMENTS,
+    *boards.FRAGMENTS, *framing.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events
 
