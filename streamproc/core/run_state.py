@@ -131,6 +131,18 @@ class Monologue(msgspec.Struct, array_like=True):
     loose: bool = False  # whether a short text was only similar, not equal
 
 
+class TextStreak(msgspec.Struct, array_like=True):
+    """Consecutive turns of one node that consist of a text and nothing else, in whatever words."""
+
+    node: int  # tag of the node
+    topic: int  # tag of the task; 0: none
+    first: int  # turn of the first of them
+    count: int = 1  # turns so far
+    pages: int = 0  # those whose text is a page or longer
+    size: int = 0  # characters of the last text
+    not_longer: int = 0  # turns whose text was not longer than the one before; a draft has few
+
+
 class NodeState(msgspec.Struct, array_like=True):
     """The recent activity of one node."""
 
@@ -147,6 +159,7 @@ class NodeState(msgspec.Struct, array_like=True):
     query_simhash: int = 0  # SimHash of the last query
     text_simhash: int = 0  # SimHash of its last text
     has_answered: bool = False  # whether it has produced any text or structured output
+    reply: Streak | None = None  # the same text to different messages of people; `stamp` is the message
 
 
 class Cycle(msgspec.Struct, array_like=True):
@@ -287,6 +300,11 @@ class RunState(msgspec.Struct, array_like=True):
     commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
     owner: int = 0  # hash of the token that the run is bound to; 0: no event yet
     strangers: int = 0  # events refused for want of that token
+    text_streak: TextStreak | None = None  # the text-only turns in progress
+    text_turns: list[
+        int
+    ] = []  # the last text-only turn without a hand-over, and the one before: it may wait for a person
+    messages: list[int] = []  # of people: [count, tag of the last text, or 0, last turn with a result]; empty: none
 
 
 _KEPT: Final = (

@@ -23,6 +23,7 @@ from benchmarks.quality.traces import (
     repeated_call,
     repeated_output,
     stagnation,
+    talking,
     unfinished,
     work,
 )
@@ -46,7 +47,7 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards, framing,
+            disguised, boards, framing, talking,
         )
         for loop in module.KINDS
     ),
