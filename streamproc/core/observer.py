@@ -31,7 +31,7 @@ from streamproc.core.signals.text_streaks import is_text_only, observe_text_stre
 from streamproc.core.signals.tools import observe_tools
 from streamproc.core.size_budget import CALL_HASH_BYTES, OTHER_EVENT_BYTES, RESULT_BYTES, TEXT_BYTES
 from streamproc.core.view import GAP_MS, Handover, View
-from streamproc.model.wire import NO_ANSWER, Content, Turn, Usage
+from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
 
 # Nodes for which users' messages are published as turns. A user who says "continue", or asks
 # the next question, is not a fruitless handover.
@@ -165,7 +165,7 @@ class Observer:
     def _observe_talk(self, view: View, turn: Turn, said: Content | None, tag: int) -> None:
         """Apply a text to the monologue and the text-only streak in progress; a turn with anything else ends them."""
         run = view.run
-        if said is None or turn.tests or turn.artifact or turn.structured or turn.docs:
+        if said is None or turn.tests or turn.artifact or turn.structured or turn.docs or turn.next:
             run.monologue = None
             if run.text_streak is not None and (turn.next or _has_evidence(turn)):
                 run.text_streak = None
@@ -238,10 +238,11 @@ class Observer:
                 view.add_period(period)
         if output is not None:
             remember(run.recent_outputs, output.norm)
-            since = max(run.last_news, node.last_call)
-            streak = node.output = said_again(node.output, output.norm ^ topic, index, since)
-            if streak.count > 1:
-                view.add_repeated_text(streak)
+            if not turn.next or output.size > HAND_OVER_MAX:  # repeated hand-overs are LOOP005's
+                since = max(run.last_news, node.last_call)
+                streak = node.output = said_again(node.output, output.norm ^ topic, index, since)
+                if streak.count > 1:
+                    view.add_repeated_text(streak)
         if turn.structured is not None:
             if output is None:
                 remember(run.recent_outputs, turn.structured.norm)

@@ -1,4 +1,4 @@
-"""LOOP010 and LOOP011: turns of text only, replies to people, and the honest talk that resembles them."""
+"""LOOP010, LOOP011: turns of text only, replies to people, lines that hand over, and the honest talk like them."""
 
 from __future__ import annotations
 
@@ -122,8 +122,35 @@ def a_closing_after_each_answer(script: Script) -> None:
     _person(script, as_turn=as_turn)
 
 
-KINDS = (remarks_without_work, the_same_reply)
+def _announced(script: Script, name: str) -> dict[str, object]:
+    """Return a line that names the next speaker, with or without the decision as a field."""
+    line = script.dice.choice(("Next speaker: {}", "Next speaker {}", "Handing over to {}.", "**Next agent:** {}"))
+    return {"output": line.format(name)} | ({"decision": {"next": name}} if script.chance(0.5) else {})
+
+
+def a_hand_over_line(script: Script) -> None:
+    """A manager names the next speaker up to three times, as often as it may call a verifier, before that one works."""
+    manager, *others = script.team(script.times(2, 4))
+    for _ in range(script.times(5, 12)):
+        chosen = script.dice.choice(others)
+        line = _announced(script, chosen)
+        for _ in range(script.times(1, 3)):
+            script.add({"node": manager} | line)
+        script.call("browse", {"url": script.words.path()}, script.words.text(4), node=chosen)
+
+
+def a_hand_over_that_nothing_follows(script: Script) -> None:
+    """LOOP005: a manager names the next speaker again and again, who never works."""
+    script.team(5)  # none of them is a verifier
+    line = _announced(script, f"coder-{script.dice.randrange(9)}")
+    with script.loop("LOOP005", halt=6) as loop:
+        for count in range(1, script.times(6, 14) + 1):
+            script.add({"node": "manager"} | line)
+            loop.counted(count)
+
+
+KINDS = (remarks_without_work, the_same_reply, a_hand_over_that_nothing_follows)
 FRAGMENTS = (
     a_supervisor_who_comments, a_long_chat, a_writer_without_tools, a_deliberation, an_answer_that_is_streamed,
-    a_closing_after_each_request, a_closing_after_each_answer,
+    a_closing_after_each_request, a_closing_after_each_answer, a_hand_over_line,
 )  # fmt: skip
