@@ -16,6 +16,7 @@ from benchmarks.quality.traces import (
     retries,
     second_thoughts,
     siblings,
+    stagnation,
     talking,
     teamwork,
     work,
@@ -28,7 +29,7 @@ FRAGMENTS: Final[tuple[Section, ...]] = (
     *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
     *look_alikes.FRAGMENTS,
-    *boards.FRAGMENTS, *framing.FRAGMENTS, *talking.FRAGMENTS,
+    *boards.FRAGMENTS, *framing.FRAGMENTS, *talking.FRAGMENTS, *stagnation.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events
 
