@@ -167,7 +167,7 @@ class Observer:
         run = view.run
         if said is None or turn.tests or turn.artifact or turn.structured or turn.docs or turn.next:
             run.monologue = None
-            if run.text_streak is not None and (turn.next or _has_evidence(turn)):
+            if run.text_streak is not None and (turn.calls or turn.next or _has_evidence(turn)):
                 run.text_streak = None
             return
         topic = self._names[TASK + turn.task_id] if turn.task_id else 0

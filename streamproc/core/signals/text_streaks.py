@@ -13,6 +13,7 @@ from streamproc.model.wire import Content, Turn
 
 PAGE: Final = 1_500  # characters; a text of a page may be the work itself, such as a chapter
 TEXT_STREAK_BYTES: Final = 40
+TEXT_TURNS_BYTES: Final = 12
 
 
 def is_text_only(turn: Turn) -> bool:
@@ -27,25 +28,24 @@ def is_text_only(turn: Turn) -> bool:
 
 def observe_text_streak(run: RunState, node_tag: int, topic: int, text: Content, index: int) -> TextStreak:
     """Record a text-only turn, and return the streak that it starts or extends."""
-    note_text_turn(run, index)
-    streak = run.text_streak
-    if streak is None:
-        run.size_left -= TEXT_STREAK_BYTES
-    if streak is None or streak.node != node_tag or streak.topic != topic:
-        streak = run.text_streak = TextStreak(node_tag, topic, index)
+    streak, before, size = run.text_streak, run.text_turns, text.size
+    if before:
+        before[0], before[1] = index, before[0]
     else:
-        streak.count += 1
-        streak.not_longer += text.size <= streak.size
-    streak.pages += text.size >= PAGE
-    streak.size = text.size
+        run.text_turns = [index, -1]
+        run.size_left -= TEXT_TURNS_BYTES
+    if streak is None or streak.node != node_tag or streak.topic != topic:
+        if streak is None:
+            run.size_left -= TEXT_STREAK_BYTES
+        streak = run.text_streak = TextStreak(node_tag, topic, index, 1, int(size >= PAGE), size)
+        return streak
+    streak.count += 1
+    if size <= streak.size:
+        streak.not_longer += 1
+    if size >= PAGE:
+        streak.pages += 1
+    streak.size = size
     return streak
-
-
-def note_text_turn(run: RunState, index: int) -> None:
-    """Record a turn after which the run may wait for a person."""
-    if not run.text_turns:
-        run.size_left -= TEXT_STREAK_BYTES
-    run.text_turns = [index, run.text_turns[0] if run.text_turns else -1]
 
 
 def may_wait(run: RunState, index: int) -> bool:
