@@ -1,7 +1,7 @@
 """Golden traces: their exact decisions, and the turn of each.
 
-`honest.json` holds known complaints about other breakers, and past errors of this one: none of them is halted.
-`stuck.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets, and
+`honest*.json` hold known complaints about other breakers, and past errors of this one: none of them is halted.
+`stuck*.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets, and
 `waiting.json` honest and endless waiting, searching and writing, side by side.
 `samples.json` pins the real runs of the package.
 """
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
 TRACES: Final[dict[str, list[Raw]]] = {
-    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
-    for name in ("honest", "stuck", "orders", "boards", "waiting")
+    file.stem: json.loads(file.read_text("utf-8")) for file in sorted(GOLDEN.glob("*.json")) if file.stem != "samples"
 }
+HONEST: Final = [trace for name, traces in TRACES.items() if name.startswith("honest") for trace in traces]
+STUCK: Final = [trace for name, traces in TRACES.items() if name.startswith("stuck") for trace in traces]
 SAMPLES: Final[dict[str, list[Any]]] = json.loads((GOLDEN / "samples.json").read_text("utf-8"))
 
 every_trace = pytest.mark.parametrize(
     "trace", [pytest.param(trace, id=trace["title"]) for traces in TRACES.values() for trace in traces]
 )
-stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["title"]) for trace in TRACES["stuck"]])
+stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["title"]) for trace in STUCK])
 
 
 def pinned(trace: Raw) -> list[Reported]:
@@ -68,8 +69,8 @@ def test_raw_records_on_the_topic_get_the_same_decisions(trace: Raw) -> None:
 
 
 def test_healthy_traces_are_not_halted() -> None:
-    assert len(TRACES["honest"]) >= 30
-    assert {one.severity for trace in TRACES["honest"] for one in pinned(trace)} <= {"warn"}
+    assert len(HONEST) >= 30
+    assert {one.severity for trace in HONEST for one in pinned(trace)} <= {"warn"}
 
 
 @stuck_trace

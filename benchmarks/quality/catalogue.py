@@ -14,6 +14,8 @@ TITLES: Final[dict[str, str]] = {
     "LOOP007": "repeated_query",
     "LOOP008": "monologue",
     "LOOP009": "stale_window",
+    "LOOP010": "text_only",
+    "LOOP011": "same_reply",
     "STALL001": "unchanged_artifact",
     "STALL002": "same_failures",
     "STALL003": "no_fewer_failures",

@@ -31,6 +31,7 @@ from streamproc.core.signals.cycles import declare
 from streamproc.core.signals.handovers import NAME_SHOWN, reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
 from streamproc.core.signals.open_turns import start_turn
+from streamproc.core.signals.replies import note_message
 from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
 from streamproc.core.size_budget import OTHER_EVENT_BYTES, TURN_BYTES, shrink_to_size
 from streamproc.core.status import Status, status_of
@@ -223,6 +224,7 @@ class Engine:
             if not run.finished:
                 reset_for_user_message(run, run.turns)
                 note_progress(run, run.turns)  # streaks assume that no user has intervened
+                note_message(run)
                 run.pending_text = []
                 return self._ask_about(run, event, kind.CLOCK)
         elif type(event) in OPERATOR_KINDS:
@@ -254,6 +256,7 @@ class Engine:
         if type(event) is TaskDelegated:
             grant_tokens(run, event, self._tag)
         change = apply_event(run, event, self.rules_of(run).board, self._tag)
+        run.text_streak = None  # a task that moves is work
         return self._ask_about(run, event, kind.BOARD | kind.CLOCK, change)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:

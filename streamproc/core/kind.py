@@ -34,5 +34,7 @@ SPENDING: Final = 1 << 22  # measured spend of a run that has a budget
 LONG: Final = 1 << 23  # a turn of a run that has taken as many turns as the policy's backstop (`Rules.backstop`)
 ACCOUNT: Final = 1 << 24  # an account that the run spends from has reached a level of its budget
 TASK_TOKENS: Final = 1 << 25  # a task has reached a level of its token budget
+TEXT_STREAK: Final = 1 << 26  # a node that has used tools writes only texts
+REPLY: Final = 1 << 27  # a node answers another message of a person with the text of its last answer
 
 LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | FAILING | HANDOVER | MONOLOGUE  # kinds that progress clears

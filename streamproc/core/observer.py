@@ -22,16 +22,19 @@ from streamproc.core.signals.open_turns import end_turn
 from streamproc.core.signals.pace import observe_pace
 from streamproc.core.signals.periods import NARRATION, push
 from streamproc.core.signals.queries import observe_query
+from streamproc.core.signals.replies import note_message, observe_reply
 from streamproc.core.signals.similarity import observe_near, says_alike
 from streamproc.core.signals.spend import new_counts, spend
 from streamproc.core.signals.statements import observe_statement, settle_pending
 from streamproc.core.signals.streaks import remember, said_again
+from streamproc.core.signals.text_streaks import is_text_only, observe_text_streak
 from streamproc.core.signals.tools import observe_tools
 from streamproc.core.size_budget import CALL_HASH_BYTES, OTHER_EVENT_BYTES, RESULT_BYTES, TEXT_BYTES
 from streamproc.core.view import GAP_MS, Handover, View
-from streamproc.model.wire import NO_ANSWER, Content, Turn, Usage
+from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
 
-# Nodes for which users' messages are published as turns. A user who says "continue" is not a fruitless handover.
+# Nodes for which users' messages are published as turns. A user who says "continue", or asks
+# the next question, is not a fruitless handover.
 USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 SPENDING: Final = kind.USAGE | kind.SPENDING
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
@@ -90,8 +93,8 @@ class Observer:
         said = output if not turn.calls else None  # a text beside calls is narration
         if said is not None or left is not None or turn.structured is not None:
             self._observe_content(view, turn, said, tag, node)
-        if said is not None or run.monologue is not None:
-            self._observe_monologue(view, turn, said, tag)
+        if said is not None or run.monologue is not None or run.text_streak is not None:
+            self._observe_talk(view, turn, said, tag)
         if turn.query is not None:
             view.query = observe_query(node, turn.query, index)
             if view.query is not None:
@@ -114,8 +117,10 @@ class Observer:
         run, turn, tag = view.run, view.turn, view.node_tag
         view.iterated = observe_handover(run, source, tag)
         if run.chosen_edge != (source << 32 | tag) and turn.node not in USER_NODES and _has_evidence(turn):
-            counted = count_handover(run, source, tag, view.index)
-            view.set_handover(Handover(turn.from_ or run.previous_node_name, turn.node, *counted))
+            name = turn.from_ or run.previous_node_name
+            if name not in USER_NODES:
+                counted = count_handover(run, source, tag, view.index)
+                view.set_handover(Handover(name, turn.node, *counted))
 
     def _observe_choice(self, view: View) -> None:
         """Apply the choice of a routing node: where to go next."""
@@ -157,21 +162,37 @@ class Observer:
         if turn.round is not None:
             view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
 
-    def _observe_monologue(self, view: View, turn: Turn, said: Content | None, tag: int) -> None:
-        """Apply a text to the monologue in progress; a turn with anything but text ends it."""
-        if turn.tests or turn.artifact or turn.structured or turn.docs:
-            said = None
-        if said is None:
-            view.run.monologue = None
+    def _observe_talk(self, view: View, turn: Turn, said: Content | None, tag: int) -> None:
+        """Apply a text to the monologue and the text-only streak in progress; a turn with anything else ends them."""
+        run = view.run
+        if said is None or turn.tests or turn.artifact or turn.structured or turn.docs or turn.next:
+            run.monologue = None
+            if run.text_streak is not None and (turn.calls or turn.next or _has_evidence(turn)):
+                run.text_streak = None
             return
         topic = self._names[TASK + turn.task_id] if turn.task_id else 0
-        view.monologue = observe_monologue(view.run, tag, said, topic, view.index)
+        view.monologue = observe_monologue(run, tag, said, topic, view.index)
         if view.monologue is not None:
             view.kinds |= kind.MONOLOGUE
+        if turn.node in USER_NODES:
+            run.text_streak = None
+            note_message(run, said.norm)
+        elif not is_text_only(turn):
+            run.text_streak = None
+        else:
+            if turn.from_ and self._names[turn.from_] != tag:
+                run.text_streak = None  # handed over: another node has decided in between
+            streak = observe_text_streak(run, tag, topic, said, view.index)
+            if streak.count > 1 and view.node.last_call >= 0:
+                view.kinds |= kind.TEXT_STREAK
+            if run.messages and observe_reply(run, view.node, said, view.index) is not None:
+                view.kinds |= kind.REPLY
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
         run.size_left -= RESULT_BYTES
+        if run.messages:
+            run.messages[2] = index
         # Stamps of turns outside cycles are negative: none equals an iteration of a cycle that is found later.
         stamp = cycle.iterations if cycle is not None else -2 - index
         # In a cycle other nodes do the work, so a node's own calls do not restart its streaks, unless they brought news
@@ -217,10 +238,11 @@ class Observer:
                 view.add_period(period)
         if output is not None:
             remember(run.recent_outputs, output.norm)
-            since = max(run.last_news, node.last_call)
-            streak = node.output = said_again(node.output, output.norm ^ topic, index, since)
-            if streak.count > 1:
-                view.add_repeated_text(streak)
+            if not turn.next or output.size > HAND_OVER_MAX:  # repeated hand-overs are LOOP005's
+                since = max(run.last_news, node.last_call)
+                streak = node.output = said_again(node.output, output.norm ^ topic, index, since)
+                if streak.count > 1:
+                    view.add_repeated_text(streak)
         if turn.structured is not None:
             if output is None:
                 remember(run.recent_outputs, turn.structured.norm)

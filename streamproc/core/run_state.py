@@ -135,6 +135,18 @@ class Monologue(msgspec.Struct, array_like=True):
     loose: bool = False  # whether a short text was only similar, not equal
 
 
+class TextStreak(msgspec.Struct, array_like=True):
+    """Consecutive turns of one node that consist of a text and nothing else, in whatever words."""
+
+    node: int  # tag of the node
+    topic: int  # tag of the task; 0: none
+    first: int  # turn of the first of them
+    count: int = 1  # turns so far
+    pages: int = 0  # those whose text is a page or longer
+    size: int = 0  # characters of the last text
+    not_longer: int = 0  # turns whose text was not longer than the one before; a draft has few
+
+
 class NodeState(msgspec.Struct, array_like=True):
     """The recent activity of one node."""
 
@@ -151,6 +163,7 @@ class NodeState(msgspec.Struct, array_like=True):
     query_simhash: int = 0  # SimHash of the last query
     text_simhash: int = 0  # SimHash of its last text
     has_answered: bool = False  # whether it has produced any text or structured output
+    reply: Streak | None = None  # the same text to different messages of people; `stamp` is the message
 
 
 class Cycle(msgspec.Struct, array_like=True):
@@ -292,6 +305,9 @@ class RunState(msgspec.Struct, array_like=True):
     owner: int = 0  # hash of the token that the run is bound to; 0: no event yet
     strangers: int = 0  # events refused for want of that token
     writes: Streak | None = None  # the same call that writes a text, in a row; `stamp` is unused
+    text_streak: TextStreak | None = None  # the text-only turns in progress
+    text_turns: list[int] = []  # the last two text-only turns without a hand-over: it may wait for a person
+    messages: list[int] = []  # of people: [count, tag of the last text, or 0, last turn with a result]; empty: none
 
 
 _KEPT: Final = (

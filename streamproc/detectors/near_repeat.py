@@ -1,11 +1,12 @@
 """LOOP006 near_repeat: a long text is almost an earlier one.
 
-Sees: a new output of at least 200 characters whose SimHash differs from one of the last eight outputs in at most 3 of
+Sees: a new output of at least 200 characters whose SimHash differs from one of the last six in at most 3 of
 64 bits.
 
 Why: an agent that says the same in slightly different words escapes every exact comparison.
 
-False alarms: forms, templates and growing logs are legitimately alike. It therefore only warns, once for each node.
+False alarms: forms and templates are legitimately alike. It therefore only warns, once for each node. Answers of calls
+are not compared: those of similar calls are similar.
 
 Tuning: `warn` 0 turns it off.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Example, call, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ OTHER = (
 
 HEALTHY = [
     Example("two different plans", [said("agent", PLAN), said("agent", OTHER)]),
+    Example(
+        "answers of different calls that differ by a word",
+        [call("read", {"page": n}, f"{PLAN} {OTHER} {PLAN} Page {n}.") for n in range(8)],
+    ),
     Example("texts too short to compare", [said("agent", "Trying once."), said("agent", "Trying twice.")]),
 ]
 STUCK = [

@@ -7,9 +7,10 @@ after all, a slow turn or run. The limit for a turn is `turnTimeoutMs` if that i
 
 Why: a process that hangs, was killed or has lost its connection sends nothing that could be checked.
 
-False alarms: a run that waits for a person, or whose publisher never sends `run.finished`, is silent, too. Without an
-open turn, silence is therefore at most one warning for each run. The silence before a `user.message` is not reported.
-Finished and halted runs are not silent.
+False alarms: a run that waits for a person, or whose publisher never sends `run.finished`, is silent, too. After a turn
+that consists of a text only and names no next node, the run may wait for a person: without an open turn, that silence
+is not reported, and neither is the silence before a person's message. Other silence without an open turn is at most one
+warning for each run. Finished and halted runs are not silent.
 
 Tuning: `halt_open_turn_s` and `warn_open_turn_s`, or declare `turnTimeoutMs`. `warn_silence_s` is for a run that is
 silent now, `warn_late_s` for one that was silent. `halt_silence_s` is for runs that never wait for a person. Silences
@@ -25,10 +26,12 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.observer import USER_NODES
 from streamproc.core.run_state import OpenTurn, RunState
 from streamproc.core.signals.open_turns import node_of
+from streamproc.core.signals.text_streaks import may_wait
 from streamproc.core.view import GAP_MS, View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Example, call, said
 from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 
@@ -38,7 +41,7 @@ class Limits:
 
     warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
     halt_open_turn_s: int = 600  # the same, if the whole run sends no event
-    warn_silence_s: int = 600  # the same: nothing shows whether a node is working
+    warn_silence_s: int = 660  # a call may use up its own time-out of ten minutes, and then report it
     warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
     halt_silence_s: int = 0  # a run may wait days for a person
 
@@ -61,7 +64,7 @@ class Silence:
         if type(event) is not Turn and type(event) is not TurnStarted:
             return None  # a person's message, or the end of the run: it was waiting, not stuck
         found = self._slow(view, limits)
-        if found is None and _over(silent_ms, limits.warn_late_s * 1000):
+        if found is None and _over(silent_ms, limits.warn_late_s * 1000) and not _was_waiting(view):
             found = self._finding(view, Level.WARN, 0, "The run", "was silent for", silent_ms, limits.warn_late_s)
         return found
 
@@ -75,7 +78,8 @@ class Silence:
                 return self._of_turn(view, Level.HALT, oldest, what, silent_ms, halt_ms)
             if _over(open_ms, warn_ms):
                 return self._of_turn(view, Level.WARN, oldest, "has not ended after", open_ms, warn_ms)
-        for level, limit_s in ((Level.HALT, limits.halt_silence_s), (Level.WARN, limits.warn_silence_s)):
+        warn_silence_s = 0 if may_wait(run, run.turns - 1) else limits.warn_silence_s
+        for level, limit_s in ((Level.HALT, limits.halt_silence_s), (Level.WARN, warn_silence_s)):
             if _over(silent_ms, limit_s * 1000):
                 return self._finding(view, level, 0, "The run", "has been silent for", silent_ms, limit_s)
         return None
@@ -114,7 +118,8 @@ class Silence:
         halt_ms, warn_ms = _open_limits(budgets, limits)
         waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.open_turns]
         waits += [(run.at_ms, halt_ms, turn.name) for turn in run.open_turns]
-        waits += [(run.at_ms, limit_s * 1000, "") for limit_s in (limits.warn_silence_s, limits.halt_silence_s)]
+        warn_silence_s = 0 if may_wait(run, run.turns - 1) else limits.warn_silence_s
+        waits += [(run.at_ms, limit_s * 1000, "") for limit_s in (warn_silence_s, limits.halt_silence_s)]
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
 
 
@@ -125,6 +130,13 @@ def _open_limits(budgets: dict[str, int], limits: Limits) -> tuple[int, int]:
     if declared_ms is None:
         return halt_ms, warn_ms
     return (declared_ms if halt_ms else 0), (declared_ms if warn_ms else 0)
+
+
+def _was_waiting(view: View) -> bool:
+    """Whether the run may have waited for a person until this turn, or the turn is the person's."""
+    if type(view.event) is not Turn:
+        return may_wait(view.run, view.index - 1)
+    return view.event.node in USER_NODES or may_wait(view.run, view.index - 1)
 
 
 def _over(ms: int, limit_ms: int) -> bool:
@@ -148,6 +160,10 @@ HEALTHY = [
         said("agent", "May I?", at=_AT_MS), {"type": "user.message", "at": _AT_MS + 7_200_000},
         said("agent", "Thank you.", at=_AT_MS + 7_210_000),
     ]),
+    Example("a run that waits for a person", [said("agent", "May I?", at=_AT_MS), _deadline(11)]),
+    Example("a person who was away, and whose message is not published", [
+        said("agent", "May I?", at=_AT_MS), call("write", {}, "ok", at=_AT_MS + 7_200_000),
+    ]),
     Example("a run that has finished", [
         said("agent", "done", at=_AT_MS), {"type": "run.finished", "at": _AT_MS + 1_000}, _deadline(20),
     ]),
@@ -158,9 +174,13 @@ STUCK = [
     Example("a long turn while others continue", [
         _STARTED, *(said("reviewer", f"finding {n}", at=_AT_MS + n * 240_000) for n in range(4)),
     ], "warn", 3),
-    Example("a silent run without an open turn", [said("agent", "hm", at=_AT_MS), _deadline(11)], "warn", 0),
+    Example("a silent run without an open turn", [call("read", {}, "text", at=_AT_MS), _deadline(11)], "warn", 0),
+    Example("a turn started after a text", [said("agent", "hm", at=_AT_MS), _STARTED, _deadline(11)], "halt", 0),
+    Example("a node that was to go on", [
+        said("agent", "Your turn.", decision={"next": "coder"}, at=_AT_MS), _deadline(11),
+    ], "warn", 0),
     Example("a slow turn that ends", [_STARTED, said("coder", "done", at=_AT_MS + 1_200_000)], "warn", 0),
     Example("a long gap between two turns", [
-        said("agent", "one", at=_AT_MS), said("agent", "two", at=_AT_MS + 1_200_000),
+        call("read", {}, "one", at=_AT_MS), said("agent", "two", at=_AT_MS + 1_200_000),
     ], "warn", 1),
 ]  # fmt: skip

@@ -1,8 +1,9 @@
 """Masking: remove the parts that may differ between two otherwise equal answers.
 
-Masked: ANSI codes, timestamps, dates and clock times, UUIDs, long hex, prefixed random ids, memory addresses,
-temporary paths, durations, process ids, white space. Kept: error codes, HTTP statuses, ports, line numbers, small
-counts.
+Masked: ANSI codes, timestamps, dates and clock times, UUIDs, long hex, ids of eight hex digits, prefixed random ids,
+memory addresses, temporary paths, durations, process ids, white space, and what a harness adds around an answer: ids of
+chunks, counts of tokens, the line of a shell's own input. Kept: error codes, HTTP statuses, ports, lines of files,
+counts, measured values.
 
 Each pattern starts with a set of characters or a literal, because Python's `re` skips to those in C. A leading word
 boundary would make it try every branch at every character (ten times slower on real tool output).
@@ -14,6 +15,7 @@ import re
 from typing import Final
 
 END_MAX: Final = 65_536  # characters masked at each end of a text; the middle is hashed unmasked
+ID_LENGTH: Final = 8  # hex digits of a short id: the first group of a UUID, or 32 random bits
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SPACE: Final = re.compile(r"\s+")
@@ -40,6 +42,25 @@ _TEMPORARY: Final = re.compile(r"/(?<![\w.~-]/)(?:private/)?(?:tmp|var/tmp|var/f
 # `req_011CSHoEeqs5C35K2UU1BMFE`, `chatcmpl-9qZ…`: keep the name, mask the random part.
 _TOKEN: Final = re.compile(r"[_-](?=[A-Za-z]{0,20}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{20,}\b")
 
+# `"durationMs":93` in JSON, also in JSON inside a string, where quotes are escaped. A setting is no measurement.
+# The set before the quote holds the last letters of the keys.
+_JSON_NUMBER: Final = re.compile(r'":(?<=[sdnk\\]":)( ?)\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
+_TIME_KEY: Final = re.compile(r"(?:_ms|[a-z]Ms|_seconds|[a-z]Seconds|\b(?:elapsed|duration|took))\\?$")
+_SETTING: Final = re.compile(r"(?i)timeout|interval|delay|ttl")
+_KEY_MAX: Final = 24  # characters of a key that are looked at
+# `Chunk ID: 3f2a1b`. Other ids that are short, in capitals or only digits are names of things, such as `Room ID: B204`,
+# and the id of a commit says which commit it is.
+_SHORT_ID: Final = re.compile(
+    r"ID: (?:(?<!ommit ID: )(?=[a-f]{0,6}\d)(?=\d{0,6}[a-f])[\da-f]{6,7}\b"
+    r"|(?<=Chunk ID: )[\da-f]{6}(?=\s{1,2}Wall time: ))"
+)
+_TOKEN_COUNT: Final = re.compile(r"Original token count: \d+")
+# `bash: line 36191:` is a line of a shell's own input; `build.sh: line 7:` is a line of a file.
+_SHELL_LINE: Final = re.compile(
+    r"sh: line (?:(?<![\w.]sh: line )|(?<=[bd]ash: line )(?<![\w.][bd]ash: line )"
+    r"|(?<=[kz]sh: line )(?<![\w.][kz]sh: line ))\d+(?=:)"
+)
+
 # Everything that starts with a digit, or with a hex letter, at the start of a word.
 _NUMBER: Final = re.compile(
     r"[0-9a-fA-F](?<![A-Za-z0-9][0-9a-fA-F])(?:"
@@ -55,8 +76,9 @@ _NUMBER: Final = re.compile(
     r"|\d*(?:h(?:\d+m)?|m)\d+(?:\.\d+)?s\b|\d*h\d+m\b"
     rf"|\d*(?:\.\d+)?\s?{_UNIT}(?:\s?\d+(?:\.\d+)?\s?{_UNIT})*"
     r")"
-    r"|[0-9a-fA-F]{11,}\b)"
+    r"|[0-9a-fA-F]{7}(?:[0-9a-fA-F]{4,})?\b)"
 )
+_DECIMALS: Final = re.compile(r"\d+(?:[eE]\d*)?").fullmatch
 
 
 def _number(match: re.Match[str]) -> str:
@@ -64,9 +86,19 @@ def _number(match: re.Match[str]) -> str:
     if text.isalpha():
         return text  # a long word that happens to use only the letters a to f
     start = match.start()
-    if start > 1 and match.string[start - 1] == "." and match.string[start - 2].isdecimal() and text.isdecimal():
+    if start > 1 and match.string[start - 1] == "." and match.string[start - 2].isdecimal() and _DECIMALS(text):
         return text  # the decimals of a measured number, such as a loss
+    if len(text) == ID_LENGTH and text.isalnum() and (not text.islower() or match.string[start - 1 : start] == "#"):
+        return text  # a count, a check sum in capitals, or a colour
     return "<…>"
+
+
+def _json_number(match: re.Match[str]) -> str:
+    start = match.start()
+    key = match.string[max(0, start - _KEY_MAX) : start].rpartition('"')[2]
+    if _TIME_KEY.search(key) is None or _SETTING.search(key) is not None:
+        return match.group()
+    return f'":{match[1]}…'
 
 
 def mask(text: str) -> str:
@@ -75,6 +107,14 @@ def mask(text: str) -> str:
         text = _ANSI.sub("", text)
     if "/" in text:
         text = _TEMPORARY.sub("<tmp>", text)
+    if '":' in text:
+        text = _JSON_NUMBER.sub(_json_number, text)  # one character: no mask is longer than what it hides
+    if "ID: " in text:
+        text = _SHORT_ID.sub("ID: …", text)
+    if "Original token count: " in text:
+        text = _TOKEN_COUNT.sub("Original token count: …", text)
+    if "sh: line " in text:
+        text = _SHELL_LINE.sub("sh: line …", text)
     text = _NAMED_DATE.sub("<…>", text)
     text = _PROCESS.sub("<pid>", text)
     text = _TOKEN.sub("_<…>", text)

@@ -36,6 +36,7 @@ from streamproc.model.wire import (
     FAILED,
     FAILED_RETRYABLE,
     FAILED_RUN,
+    HAND_OVER_MAX,
     NO_ANSWER,
     WIRE_VERSION,
     Call,
@@ -151,7 +152,7 @@ def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> di
         "errors": None if raw.errors is None else _errors(raw.errors),
         "calls": tuple(map(_call, raw.tool_calls, repeat(key))),
         "usage": None if raw.usage is None else _usage(raw.usage),
-        "next": redact_name(raw.decision.next) if raw.decision else "",
+        "next": redact_name(raw.decision.next if raw.decision else _next_speaker(raw)),
         "round": raw.round,
         "convergence": raw.convergence,
         "consensus": raw.consensus,
@@ -177,6 +178,23 @@ def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
 
 
 _HASHED: Final = ("output", "structured", "artifact", "docs", "query")
+
+
+# `Next speaker: coder`, `Handing over to the coder.`: the whole text names the node that goes on.
+_NEXT_SPEAKER: Final = re.compile(
+    r"(?i)\W{0,4}(?:next[ _](?:speaker|agent|role)(?: is)?"
+    r"|hand(?:ing|ed) (?:this |it |control )?(?:over|off) to(?: the)?)"
+    r"[\s:=*`'\"]{1,6}([\w-]+(?:[ .][\w-]+){0,3})\W{0,4}"
+)
+
+
+def _next_speaker(raw: RawTurn) -> str:
+    """Return the node that a text names as the next one, if it does nothing else; empty if not."""
+    text = raw.output
+    if not text or len(text) > HAND_OVER_MAX or raw.tool_calls:
+        return ""
+    found = _NEXT_SPEAKER.fullmatch(text)
+    return found[1] if found and found[1] != raw.node else ""
 
 
 def _is_talk(raw: RawTurn) -> bool:

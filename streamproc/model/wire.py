@@ -36,6 +36,8 @@ Pairs = msgspec.Meta(max_length=PAIRS_MAX)
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Hash = Annotated[int, msgspec.Meta(ge=0)]
 
+HAND_OVER_MAX: Final = 120  # characters; a shorter text beside `next` only announces it: "Next speaker: coder"
+
 NO_ANSWER: Final = 0
 ANSWERED: Final = 1
 FAILED: Final = 2

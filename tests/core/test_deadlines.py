@@ -27,7 +27,9 @@ def started(minutes: float, node: str = "coder", **more: Any) -> Raw:
 
 
 def said(minutes: float, node: str = "coder", **more: Any) -> Raw:
-    return at(minutes, node=node, output=f"at {minutes}", **more)
+    """A turn with a call: after a turn of text only, a run may wait for a person."""
+    call = {"name": "read", "args": {"minutes": minutes}, "result": f"text {minutes}"}
+    return at(minutes, node=node, tool_calls=[call], **more)
 
 
 def deadline(minutes: float) -> Raw:
@@ -94,6 +96,37 @@ def test_a_silent_run_without_an_open_turn_causes_one_warning() -> None:
     assert feed.until(20_000) == []
 
 
+TEXT: Raw = {"node": "coder", "output": "May I delete the old table?"}
+
+
+def test_a_run_that_may_wait_for_a_person_has_no_deadline() -> None:
+    feed = DeadlineFeed()
+    feed.all([said(0), TEXT | at(1)])
+    assert next_due(feed) is None
+    feed.all([said(10_000)])
+    assert feed.state.severity == 0, "and its next turn is not late"
+    assert feed.until(20_000) == [("STALL007", "warn", 2)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [at(1, type="user.message"), at(1, node="user", output="Yes."), said(1), started(1, "x"),
+     at(1, node="coder", output="Your turn.", decision={"next": "tester"}),
+     at(1, node="coder", output="Look.", artifact="+a")],
+    ids=str,
+)  # fmt: skip
+def test_a_run_that_should_be_working_has_a_deadline(last: Raw) -> None:
+    feed = DeadlineFeed()
+    feed.all([said(0), TEXT | at(0.5), last])
+    assert [one[0] for one in feed.until(60)] == ["STALL007"]
+
+
+def test_a_policy_can_halt_a_silent_run_that_may_wait_for_a_person() -> None:
+    feed = DeadlineFeed(policy(STALL007={"halt_silence_s": 1_800}))
+    feed.all([TEXT | at(0)])
+    assert feed.until(10_000) == [("STALL007", "halt", 0)]
+
+
 def test_a_policy_can_halt_a_silent_run() -> None:
     feed = DeadlineFeed(policy(STALL007={"halt_silence_s": 1_800}))
     feed.all([said(0)])
@@ -121,7 +154,7 @@ def test_the_earliest_of_several_deadlines_is_returned() -> None:
     feed.all([PLENTY | at(0), started(0)])
     assert next_due(feed) == (10, "BUDGET001")
     feed.raw(said(1))
-    assert next_due(feed) == (11, "STALL007")
+    assert next_due(feed) == (12, "STALL007")
     feed.all([said(n * 9) for n in range(1, 6)] + [said(53)])
     assert next_due(feed) == (60, "BUDGET006")
 
@@ -167,7 +200,7 @@ def test_the_time_while_a_run_was_halted_does_not_count() -> None:
     feed = DeadlineFeed()
     feed.all([PLENTY | at(0), said(5), at(10, type="operator.stop"), at(200, type="operator.resume"), said(201)])
     assert feed.state.halted < 0
-    assert feed.until(211) == [("STALL007", "warn", 1)]
+    assert feed.until(212) == [("STALL007", "warn", 1)]
     assert feed.until(300) == [("BUDGET006", "halt", 1)]
 
 
@@ -242,7 +275,7 @@ def test_open_turns_are_bounded() -> None:
 def test_a_reused_run_id_starts_its_clocks_again() -> None:
     feed = Feed()
     feed.all([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(91)])
-    assert next_due(feed) == (101, "STALL007")
+    assert next_due(feed) == (102, "STALL007")
     assert reported([PLENTY | at(0), said(1), at(2, type="run.finished"), PLENTY | at(90), said(149)])[-1:] != [
         ("BUDGET006", "halt", 0)
     ]

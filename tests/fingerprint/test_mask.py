@@ -56,6 +56,21 @@ MASKED = [
     ("real 0m0.123s", "real 1m2.456s"),
     ("waited 5 minutes", "waited 12 minutes"),
     ("elapsed: 00:01:23", "elapsed: 11:59:00"),
+    # what a harness adds
+    ("Chunk ID: 3f2a1b", "Chunk ID: 90c4de"),
+    ("with ID: b7c3f0a.", "with ID: 0a1b2c3."),
+    ("Chunk ID: 123456\nWall time: 0.5 seconds", "Chunk ID: abcdef\nWall time: 1.25 seconds"),
+    ("Original token count: 1234", "Original token count: 98"),
+    ("task 1a2b3c4d done", "task 99ff00ee done"),
+    ("run-1a2b3c4d.log", "run-99ff00ee.log"),
+    ('{"durationMs":93}', '{"durationMs":107.5}'),
+    ('{"elapsed": 0.5}', '{"elapsed": 12}'),
+    ('{"total_seconds":1e-05}', '{"total_seconds":3}'),
+    ('{"wait_ms":5,"took":1}', '{"wait_ms":17,"took":20}'),
+    ('[{"text":"{\\"durationMs\\":5}"}]', '[{"text":"{\\"durationMs\\":71}"}]'),
+    ("bash: line 36191: foo: command not found", "bash: line 36207: foo: command not found"),
+    ("sh: line 3: foo: not found", "sh: line 14: foo: not found"),
+    ("/usr/bin/zsh: line 3: foo: not found", "/usr/bin/zsh: line 14: foo: not found"),
     # looks
     ("\x1b[31mred\x1b[0m", "red"),
     ("\x1b]0;title\x07text", "text"),
@@ -107,6 +122,28 @@ KEPT = [
     ("http://host/tmp/a", "http://host/tmp/b"),
     ("ratio 1:2", "ratio 1:3"),
     ("Yes", "yes"),
+    # like what a harness adds, but content
+    ("Room ID: B204", "Room ID: B205"),
+    ("Ticket ID: 123456", "Ticket ID: 123457"),
+    ("Chunk ID: 123456 of the index", "Chunk ID: 123457 of the index"),
+    ("Commit ID: 9fceb02", "Commit ID: da39a3e"),
+    ("ID: facade", "ID: decade"),
+    ("token count: 1234", "token count: 1180"),
+    ("12345678 rows", "12345679 rows"),
+    ("feedbeef", "deadbeef"),
+    ("colour #1a2b3cff", "colour #1a2b3c80"),
+    ("CRC 1A2B3C4D", "CRC 99FF00EE"),
+    ("loss 1.2345678e-05", "loss 1.1345678e-05"),
+    ("loss 1.23456789012e-05", "loss 1.13456789012e-05"),
+    ('{"failed":3}', '{"failed":2}'),
+    ('{"items":3,"params":4}', '{"items":4,"params":3}'),
+    ('{"collapsed":3,"runningVMs":4}', '{"collapsed":2,"runningVMs":5}'),
+    ('{"timeoutMs":500}', '{"timeoutMs":900}'),
+    ('{"retry_delay_seconds":5}', '{"retry_delay_seconds":9}'),
+    ('{"loss":0.5,"progress":71}', '{"loss":0.4,"progress":72}'),
+    ("build.sh: line 7: syntax error", "build.sh: line 9: syntax error"),
+    ("my.bash: line 7: syntax error", "my.bash: line 9: syntax error"),
+    ("publish: line 7: too long", "publish: line 9: too long"),
 ]
 
 
@@ -157,7 +194,10 @@ def test_nothing_is_lost_at_the_cuts_of_a_long_text(length: int) -> None:
 
 AWKWARD = ["1" * END_MAX, "f" * END_MAX, "1:" * (END_MAX // 2), "a" * END_MAX + "@", "/tmp/" * (END_MAX // 5),
            "\x1b]" * (END_MAX // 2), " " * END_MAX, "_1a" * (END_MAX // 3), "Jan " * (END_MAX // 4),
-           "1 s " * (END_MAX // 4), "ab-" * (END_MAX // 3), "1h1m" * (END_MAX // 4)]  # fmt: skip
+           "1 s " * (END_MAX // 4), "ab-" * (END_MAX // 3), "1h1m" * (END_MAX // 4),
+           '":1' * (END_MAX // 3), '_ms":1' * (END_MAX // 6), "ID: 1a" * (END_MAX // 6), '":' + "1" * END_MAX,
+           "bash: line 1" * (END_MAX // 12), "Chunk ID: 12345" * (END_MAX // 15),
+           "1a2b3c4" * (END_MAX // 7) + "-g"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", AWKWARD, ids=lambda text: text[:6])

@@ -311,3 +311,34 @@ def test_ten_megabytes_are_fingerprinted() -> None:
     assert event.output is not None
     assert event.output.size == len(text)
     assert len(wire.encode(event)) < 600
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Next speaker: coder", "Next speaker coder", "next_speaker: coder", "**Next speaker:** `coder`",
+     "Handing over to the coder.", "Handing control over to coder"],
+)  # fmt: skip
+def test_a_line_that_only_names_the_next_speaker_is_a_decision(text: str) -> None:
+    assert fingerprint(parse_raw({"run_id": "r", "node": "manager", "output": text})).next == "coder"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"output": "Next speaker: coder. Please fix the parser, and then run the tests of the whole package."},
+        {"output": "The next speaker: coder"},
+        {"output": "Next speaker: coder\nNext speaker: tester"},
+        {"output": "Next speaker: manager"},
+        {"output": "Next step: coder"},
+        {"output": "Next speaker: " + "c" * 120},
+        {"output": "Next speaker: coder", "tool_calls": [{"name": "look"}]},
+    ],
+    ids=str,
+)
+def test_other_texts_decide_nothing(raw: dict[str, Any]) -> None:
+    assert fingerprint(parse_raw({"run_id": "r", "node": "manager", **raw})).next == ""
+
+
+def test_a_decision_that_is_given_counts() -> None:
+    raw = {"run_id": "r", "node": "manager", "output": "Next speaker: coder", "decision": {"next": "tester"}}
+    assert fingerprint(parse_raw(raw)).next == "tester"

@@ -16,6 +16,7 @@ from benchmarks.quality.traces import (
     disguised,
     endless,
     failures,
+    framing,
     hand_overs,
     honest,
     no_progress,
@@ -23,6 +24,7 @@ from benchmarks.quality.traces import (
     repeated_call,
     repeated_output,
     stagnation,
+    talking,
     unfinished,
     work,
 )
@@ -46,7 +48,7 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards, endless,
+            disguised, boards, endless, framing, talking,
         )
         for loop in module.KINDS
     ),

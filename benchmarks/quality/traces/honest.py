@@ -9,6 +9,7 @@ from benchmarks.quality.traces import (
     batches,
     boards,
     debugging,
+    framing,
     look_alikes,
     patience,
     polling,
@@ -16,6 +17,8 @@ from benchmarks.quality.traces import (
     retries,
     second_thoughts,
     siblings,
+    stagnation,
+    talking,
     teamwork,
     work,
 )
@@ -27,7 +30,7 @@ FRAGMENTS: Final[tuple[Section, ...]] = (
     *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
     *look_alikes.FRAGMENTS, *patience.FRAGMENTS,
-    *boards.FRAGMENTS,
+    *boards.FRAGMENTS, *framing.FRAGMENTS, *talking.FRAGMENTS, *stagnation.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events
 

@@ -36,8 +36,8 @@ def texts_of_one_node(script: Script) -> None:
 
 
 def texts_of_a_tool_user(script: Script) -> None:
-    """The same by a node that called tools before, and now only talks."""
-    texts = _round(script, _period(script))
+    """The same by a node that called tools before, and now only talks. Of longer rounds, LOOP010 halts the first."""
+    texts = _round(script, min(_period(script), 10))
     with _said(script) as loop:
         for rounds in range(1, script.times(2, 6) + 1):
             for text in texts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.quality.traces.script import Script
 from benchmarks.quality.traces.work import finding
 
+SENTENCE = 20  # characters; LOOP011 counts texts from this length
 COURTESIES = ("Sure!", "Okay, done.", "Is there anything else I can help you with?", "Shall I proceed?")
 
 
@@ -43,8 +44,8 @@ def a_person_who_agrees(script: Script) -> None:
 
 
 def a_person_in_between(script: Script) -> None:
-    """The same short answer several times, each to a new message of a person."""
-    answer = script.dice.choice(COURTESIES)
+    """The same few words several times, each to a new message of a person."""
+    answer = script.dice.choice([words for words in COURTESIES if len(words) < SENTENCE])
     for _ in range(script.times(3, 8)):
         script.add({"type": "user.message"})
         script.say(script.agent, answer)

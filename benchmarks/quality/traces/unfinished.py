@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.quality.traces.script import START_MS, Script
 
 TURN_TIMEOUT_MS = 600_000
+SILENCE_MS = 660_000
 
 
 def stalled_task(script: Script) -> None:
@@ -41,6 +42,33 @@ def a_turn_that_never_ends(script: Script) -> None:
         loop.counted(1)
 
 
+def silence_after_a_call(script: Script) -> None:
+    """STALL007: a run that sends nothing for eleven minutes after a call. A warning: no turn is known to run."""
+    last = START_MS + 10**9 + script.dice.randrange(10**6)
+    script.add({"type": "user.message", "at": last - 1_000})
+    with script.loop("STALL007", warn=1) as loop:
+        script.call("read_file", {"path": script.words.path()}, script.words.code(5), at=last)
+        script.add({"type": "deadline", "at": last + SILENCE_MS + script.dice.randrange(1, 60_000)})
+        loop.counted(1)
+
+
+def a_person_who_is_away(script: Script) -> None:
+    """An agent ends its work, or asks, and a person answers hours later, in a message or in a turn."""
+    last = START_MS + 2 * 10**9
+    for _ in range(script.times(1, 3)):
+        script.say(script.agent, script.words.text(1), at=last)
+        script.add({"type": "deadline", "at": last + SILENCE_MS + script.dice.randrange(1, 60_000)})
+        last += script.dice.randrange(3_600_000, 36_000_000)
+        match script.dice.randrange(3):
+            case 0:
+                script.add({"type": "user.message", "at": last})
+            case 1:
+                script.say("user", script.words.text(1), at=last)
+        last += 20_000
+        script.call("read_file", {"path": script.words.path()}, script.words.code(5), at=last)
+        last += 20_000
+
+
 def failed_tasks(script: Script) -> None:
     """ERROR004: three tasks fail in a row. A notification."""
     with script.loop("ERROR004", warn=3) as loop:
@@ -50,4 +78,5 @@ def failed_tasks(script: Script) -> None:
             loop.counted(count)
 
 
-KINDS = (stalled_task, zero_progress_cycle, a_turn_that_never_ends, failed_tasks)
+KINDS = (stalled_task, zero_progress_cycle, a_turn_that_never_ends, silence_after_a_call, failed_tasks)
+FRAGMENTS = (a_person_who_is_away,)

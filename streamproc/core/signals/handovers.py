@@ -50,5 +50,6 @@ def note_finder(run: RunState, node_tag: int, index: int) -> None:
 def reset_for_user_message(run: RunState, index: int) -> None:
     """Restart the counters that assume that no user has intervened."""
     run.stale_bits = run.failed_turns = run.excused_failures = run.retries = 0
-    run.monologue = None
+    run.monologue = run.text_streak = None
+    run.text_turns = []
     note_finder(run, 0, index)

@@ -1,4 +1,4 @@
-"""Similarity: long texts and answers that are almost the same, by SimHash (64 bits; similar texts differ in few).
+"""Similarity: long texts that are almost the same, by SimHash (64 bits; similar texts differ in few).
 
 Memory: the SimHashes of the last `SIMS_MAX` long texts of the run, and of each node's last text.
 """
@@ -9,11 +9,10 @@ from typing import Final
 
 from streamproc.core.run_state import HASH, NodeState, RunState
 from streamproc.core.signals.novelty import MIX
-from streamproc.model.wire import ANSWERED, Content, Turn
+from streamproc.model.wire import Content, Turn
 
 SIMS_MAX: Final = 6  # long texts that a new one is compared with; each costs one comparison a turn
 NEAR: Final = 3  # bits of 64 in which long texts may differ and count as almost the same
-CLOSE: Final = 4  # turns within which an almost equal answer of a tool counts
 # Bits in which consecutive texts of one node may differ: about two changed words in a page, a paragraph, a sentence.
 # Texts about other numbers or names are never similar (`topic_simhash`).
 NEAR_LONG: Final = 8
@@ -27,23 +26,15 @@ SIM_BYTES: Final = 15  # of an encoded state
 def observe_near(run: RunState, turn: Turn, index: int) -> int:
     """Return the turn of a recent long text that is almost equal to this turn's, or -1.
 
-    Answers of calls count only if they follow each other closely and no call changed its answer: looking again at a
-    file that was edited is legitimate work.
+    Answers of calls are not compared. Those of different calls are alike if their subjects are (the next page, another
+    file), and an answer of the same call that is only almost the same shows that something has changed.
     """
-    if turn.output is not None and turn.output.sim and turn.output.size >= SHORT:
-        return _near_one(run, turn.output.sim, index, 0)
-    if run.last_answer_change != index:
-        for call in turn.calls:
-            if call.sim and call.outcome == ANSWERED:
-                return _near_one(run, call.sim, index, index - CLOSE)
-    return -1
-
-
-def _near_one(run: RunState, sim: int, index: int, since: int) -> int:
-    found = -1
-    for known, turn in run.recent_simhashes:
-        if (known ^ sim).bit_count() <= NEAR and turn >= since:
-            found = turn
+    if turn.output is None or not turn.output.sim or turn.output.size < SHORT:
+        return -1
+    sim, found = turn.output.sim, -1
+    for known, at in run.recent_simhashes:
+        if (known ^ sim).bit_count() <= NEAR:
+            found = at
     run.recent_simhashes.append([sim & HASH, index])
     if len(run.recent_simhashes) > SIMS_MAX:
         del run.recent_simhashes[0]

@@ -1,0 +1,94 @@
+"""LOOP011 same_reply: a node answers one message of a person after another with the same sentence.
+
+Sees: the same text of one node (after masking) to different messages of people, with no call and no result of any node
+in between. Messages are `user.message` events and the texts of a node named `user`, `human` or `customer`; the same
+text of a person again is no other message.
+
+Why: a person asks in ever new words, and the agent cannot help, hand over or stop.
+
+False alarms: a standard closing after work is not counted, because calls and results start the count again, and so does
+any other text of the node. Greetings and acknowledgements such as "You're welcome!" fit many messages, so shorter texts
+than `least_characters` never count.
+
+Tuning: `warn` and `halt` count such answers; 0 turns a level off. `least_characters` is the length of a text.
+
+Reference: customer service dialogues; all other streaks end at a person's message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamproc.core import kind
+from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.view import View
+from streamproc.detectors.base import Example, call, level, said
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Equal answers to different messages in a row."""
+
+    warn: int = 3  # a person may be unclear twice
+    halt: int = 5  # two more, after the nudge
+    least_characters: int = 20  # shorter texts are greetings, thanks and acknowledgements, which fit any message
+
+
+class SameReply:
+    """LOOP011."""
+
+    code = "LOOP011"
+    name = "same_reply"
+    kinds = kind.REPLY
+
+    def check(self, view: View, limits: Limits) -> Finding | None:
+        text, streak = view.turn.output, view.node.reply
+        if text is None or streak is None or text.size < limits.least_characters:
+            return None
+        reached = level(streak.count, limits.warn, limits.halt)
+        if reached is None:
+            return None
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=view.node_tag ^ streak.value,
+            onset=streak.first,
+            message=f"{view.turn.node} gave {streak.count} messages in a row the same answer, with no call in between.",
+            evidence=Evidence(kind=self.name, count=streak.count, match="normalised", hashes=[hex16(text.norm)]),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
+
+
+DETECTOR = SameReply()
+
+_AGAIN = "I am sorry, could you rephrase that?"
+_PERSON = {"type": "user.message"}
+
+HEALTHY = [
+    Example("a closing after each piece of work", [
+        turn for n in range(7) for turn in (_PERSON, call("book", {"seat": n}, f"booked {n}"), said("agent", _AGAIN))
+    ]),
+    Example("a closing after each answer", [
+        turn for n in range(7) for turn in (
+            _PERSON, said("agent", f"Seat {n} is free."), said("agent", "Is there anything else I can do for you?"),
+        )
+    ]),
+    Example("short acknowledgements", [turn for _ in range(7) for turn in (_PERSON, said("agent", "You're welcome!"))]),
+    Example("a result in between", [
+        turn for n in range(7) for turn in (
+            _PERSON, {"node": "coder", "artifact": f"+line {n}"}, said("agent", "I have changed it. Please look."),
+        )
+    ]),
+    Example("two answers in turn to nothing", [said("agent", f"{_AGAIN} {n}") for n in range(7)]),
+]  # fmt: skip
+STUCK = [
+    Example("the same question to five messages", [turn for _ in range(5) for turn in (_PERSON, said("agent", _AGAIN))],
+            "halt", 4),
+    Example("messages that are turns", [
+        turn for n in range(5) for turn in (said("user", f"Where is parcel {n}?"), said("agent", _AGAIN))
+    ], "halt", 9),
+    Example("after a call", [call("look_up", {"id": 1}, "none")] + [
+        turn for _ in range(3) for turn in (_PERSON, said("agent", _AGAIN))
+    ], "warn", 3),
+]  # fmt: skip
