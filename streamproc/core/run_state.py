@@ -287,6 +287,8 @@ class RunState(msgspec.Struct, array_like=True):
     commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
     owner: int = 0  # hash of the token that the run is bound to; 0: no event yet
     strangers: int = 0  # events refused for want of that token
+    declared: int = 0  # budgets in force that the run declared itself, as bits (`scope.BUDGET_BITS`)
+    granted: int = 0  # budgets that an operator raised, likewise
 
 
 _KEPT: Final = (

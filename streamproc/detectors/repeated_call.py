@@ -27,7 +27,7 @@ from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import CallMemory, RunState
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, listed, said
+from streamproc.detectors.base import Example, args_excerpt, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER, Call
 
 
@@ -82,6 +82,7 @@ class RepeatedCall:
                 kind=self.name,
                 tool=made.name,
                 args_hash=hex16(made.key),
+                args_excerpt=args_excerpt(view.turn, made),
                 result_hash=hex16(made.exact if exact else made.norm),
                 turns=turns,
                 count=count,
