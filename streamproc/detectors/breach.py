@@ -12,24 +12,24 @@ from streamproc.detectors.base import dollars
 NEVER: Final = 1 << 64  # stands in for a limit that was not declared
 
 
-class Layer(NamedTuple):
+class LimitLayer(NamedTuple):
     """Who set a limit: its name in evidence, and its words in a message."""
 
     name: str
     words: str
 
 
-def layer_of(view: View, budget: str) -> Layer:
+def layer_of(view: View, budget: str) -> LimitLayer:
     """Return who set a budget that is in force."""
     run, bit = view.run, BUDGET_BITS.get(budget, 0)
     tier = run.tier or run.named_tier
     if run.granted & bit:
-        return Layer("grant", "granted by an operator")
+        return LimitLayer("grant", "granted by an operator")
     if budget not in run.budgets:
-        return Layer("policy", f"set by the policy, tier {tier}" if tier else "set by the policy")
+        return LimitLayer("policy", f"set by the policy, tier {tier}" if tier else "set by the policy")
     if tier and not run.declared & bit:
-        return Layer("tier", f"tier {tier}")
-    return Layer("run", "declared by the run")
+        return LimitLayer("tier", f"tier {tier}")
+    return LimitLayer("run", "declared by the run")
 
 
 class BudgetDetector(Protocol):
@@ -43,7 +43,7 @@ class BudgetDetector(Protocol):
 
 
 def breach(
-    detector: BudgetDetector, used: int, limit: int, unit: str, subject: str, loop: int, *, layer: Layer,
+    detector: BudgetDetector, used: int, limit: int, unit: str, subject: str, loop: int, *, layer: LimitLayer,
     iteration: int | None = None,
 ) -> Finding | None:  # fmt: skip
     """Return a finding if `used` has reached (warn) or exceeded (halt) `limit`; both in `unit`."""
@@ -69,7 +69,9 @@ def breach(
     )
 
 
-def overdue(detector: BudgetDetector, used_ms: int, limit_ms: int, subject: str, loop: int, layer: Layer) -> Finding:
+def overdue(
+    detector: BudgetDetector, used_ms: int, limit_ms: int, subject: str, loop: int, layer: LimitLayer
+) -> Finding:
     """Return a halting finding for a time limit that was reached or exceeded."""
     return Finding(
         code=detector.code,

@@ -20,6 +20,7 @@ from streamproc.core.board.state import (
     HELD_ERROR,
     HELD_REPORTED,
     Task,
+    shrink,
 )
 from streamproc.core.decision import OSCILLATING, STALLED, Finding, Level
 from streamproc.core.run_state import RunState
@@ -53,11 +54,16 @@ def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> No
 
 
 def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
-    """Let a finding that halts a loop stall the task that the turn works on, if it is open and on the board."""
+    """Let a finding that halts a loop stall the task that the turn works on, if the run has a board and it is open."""
     loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
     if not loops or run.board is None or type(event) is not Turn:
         return
-    task = run.board.tasks.get(tag(event.task_id) if event.task_id else run.task)
+    key = tag(event.task_id) if event.task_id else run.task
+    task = run.board.tasks.get(key)
+    if task is None and event.task_id:
+        task = run.board.tasks[key] = Task(event.task_id, since=run.board.cycles)
+        run.evicted += shrink(run.board, config.done, key)
+        run.size_left = 0
     if task is None or task.flags & HELD or (task.state >= 0 and config.done >> task.state & 1):
         return
     finding.task, finding.task_status = task.id, "stalled"

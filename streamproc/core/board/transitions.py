@@ -185,6 +185,8 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     if claimed != UNKNOWN and (task.state == UNKNOWN or task.flags & ASSUMED):
         _trust_state(change, task, claimed, event.from_)
     task.flags &= ~ASSUMED
+    if task.flags & FREE and task.back < 0 <= claimed != task.state:
+        task.back = claimed  # it was stalled before the board knew its state
     if task.flags & HELD_ERROR and task.failure and run.last_progress > task.failure[2]:
         recover(task)
     source = change.source = task.state

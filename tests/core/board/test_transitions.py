@@ -532,7 +532,16 @@ def test_a_stalled_task_continues_where_it_was() -> None:
 def test_a_loop_without_an_open_task_stalls_none() -> None:
     assert decisions(SAID)[-1].terminal_status == "aborted_stuck"
     assert decisions([*walk("T1", "COMMIT", "DONE"), *SAID])[-1].terminal_status == "aborted_stuck"
-    assert decisions([created("T2"), *SAID])[-1].terminal_status == "aborted_stuck"
+    assert (
+        decisions([created("T2"), *({**turn, "task_id": ""} for turn in SAID)])[-1].terminal_status == "aborted_stuck"
+    )
+
+
+def test_a_loop_at_a_task_that_was_only_delegated_stalls_it_too() -> None:
+    stalled = [given("coder", "T1"), *SAID]
+    assert decisions(stalled)[-1].terminal_status == "stalled"
+    assert state_of(stalled) == "STALLED"
+    assert state_of([*stalled, move("T1", "IMPLEMENTING", "QA_REVIEW")]) == "QA_REVIEW"
 
 
 @pytest.mark.parametrize("change", [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "IMPLEMENTING", "BLOCKED")])
