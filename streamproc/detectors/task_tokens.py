@@ -4,8 +4,7 @@ Sees: the tokens of the turns of a task (`task_id`, of the turn or of the `run.s
 of its `task.delegated`, or against `maxTaskTokens`. From 70 % on the task is warned, from 80 % restricted to essential
 work, from 90 % asked to wrap up, and from 95 % on it is stopped and returns its results. Above 100 % the task is killed
 and escalated. Each level is reported once; if several are reached at once, the highest.
-
-A task that is stopped does not halt a run that has other tasks: the finding is a warning with the task in `task_id` and
+A stopped task does not halt a run that has other tasks. The finding is then a warning with the task in `task_id` and
 its status in `terminal_status`, and names the agent to stop. The run is halted if it was started for this task, if it
 knows no other task, or if the policy says so.
 
@@ -155,6 +154,6 @@ STUCK = [
     Example("past the level for exploration", [_DELEGATED, *_spent(500, 350)], "warn", 1),
     Example("one task of two is stopped, the run continues", [
         _DELEGATED, {"type": "task.delegated", "task_id": "T8", "agent": "frontend", "max_token_budget": 1000},
-        *_spent(400, 700), *_spent(300, task="T8"),
-    ], "warn", 1),
+        *_spent(960), *_spent(300, task="T8"),
+    ], "warn", 0),
 ]  # fmt: skip
