@@ -61,9 +61,6 @@ HEALTHY = [
         *moved("D1", "COMMIT", "DONE"),
         *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/login/{name}.md" for name in _ALL]),
     ]),
-    Example("a person approved an exception", [
-        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", approvals=[{"by": "ann", "reason": "one word changes"}]),
-    ]),
     Example("a task that does not change the user interface", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
 ]  # fmt: skip
 STUCK = [
