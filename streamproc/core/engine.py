@@ -197,8 +197,11 @@ class Engine:
             if run.probation:
                 several = tuple(strictly(one, limits) for one in several)
             admitted = [one for one in several if admit(run, one, view.index)]
-            for one in admitted if run.board is not None else ():
-                stall(run, one, event, rules.board, self._tag)
+            if not admitted:
+                continue
+            if run.board is not None:
+                for one in admitted:
+                    stall(run, one, event, rules.board, self._tag)
             found += [self._decide(run, event, rules, one, view.cycle) for one in admitted]
             for one in admitted:
                 if one.task_status:
