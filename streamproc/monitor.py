@@ -36,7 +36,8 @@ class Monitor:
 
     Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name.
     With ``strict=True`` they raise `InvalidEvent` instead. With a `hash_key`, the hashes in the evidence are those of
-    publishers with that ``STREAMPROC_HASH_KEY``; the environment is not read.
+    publishers with that ``STREAMPROC_HASH_KEY``; the environment is not read. With ``include_content=True``, the
+    evidence of a repeated call has a redacted excerpt of its arguments.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Monitor:
         runs_max: int = RUNS_MAX,
         strict: bool = False,
         hash_key: str = "",
+        include_content: bool = False,
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
         self.evicted = 0
@@ -57,6 +59,7 @@ class Monitor:
         self._runs_max = runs_max
         self._unknown = UnknownFields(strict=strict)
         self._key = HashKey.of(hash_key)
+        self._include_content = include_content
 
     @property
     def unknown_fields(self) -> int:
@@ -80,7 +83,7 @@ class Monitor:
         raw = parse_raw({**(turn or {}), **fields})
         for sentence in self._unknown.add(raw):
             log.warning("ignored %s", sentence)
-        event = fingerprint(raw, key=self._key)
+        event = fingerprint(raw, include_content=self._include_content, key=self._key)
         run_id = event.run_id
         state = self._runs.pop(run_id, None) or RunState()
         self._runs[run_id] = state

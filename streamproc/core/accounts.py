@@ -280,6 +280,12 @@ def _rung(kind: str, used: int, limit: int, percents: list[int]) -> int:
     return reached
 
 
+def closes_session(used: int, limit: int, percents: list[int]) -> bool:
+    """Whether a session that has spent this much takes no new work."""
+    rung = _rung("session", used, limit, percents)
+    return rung > 0 and _name("session", rung) in CLOSED
+
+
 def _name(kind: str, rung: int) -> str:
     rungs = RUNGS[kind]
     return rungs[rung - 1][0] if rung <= len(rungs) else EXCEEDED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import xxhash
 
-from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, AccountRef, Mark, SpendEntry, Statement
+from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, AccountRef, Mark, SpendEntry, Statement, closes_session
 
 if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
@@ -74,6 +74,21 @@ def charge(
         run_id, run.session, run.user, run.tenant, run.child, run.budgets, rules, run.at_ms,
         tokens, micro_usd, unpriced, first, left, offset,
     )  # fmt: skip
+
+
+def closes_own_session(run: RunState, rules: AccountRules) -> bool:
+    """Whether what this run alone has spent closes its session: a part of the account that the run's own log shows,
+    before the account's level arrives there."""
+    if not rules.session_percents:
+        return False
+    general = {mark.unit: mark.limit for mark in rules.session if mark.unit not in rules.session_overridable}
+    spent = {"tokens": run.ledger.total_tokens, "micro_usd": run.ledger.cost_usd_micro}
+    percents = list(rules.session_percents)
+    for unit, name in SESSION_BUDGETS:
+        limit = run.budgets.get(name, general.get(unit))
+        if limit is not None and closes_session(spent[unit], limit, percents):
+            return True
+    return False
 
 
 def short_name(name: str) -> str:

@@ -53,6 +53,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     match: str | None = None
     tool: str | None = None
     args_hash: str | None = None
+    args_excerpt: str | None = None
     result_hash: str | None = None
     hashes: list[str] | None = None
     edge: list[str] | None = None
@@ -64,6 +65,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     first_error: str | None = None
     used: int | None = None
     limit: int | None = None
+    limit_from: str | None = None
     unit: str | None = None
     rung: str | None = None
     account: str | None = None

@@ -14,8 +14,9 @@ from xxhash import xxh3_64_intdigest
 from streamproc.core import kind
 from streamproc.core.accounts import CLOSED
 from streamproc.core.board.change import BoardChange
-from streamproc.core.board.transitions import apply_event, settle
-from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
+from streamproc.core.board.holds import settle, stall
+from streamproc.core.board.transitions import apply_event
+from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session, short_name
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
 from streamproc.core.escalation import admit, identity
@@ -197,6 +198,11 @@ class Engine:
             if run.probation:
                 several = tuple(strictly(one, limits) for one in several)
             admitted = [one for one in several if admit(run, one, view.index)]
+            if not admitted:
+                continue
+            if run.board is not None:
+                for one in admitted:
+                    stall(run, one, event, rules.board, self._tag)
             found += [self._decide(run, event, rules, one, view.cycle) for one in admitted]
             for one in admitted:
                 if one.task_status:
@@ -255,6 +261,7 @@ class Engine:
         set_scope(run, event, self.rules_of)
         if type(event) is TaskDelegated:
             grant_tokens(run, event, self._tag)
+            run.session_closed = run.session_closed or closes_own_session(run, self.rules_of(run).accounts)
         change = apply_event(run, event, self.rules_of(run).board, self._tag)
         run.text_streak = None  # a task that moves is work
         return self._ask_about(run, event, kind.BOARD | kind.CLOCK, change)

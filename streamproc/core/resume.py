@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from streamproc.core.board.state import FREE, HELD_APPROVAL
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
+from streamproc.core.scope import BUDGET_BITS
 from streamproc.core.signals.handovers import reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
 from streamproc.model.budgets import BUDGETS, INTEGER_MAX
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 PROBATION_TURNS_MAX: Final = 16
 TASK_TOKENS: Final = "maxTaskTokens"
+RUN_CLOCK: Final = "BUDGET006"  # the detector of a run's clock; its limit may come from its parameters
+NEVER: Final = 1 << 64  # no limit
 CEILINGS: Final = {budget.name: budget.ceiling or INTEGER_MAX for budget in BUDGETS}
 FINAL: Final = " The run was on probation after a resume: a person must review it."
 
@@ -30,16 +34,14 @@ FINAL: Final = " The run was on probation after a resume: a person must review i
 def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], last_event_ms: int) -> None:
     """Lift the halt and apply the grant. `limits` are those in force; the time since `last_event_ms` does not count as
     the run's runtime."""
-    away_ms = run.at_ms - last_event_ms if last_event_ms else 0
-    run.started_ms += away_ms if run.started_ms else 0
-    for cycle in run.cycles:
-        cycle.since_ms += away_ms if cycle.since_ms else 0
+    _continue_clocks(run, grant, limits, last_event_ms)
     for name, more in grant.items():
         if name == TASK_TOKENS:
             _grant_tokens(run, more)
         elif name in limits:  # without a limit, there is nothing to extend
             reached = max(limits[name], used(run, name))
             run.budgets = run.budgets | {name: min(reached + more, CEILINGS.get(name, INTEGER_MAX))}
+            run.granted |= BUDGET_BITS[name]
     run.halted = run.halted_loop_seen = run.unacknowledged_halt = -1
     run.halt_code, run.severity, run.finished = "", 0, False
     run.episodes = {}
@@ -52,9 +54,31 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
     note_progress(run, run.turns)
 
 
+def _continue_clocks(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], last_event_ms: int) -> None:
+    """Let clocks continue without the time in which the run was halted. A clock that had run out, and is granted no
+    more, starts again: whoever resumes the run has just looked at it."""
+    away_ms = run.at_ms - last_event_ms if last_event_ms else 0
+    until_ms = max(last_event_ms, run.checked_ms)  # when the clock was last looked at
+    if run.started_ms:
+        over = run.halt_code == RUN_CLOCK or until_ms - run.started_ms >= limits.get("maxRuntimeMs", NEVER)
+        again = over and "maxRuntimeMs" not in grant
+        run.started_ms = run.at_ms if again else run.started_ms + away_ms
+    limit_ms = NEVER if "maxCycleRuntimeMs" in grant else limits.get("maxCycleRuntimeMs", NEVER)
+    for cycle in run.cycles:
+        if cycle.since_ms:
+            cycle.since_ms = run.at_ms if until_ms - cycle.since_ms >= limit_ms else cycle.since_ms + away_ms
+    limit_ms = NEVER if "maxRuntimeMsPerNode" in grant else limits.get("maxRuntimeMsPerNode", NEVER)
+    for counts in run.node_counts.values():
+        if counts[1] >= limit_ms:
+            counts[1] = 0
+
+
 def _grant_tokens(run: RunState, more: int) -> None:
-    """Add tokens to every task of the run that has a budget, and start its escalation again."""
-    for spent in run.task_tokens.values():
+    """Add tokens to every task of the run that has a budget, start its escalation again, and release it."""
+    for tag, spent in run.task_tokens.items():
+        task = run.board.tasks.get(tag) if run.board is not None and spent.used > spent.limit else None
+        if task is not None and task.flags & HELD_APPROVAL:
+            task.flags = task.flags & ~HELD_APPROVAL | FREE
         spent.limit = min(max(spent.limit, spent.used) + more, INTEGER_MAX)
         spent.rung = 0
 

@@ -109,7 +109,7 @@ class Rules:
 
     def actions(self, finding: Finding) -> tuple[str | None, list[str]]:
         """Return the action that policy takes on a finding (None: no action) and the alternatives, best first."""
-        if finding.type == "run.resumed":
+        if finding.type in ("run.resumed", "decision.recorded"):
             return None, []
         if finding.level != Level.HALT:
             configured = self._actions.get(finding.code) if finding.action else None

@@ -308,6 +308,8 @@ class RunState(msgspec.Struct, array_like=True):
     text_streak: TextStreak | None = None  # the text-only turns in progress
     text_turns: list[int] = []  # the last two text-only turns without a hand-over: it may wait for a person
     messages: list[int] = []  # of people: [count, tag of the last text, or 0, last turn with a result]; empty: none
+    declared: int = 0  # budgets in force that the run declared itself, as bits (`scope.BUDGET_BITS`)
+    granted: int = 0  # budgets that an operator raised, likewise
 
 
 _KEPT: Final = (

@@ -51,14 +51,15 @@ def declare_budgets(run: RunState, budgets: Mapping[str, int] | None, rules: Rul
     """Apply the budgets that a run declares. Those above the policy's are noted and have no effect."""
     for name, value in declared(budgets or {}).items():
         if _exceeds(name, value, rules):
-            run.capped |= _BITS[name]
+            run.capped |= BUDGET_BITS[name]
         else:
             run.budgets = run.budgets | {name: value}
+            run.declared |= BUDGET_BITS[name]
 
 
 def capped_budgets(run: RunState) -> list[str]:
     """Return the names of the budgets that the run declared above the policy's limit."""
-    return [name for name, bit in _BITS.items() if run.capped & bit]
+    return [name for name, bit in BUDGET_BITS.items() if run.capped & bit]
 
 
 def _exceeds(name: str, value: int, rules: Rules) -> bool:
@@ -66,4 +67,4 @@ def _exceeds(name: str, value: int, rules: Rules) -> bool:
 
 
 # Positions in this table are stored in states: add budgets that a run may declare at its end.
-_BITS: Final = {budget.name: 1 << n for n, budget in enumerate(one for one in BUDGETS if one.declarable)}
+BUDGET_BITS: Final = {budget.name: 1 << n for n, budget in enumerate(one for one in BUDGETS if one.declarable)}

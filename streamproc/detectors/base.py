@@ -17,13 +17,19 @@ A message is one sentence for people and models: what happened, in which node, a
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from streamproc.core.board.owners import owner_of
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import View
-from streamproc.model.wire import Event
+from streamproc.model.redaction import redact, redact_json
+from streamproc.model.wire import Call, Event, Turn
 
 RawTurn = dict[str, Any]
+
+ARGS_SHOWN: Final = 160  # characters: enough to recognise a command or a path
 
 
 class Example(NamedTuple):
@@ -109,14 +115,69 @@ def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Find
     return task_finding(view, code, message, evidence, type="transition.blocked", **more)
 
 
+def owner(view: View, task: str) -> str | None:
+    """Return the agent that owns a task on the board, or else the one that caused the event."""
+    step = view.board_change
+    known = owner_of(step.board, step.tag(task)) if step is not None else ""
+    return known or actor(view.event)
+
+
+def override(view: View, code: str, kind: str) -> Finding | None:
+    """Return a record of a person's decision that overrode this detector: who decided what, and why."""
+    step, event = view.board_change, view.event
+    if step is None or step.task is None:
+        return None
+    what = next((what for overridden, what in step.overridden if overridden == code), None)
+    if what is None:
+        return None
+    by, reason = getattr(event, "approved_by", ""), getattr(event, "reason", "")
+    decision = getattr(event, "decision", "") or "approved"
+    why = f": {reason}" if reason else ""
+    return task_finding(
+        view,
+        code,
+        f"{by} decided about {step.task.id} ({decision}), which overrides {code}{why}.",
+        Evidence(
+            kind=kind,
+            by=by,
+            reason=reason or None,
+            guard=what or None,
+            to_state=step.to or None,
+            last_valid=step.config.name(step.task.state) or None,
+            agent=owner_of(step.board, step.tag(step.task.id)) or None,
+        ),
+        level=Level.INFO,
+        loop=(step.board.events << 8) + 255,
+        type="decision.recorded",
+    )
+
+
 def still_parked(view: View, code: str, kind: str, required: str) -> Finding | None:
-    """Return a finding for a task that tries to leave the state this detector forced it into without `required`."""
+    """Return a finding for a task that tries to leave the state this detector forced it into without `required`, or
+    the record of the decision that lets it go."""
     step = view.board_change
     if step is None or step.refused != code or step.attempts != 1 or step.task is None:
-        return None
+        return override(view, code, kind)
     state = step.config.name(step.task.state)
     message = f"{step.task.id} stays in {state} until {required} is recorded."
     return refusal(view, code, kind, message, action="ask_human")
+
+
+def args_excerpt(turn: Turn, made: Call) -> str | None:
+    """Return a redacted excerpt of a call's arguments; None if the publisher does not send content."""
+    if turn.content is None:
+        return None
+    calls = turn.content.get("tool_calls")
+    place = turn.calls.index(made) if made in turn.calls else -1
+    sent = calls[place] if isinstance(calls, list) and 0 <= place < len(calls) else None
+    args = sent.get("args") if isinstance(sent, dict) else None
+    if args is None:
+        return None
+    try:
+        text = args if isinstance(args, str) else msgspec.json.encode(redact_json(args)).decode()
+    except (TypeError, ValueError, RecursionError):  # of a Monitor's caller: no JSON
+        return None
+    return redact(text, ARGS_SHOWN).encode("utf-8", "replace").decode()
 
 
 def ordinal(count: int) -> str:

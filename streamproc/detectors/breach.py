@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.core.scope import BUDGET_BITS
+from streamproc.core.view import View
 from streamproc.detectors.base import dollars
 
 NEVER: Final = 1 << 64  # stands in for a limit that was not declared
+
+
+class LimitLayer(NamedTuple):
+    """Who set a limit: its name in evidence, and its words in a message."""
+
+    name: str
+    words: str
+
+
+def layer_of(view: View, budget: str) -> LimitLayer:
+    """Return who set a budget that is in force."""
+    run, bit = view.run, BUDGET_BITS.get(budget, 0)
+    tier = run.tier or run.named_tier
+    if run.granted & bit:
+        return LimitLayer("grant", "granted by an operator")
+    if budget not in run.budgets:
+        return LimitLayer("policy", f"set by the policy, tier {tier}" if tier else "set by the policy")
+    if tier and not run.declared & bit:
+        return LimitLayer("tier", f"tier {tier}")
+    return LimitLayer("run", "declared by the run")
 
 
 class BudgetDetector(Protocol):
@@ -21,8 +43,9 @@ class BudgetDetector(Protocol):
 
 
 def breach(
-    detector: BudgetDetector, used: int, limit: int, unit: str, subject: str, loop: int, iteration: int | None = None
-) -> Finding | None:
+    detector: BudgetDetector, used: int, limit: int, unit: str, subject: str, loop: int, *, layer: LimitLayer,
+    iteration: int | None = None,
+) -> Finding | None:  # fmt: skip
     """Return a finding if `used` has reached (warn) or exceeded (halt) `limit`; both in `unit`."""
     if used < limit:
         return None
@@ -32,21 +55,33 @@ def breach(
         code=detector.code,
         level=Level.HALT if over else Level.WARN,
         loop=loop,
-        message=f"{subject} {word} its budget: {_share(used, limit, unit)}.",
-        evidence=Evidence(kind=f"{detector.name}_budget", used=used, limit=limit, unit=unit, iteration=iteration),
+        message=f"{subject} {word} its budget: {_share(used, limit, unit)} ({layer.words}).",
+        evidence=Evidence(
+            kind=f"{detector.name}_budget",
+            used=used,
+            limit=limit,
+            unit=unit,
+            limit_from=layer.name,
+            iteration=iteration,
+        ),
         reason=BUDGET_EXCEEDED,
         status="budget_exceeded",
     )
 
 
-def overdue(detector: BudgetDetector, used_ms: int, limit_ms: int, subject: str, loop: int) -> Finding:
+def overdue(
+    detector: BudgetDetector, used_ms: int, limit_ms: int, subject: str, loop: int, layer: LimitLayer
+) -> Finding:
     """Return a halting finding for a time limit that was reached or exceeded."""
     return Finding(
         code=detector.code,
         level=Level.HALT,
         loop=loop,
-        message=f"{subject} has reached its time limit: {used_ms / 1000:.0f} of {limit_ms / 1000:.0f} s.",
-        evidence=Evidence(kind=f"{detector.name}_budget", used=used_ms, limit=limit_ms, unit="ms"),
+        message=f"{subject} has reached its time limit: {used_ms / 1000:.0f} of {limit_ms / 1000:.0f} s "
+        f"({layer.words}).",
+        evidence=Evidence(
+            kind=f"{detector.name}_budget", used=used_ms, limit=limit_ms, unit="ms", limit_from=layer.name
+        ),
         reason=BUDGET_EXCEEDED,
         status="timed_out",
     )

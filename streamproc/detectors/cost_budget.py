@@ -26,6 +26,7 @@ from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
+from streamproc.detectors.breach import layer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,13 @@ class CostBudget:
         if used * 100 < limit * limits.warn_percent:
             return self._unpriced(view, limit, limits)
         over = used > limit
-        name = view.run.tier or view.run.named_tier
-        tier = f" (tier {name})" if name else ""
+        layer = layer_of(view, "maxCostUsd")
         return Finding(
             code=self.code,
             level=Level.HALT if over else Level.WARN,
             loop=0,
-            message=f"The run has spent {dollars(used)} of its {dollars(limit)} budget{tier}.",
-            evidence=Evidence(kind="cost_budget", used=used, limit=limit, unit="micro_usd"),
+            message=f"The run has spent {dollars(used)} of its {dollars(limit)} budget ({layer.words}).",
+            evidence=Evidence(kind="cost_budget", used=used, limit=limit, unit="micro_usd", limit_from=layer.name),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
         )

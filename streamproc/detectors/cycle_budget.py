@@ -23,7 +23,7 @@ from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import NEVER, breach, more_severe
+from streamproc.detectors.breach import NEVER, breach, layer_of, more_severe
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,18 @@ class CycleBudget:
         found = None
         limit = limit_of("maxCycleIterations", NEVER)
         if count >= limit and view.iterated:
-            found = self._breach(view, count, limit, "iterations", loop, count)
+            found = self._breach(view, count, limit, "iterations", loop, count, "maxCycleIterations")
         limit, used = limit_of("maxCycleRuntimeMs", NEVER), run.at_ms - cycle.since_ms
         if used >= limit and cycle.since_ms:
-            found = more_severe(found, self._breach(view, used, limit, "ms", loop + 1, count))
+            found = more_severe(found, self._breach(view, used, limit, "ms", loop + 1, count, "maxCycleRuntimeMs"))
         limit, used = limit_of("maxCycleCost", NEVER), run.ledger.cost_usd_micro - cycle.spent_before
         if used >= limit:
-            found = more_severe(found, self._breach(view, used, limit, "micro_usd", loop + 2, count))
+            found = more_severe(found, self._breach(view, used, limit, "micro_usd", loop + 2, count, "maxCycleCost"))
         return found
 
-    def _breach(self, view: View, used: int, limit: int, unit: str, loop: int, count: int) -> Finding | None:
-        return breach(self, used, limit, unit, f"The cycle through {view.turn.node}", loop, count)
+    def _breach(self, view: View, used: int, limit: int, unit: str, loop: int, count: int, name: str) -> Finding | None:
+        subject, layer = f"The cycle through {view.turn.node}", layer_of(view, name)
+        return breach(self, used, limit, unit, subject, loop, layer=layer, iteration=count)
 
 
 DETECTOR = CycleBudget()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved, refusal
+from streamproc.detectors.base import Example, RawTurn, moved, override, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class DesignGate:
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
-            return None
+            return override(view, self.code, self.name)
         config, task = step.config, step.task
         message = f"{task.id} changes the user interface and cannot move to {config.name(step.target)} without a design"
         message = f"{message}: {', '.join(step.missing)} missing; its state is {config.name(task.state)}."
@@ -60,9 +60,6 @@ HEALTHY = [
         *_TASKS,
         *moved("D1", "COMMIT", "DONE"),
         *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/login/{name}.md" for name in _ALL]),
-    ]),
-    Example("a person approved an exception", [
-        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", approvals=[{"by": "ann", "reason": "one word changes"}]),
     ]),
     Example("a task that does not change the user interface", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
 ]  # fmt: skip

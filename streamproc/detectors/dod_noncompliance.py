@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, actor, moved, refusal
+from streamproc.detectors.base import Example, moved, override, owner, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class DodNoncompliance:
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.flag):
-            return None
+            return override(view, self.code, self.name)
         config, task = step.config, step.task
         message = f"{task.id} cannot move to {config.name(step.target)}: {', '.join(step.missing)} missing or failing"
         if step.attempts < limits.flag or step.attempts == 1:
             return refusal(view, self.code, self.name, f"{message}; its state is {config.name(task.state)}.")
-        agent = actor(view.event) or "its current agent"
+        agent = owner(view, task.id) or "its current agent"
         message = f"{message}, at attempt {step.attempts}; reassign it from {agent} to another agent, or ask a person."
         return refusal(view, self.code, self.name, message, action="ask_human")
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, refusal
+from streamproc.detectors.base import Example, moved, override, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class InitSkip:
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
-            return None
+            return override(view, self.code, self.name)
         config, task = step.config, step.task
         of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
         missing = ", ".join(step.missing)

@@ -21,7 +21,7 @@ from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import NEVER, breach, more_severe
+from streamproc.detectors.breach import NEVER, breach, layer_of, more_severe
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,12 @@ class NodeBudget:
         if turns < limit and runtime_ms < runtime_limit_ms:
             return None
         node = view.turn.node
-        found = breach(self, turns, limit, "turns", node, view.node_tag)
-        return more_severe(found, breach(self, runtime_ms, runtime_limit_ms, "ms", node, view.node_tag + 1))
+        layer = layer_of(view, "maxTurnsPerNode")
+        found = breach(self, turns, limit, "turns", node, view.node_tag, layer=layer)
+        layer = layer_of(view, "maxRuntimeMsPerNode")
+        return more_severe(
+            found, breach(self, runtime_ms, runtime_limit_ms, "ms", node, view.node_tag + 1, layer=layer)
+        )
 
 
 DETECTOR = NodeBudget()

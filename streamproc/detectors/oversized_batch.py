@@ -1,11 +1,14 @@
 """TASK003 oversized_batch: an agent is given too many tasks at once.
 
-Sees: a delegation of more tasks than the board allows in its phase: three, or five in SPEC.
+Sees: more tasks for one agent within one cycle than the board allows in their phase: three, or five in SPEC. All
+deliveries to an agent count together until the cycle is completed (`cycle.completed`). A task that is done, or that
+another agent gets, no longer counts; a batch that is rejected was not given.
 
 Why: an agent with ten tasks in its context finishes none of them; the batch must be split first.
 
-False alarms: none on batches that are sent one after another, because each delegation is checked alone. If neither the
-delegation nor its tasks name a phase, the default size applies.
+False alarms: a team that never sends `cycle.completed` stays in its first cycle, so a task counts until it is done.
+Tasks of which the board knows nothing but their delegation count until their agent (as `node`) takes a turn. If neither
+the delegation nor its tasks name a phase, the default size applies.
 
 Tuning: `batch` of the board in a policy: a number for each phase, and `default`; 0 turns it off.
 
@@ -19,7 +22,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Evidence, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, actor, task_finding
+from streamproc.detectors.base import Example, RawTurn, actor, moved, task_finding
 from streamproc.model.wire import TaskDelegated
 
 TASKS_SHOWN = 12
@@ -46,10 +49,11 @@ class OversizedBatch:
             return None
         agent = event.agent or "An agent"
         phase = f" in {step.phase}" if step.phase else ""
+        how = f"in one cycle ({step.earlier} of them before)" if step.earlier else "at once"
         return task_finding(
             view,
             self.code,
-            f"{agent} was given {step.batch} tasks at once{phase}, but {allowed} are allowed; split the batch.",
+            f"{agent} was given {step.batch} tasks {how}{phase}, but {allowed} are allowed; split the batch.",
             Evidence(
                 kind=self.name,
                 count=step.batch,
@@ -74,9 +78,16 @@ def _batch(size: int, **more: object) -> RawTurn:
 HEALTHY = [
     Example("a batch of three", [_batch(3, phase="BUILD")]),
     Example("five in SPEC", [_batch(5, phase="SPEC")]),
-    Example("three batches, one after another", [_batch(3), _batch(2), _batch(3)]),
-]
+    Example("three batches of the same tasks, one after another", [_batch(3), _batch(2), _batch(3)]),
+    Example("two tasks in each of two cycles", [
+        _batch(2), {"type": "cycle.completed", "completed": 2}, _batch(2, tasks=["T8", "T9"]),
+    ]),
+    Example("a fourth task after one is done", [
+        _batch(3), *moved("T0", "COMMIT", "DONE"), _batch(1, tasks=["T9"]),
+    ]),
+]  # fmt: skip
 STUCK = [
     Example("four at once", [_batch(4, phase="BUILD")], "warn", 0),
     Example("six in SPEC", [_batch(6, phase="SPEC")], "warn", 0),
-]
+    Example("two and two in one cycle", [_batch(2), _batch(2, tasks=["T8", "T9"])], "warn", 0),
+]  # fmt: skip

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
+from streamproc.core.board.owners import owner_of
 from streamproc.core.decision import Evidence, Finding, Rejection
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, level, moved, still_parked, task_finding
@@ -57,6 +58,7 @@ class RejectionLoop:
                 count=step.rejected,
                 attempts=step.rejected,
                 validator=rejections[-1].validator or None,
+                agent=owner_of(step.board, step.tag(step.task.id)) or None,
                 rejections=rejections,
                 options=OPTIONS,
                 last_valid=step.config.name(step.task.state) or None,

@@ -39,7 +39,7 @@ from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import CallMemory, RunState, Streak
 from streamproc.core.signals.calls import IDLE
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, call, level, listed, said
+from streamproc.detectors.base import Example, RawTurn, args_excerpt, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER, Call
 
 
@@ -124,6 +124,7 @@ class RepeatedCall:
                 kind=self.name,
                 tool=made.name,
                 args_hash=hex16(made.key),
+                args_excerpt=args_excerpt(view.turn, made),
                 result_hash=hex16(made.exact if exact else made.norm),
                 turns=turns,
                 count=count,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, actor, level, moved, still_parked, task_finding
+from streamproc.detectors.base import Example, RawTurn, level, moved, owner, still_parked, task_finding
 from streamproc.model.wire import Turn
 
 REQUIRED = "a root cause or a person's approval"
@@ -63,7 +63,7 @@ class RetryExhausted:
                 kind=self.name,
                 count=step.failures,
                 failure_class=failure,
-                agent=actor(event),
+                agent=owner(view, step.task.id),
                 last_valid=step.config.name(step.task.state) or None,
                 missing=["root_cause"],
             ),

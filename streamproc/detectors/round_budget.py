@@ -29,6 +29,7 @@ from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.run_state import HASH
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
+from streamproc.detectors.breach import layer_of
 from streamproc.model.wire import RunStarted
 
 HARD_CAP: Final = 15  # no policy can lift it
@@ -66,14 +67,22 @@ class RoundBudget:
             yield self._finding(Level.WARN, 2, message, "round_fell", current, before)
             return
         limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
-        reason = "hard_cap_15_rounds" if limit == HARD_CAP or current > HARD_CAP else "max_rounds"
+        if current > HARD_CAP:
+            limit = HARD_CAP  # the graver of the two limits: a message names one
+        capped = limit == HARD_CAP
+        reason, layer = (
+            ("hard_cap_15_rounds", "hard_cap") if capped else ("max_rounds", layer_of(view, "maxRounds").name)
+        )
         if current > limit:
             message = f"Round {current} has started, but only {limit} rounds are allowed ({reason})."
-            yield self._finding(Level.HALT, 0, message, reason, current, limit)
+            found = self._finding(Level.HALT, 0, message, reason, current, limit)
+            found.evidence.limit_from = layer
+            yield found
         elif current == limit:
             message = f"Round {current} is the last allowed round ({reason}); finish in this round."
             found = self._finding(Level.WARN, 0, message, reason, current, limit)
             found.action = "force_synthesis"
+            found.evidence.limit_from = layer
             yield found
 
     def _agreed(self, view: View, limits: Limits) -> Iterator[Finding]:
@@ -92,8 +101,10 @@ class RoundBudget:
 
     def _above_cap(self, declared: int, limit: int) -> Finding:
         declared = min(declared, HASH)
-        message = f"maxRounds {declared} is above the hard cap, so {limit} applies; declare 5 to {HARD_CAP}."
-        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", declared, limit)
+        message = f"maxRounds {declared} is above the hard cap, so {HARD_CAP} applies; declare 5 to {HARD_CAP}."
+        if limit < HARD_CAP:
+            message = f"maxRounds {declared} is above the hard cap of {HARD_CAP}; the policy's limit, {limit}, applies."
+        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", declared, HARD_CAP)
 
     def _finding(
         self, level: Level, loop: int, message: str, reason: str, used: int | None, limit: int | None

@@ -28,7 +28,7 @@ from streamproc.core.run_state import RunState
 from streamproc.core.status import snapshot_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import overdue
+from streamproc.detectors.breach import LimitLayer, layer_of, overdue
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class RunClock:
         limit_ms = _limit_ms(view.budgets, limits) if limits.p99_s else view.budgets.get("maxRuntimeMs")
         if limit_ms is None or run.at_ms - run.started_ms < limit_ms:
             return None
-        found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0)
+        layer = layer_of(view, "maxRuntimeMs")
+        if limit_ms != view.budgets.get("maxRuntimeMs"):
+            layer = LimitLayer("detector", f"{limits.p99_multiple} times the usual {limits.p99_s} s")
+        found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0, layer)
         found.type = "run.timed_out"
         found.evidence.snapshot = snapshot_of(run, view.last_event_ms, view.budgets)
         return found

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, actor, level, moved, ordinal, still_parked, task_finding
+from streamproc.detectors.base import Example, level, moved, ordinal, owner, still_parked, task_finding
 
 REQUIRED = "a root cause or a person's approval"
 
@@ -51,18 +51,19 @@ class StateOscillation:
         config, task = step.config, step.task
         here = config.name(step.target) or step.to
         before = config.name(step.source) or getattr(view.event, "from_", "") or "another state"
+        agent = owner(view, task.id)
         return task_finding(
             view,
             self.code,
-            f"{task.id} returned from {before} to {here} for the {ordinal(step.swings)} time; it is blocked until "
-            f"{REQUIRED} is recorded.",
+            f"{task.id} returned from {before} to {here} for the {ordinal(step.swings)} time; stop "
+            f"{agent or 'its agent'}. It is blocked until {REQUIRED} is recorded.",
             Evidence(
                 kind=self.name,
                 count=step.swings,
                 from_state=before,
                 to_state=here,
                 last_valid=here,
-                agent=actor(view.event),
+                agent=agent,
                 missing=["root_cause"],
             ),
             level=found,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, refusal
+from streamproc.detectors.base import Example, moved, override, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StateSkip:
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
-            return None
+            return override(view, self.code, self.name)
         config, task = step.config, step.task
         to = config.name(step.target) or getattr(view.event, "to", "")
         why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such transition"

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding
+from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, level, said
-from streamproc.detectors.breach import breach
+from streamproc.detectors.breach import breach, layer_of
 
 BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its own
 
@@ -51,12 +51,15 @@ class StepBudget:
     kinds = kind.BUDGET | kind.LONG
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        limit = view.budgets.get("maxSteps")
+        limit, budget = view.budgets.get("maxSteps"), "maxSteps"
         if limit is None and (rounds := view.budgets.get("maxRounds")) is not None:
-            limit = limits.steps_per_round * rounds + limits.steps_around
+            limit, budget = limits.steps_per_round * rounds + limits.steps_around, "maxRounds"
         steps = view.index + 1
         if limit is not None and steps >= limit:
-            return breach(self, steps, limit, "turns", "The run", 0)
+            layer = layer_of(view, budget)
+            if budget == "maxRounds":
+                layer = layer._replace(words=f"follows from maxRounds, {layer.words}")
+            return breach(self, steps, limit, "turns", "The run", 0, layer=layer)
         return self._backstop(view, limits, steps) if view.kinds & kind.LONG else None
 
     def _backstop(self, view: View, limits: Limits, steps: int) -> Finding | None:
@@ -69,7 +72,13 @@ class StepBudget:
             level=reached,
             loop=BACKSTOP,
             message=f"The run has taken {steps} turns, and has no lower limit on its steps (`maxSteps`).",
-            evidence=Evidence(kind="long_run", used=steps, limit=halt or limits.warn_turns, unit="turns"),
+            evidence=Evidence(
+                kind="long_run",
+                used=steps,
+                limit=halt if reached == Level.HALT else limits.warn_turns,
+                unit="turns",
+                limit_from="detector",
+            ),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
         )

@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.board.state import STALL_REPORTED
+from streamproc.core.board.state import FREE
 from streamproc.core.decision import Evidence, Finding, Level
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, cycles, moved, task_finding
+from streamproc.detectors.base import Example, cycles, moved, owner, task_finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,22 @@ class TaskStalled:
             return None
         board, config, found = step.board, step.config, list[Finding]()
         for task in board.tasks.values():
-            if task.state < 0 or not config.progress >> task.state & 1 or task.flags & STALL_REPORTED:
+            if task.state < 0 or not config.progress >> task.state & 1 or task.flags & FREE:
                 continue
             still = board.cycles - task.since
             halts = 0 < limits.halt < still
             if halts or 0 < limits.warn < still:
-                state = config.name(task.state)
+                state, agent = config.name(task.state), owner(view, task.id)
+                whom = f"stop {agent}, and " if agent else ""
                 finding = task_finding(
                     view,
                     self.code,
-                    f"{task.id} has been in {state} for {still} cycles and is stalled; rescope or reassign it.",
+                    f"{task.id} has been in {state} for {still} cycles and is stalled; {whom}rescope or reassign it.",
                     Evidence(kind=self.name, count=still, limit=limits.halt if halts else limits.warn, unit="cycles",
-                             last_valid=state),
+                             last_valid=state, agent=agent),
                     level=Level.HALT if halts else Level.WARN,
                     task=task.id,
+                    node=agent or "",
                     loop=(board.events << 8) + len(found),
                     action="ask_human",
                     task_status="stalled",

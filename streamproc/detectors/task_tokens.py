@@ -2,8 +2,11 @@
 
 Sees: the tokens of the turns of a task (`task_id`, of the turn or of the `run.started`) against the `max_token_budget`
 of its `task.delegated`, or against `maxTaskTokens`. From 70 % on the task is warned, from 80 % restricted to essential
-work, from 90 % asked to wrap up, and from 95 % on the run is halted to return its results. Above 100 % the task is
-escalated and the run is to be killed. Each level is reported once; if several are reached at once, the highest.
+work, from 90 % asked to wrap up, and from 95 % on it is stopped and returns its results. Above 100 % the task is killed
+and escalated. Each level is reported once; if several are reached at once, the highest.
+A stopped task does not halt a run that has other tasks. The finding is then a warning with the task in `task_id` and
+its status in `terminal_status`, and names the agent to stop. The run is halted if it was started for this task, if it
+knows no other task, or if the policy says so.
 
 Why: an agent that learns early that its tokens are running out delivers something; one that learns it at the end does
 not.
@@ -12,7 +15,7 @@ False alarms: a task whose turns belong to several runs has a budget in each of 
 task in its own turns spends the task's tokens.
 
 Tuning: set `max_token_budget` on the delegation, and `maxTaskTokens` for tasks without one. A percentage of 0 skips
-its level.
+its level. `halt_run: 1` halts the run for any of its tasks.
 
 Reference: ticket rules, per-task budgets and threshold actions.
 """
@@ -24,21 +27,24 @@ from dataclasses import dataclass
 import xxhash
 
 from streamproc.core import kind
+from streamproc.core.board.owners import owner_of
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.run_state import TaskTokens
+from streamproc.core.run_state import RunState, TaskTokens
 from streamproc.core.signals.task_tokens import RUNGS
 from streamproc.core.view import View
 from streamproc.detectors.base import Example
+from streamproc.detectors.breach import layer_of
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Shares of the task's budget, in percent."""
+    """Shares of the task's budget, in percent, and whether a stopped task halts its run."""
 
     warn_percent: int = 70  # the agent must prioritise completion
     restrict_percent: int = 80  # essential operations only
     urgent_percent: int = 90  # time to wrap up
     halt_percent: int = 95  # the results so far must be returned now
+    halt_run: int = 0  # 1: halt the run, too; one task without tokens is no reason to stop the others
 
 
 class TaskTokenBudget:
@@ -50,25 +56,34 @@ class TaskTokenBudget:
     kinds = kind.TASK_TOKENS
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
-        spent, task = view.task_tokens, view.event.task_id
-        if spent.rung < len(RUNGS):
-            return (self._rung(spent, task, RUNGS[spent.rung - 1]),)
-        return (self._escalated(spent, task), self._rung(spent, task, RUNGS[-1]))
+        spent, task, run = view.task_tokens, view.event.task_id, view.run
+        tag = next((known for known, tokens in run.task_tokens.items() if tokens is spent), 0)
+        whole = bool(limits.halt_run) or run.task == tag or not _has_other_tasks(run, tag)
+        agent = owner_of(run.board, tag) if run.board is not None else ""
+        found = self._rung(spent, task, RUNGS[spent.rung - 1], agent or view.turn.node, whole=whole)
+        found.evidence.limit_from = _limit_from(view, spent)
+        return (found,) if spent.rung < len(RUNGS) else (self._escalated(spent, task), found)
 
-    def _rung(self, spent: TaskTokens, task: str, rung: str) -> Finding:
+    def _rung(self, spent: TaskTokens, task: str, rung: str, agent: str, *, whole: bool) -> Finding:
         level, advice, action = _LEVELS[rung]
         subject = f"Task {task}" if task else "The run's task"
         share = spent.used * 100 // spent.limit if spent.limit else 100
+        stopped = level == Level.HALT
+        if stopped and not whole:
+            level, advice = Level.WARN, f"{advice}; stop {agent}, the run's other tasks continue"
         return Finding(
             code=self.code,
             level=level,
             loop=_loop(task, rung, spent.since),
             message=f"{subject} has used {spent.used} of its {spent.limit} tokens ({share} %), level {advice}.",
-            evidence=Evidence(kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=rung),
+            evidence=Evidence(
+                kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=rung, agent=agent
+            ),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
             type="budget.level",
             action=action,
+            task_status="budget_exceeded" if stopped else "",
         )
 
     def _escalated(self, spent: TaskTokens, task: str) -> Finding:
@@ -83,7 +98,24 @@ class TaskTokenBudget:
             status="escalated",
             type="task.escalated",
             action="ask_human",
+            task=task,
+            task_status="escalated",
         )
+
+
+def _has_other_tasks(run: RunState, tag: int) -> bool:
+    """Whether a run knows a task besides this one: from its budget, its board or its delegation."""
+    board = run.board
+    known = set(run.task_tokens)
+    if board is not None:
+        known |= board.tasks.keys() | board.owners.keys()
+    return bool(known - {tag})
+
+
+def _limit_from(view: View, spent: TaskTokens) -> str:
+    """Return who set the budget of a task. Its delegation did, unless it has the budget of tasks without one."""
+    layer = layer_of(view, "maxTaskTokens").name
+    return layer if layer == "grant" or spent.limit == view.budgets.get("maxTaskTokens") else "delegation"
 
 
 def _loop(task: str, rung: str, since: int) -> int:
@@ -120,4 +152,8 @@ STUCK = [
     Example("every level up to the hard stop", [_DELEGATED, *_spent(700, 100, 100, 50)], "halt", 3),
     Example("over its budget in one turn", [_DELEGATED, *_spent(400, 700)], "halt", 1),
     Example("past the level for exploration", [_DELEGATED, *_spent(500, 350)], "warn", 1),
-]
+    Example("one task of two is stopped, the run continues", [
+        _DELEGATED, {"type": "task.delegated", "task_id": "T8", "agent": "frontend", "max_token_budget": 1000},
+        *_spent(960), *_spent(300, task="T8"),
+    ], "warn", 0),
+]  # fmt: skip

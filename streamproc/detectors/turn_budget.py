@@ -28,7 +28,7 @@ from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import node_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, more_severe, overdue
+from streamproc.detectors.breach import breach, layer_of, more_severe, overdue
 from streamproc.model.wire import Turn
 
 
@@ -55,7 +55,7 @@ class TurnBudget:
                 open_ms = view.run.at_ms - turn.started_ms
                 if open_ms >= timeout_ms:
                     subject = f"An open turn of {turn.name or 'the run'}"
-                    finding = overdue(self, open_ms, timeout_ms, subject, turn.node)
+                    finding = overdue(self, open_ms, timeout_ms, subject, turn.node, layer_of(view, "turnTimeoutMs"))
                     finding.node = node_of(turn)
                     found.append(finding)
         return tuple(finding for finding in found if finding is not None)
@@ -64,10 +64,12 @@ class TurnBudget:
         usage, subject, found = view.turn.usage, f"The turn of {view.turn.node}", None
         took_ms = max(view.took_ms, usage.duration_ms if usage is not None else 0)
         if timeout_ms is not None and took_ms > timeout_ms:
-            found = overdue(self, took_ms, timeout_ms, subject, view.node_tag)
+            found = overdue(self, took_ms, timeout_ms, subject, view.node_tag, layer_of(view, "turnTimeoutMs"))
         if usage is not None and tokens_max is not None:
             tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
-            found = more_severe(found, breach(self, tokens, tokens_max, "tokens", subject, view.node_tag + 1))
+            layer = layer_of(view, "maxTokens")
+            more = breach(self, tokens, tokens_max, "tokens", subject, view.node_tag + 1, layer=layer)
+            found = more_severe(found, more)
         return found
 
     def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:

@@ -11,6 +11,7 @@ from streamproc.model.board_events import (
     GUARDS,
     RawBoardEvent,
     RawCycleCompleted,
+    RawDecisionRecorded,
     RawTaskCreated,
     RawTaskDelegated,
     RawTaskTransition,
@@ -19,10 +20,20 @@ from streamproc.model.board_events import (
     read_verdict,
 )
 from streamproc.model.redaction import redact, redact_id, redact_name
-from streamproc.model.wire import CycleCompleted, Event, Proof, TaskCreated, TaskDelegated, TaskTransition, TaskVerdict
+from streamproc.model.wire import (
+    CycleCompleted,
+    DecisionRecorded,
+    Event,
+    Proof,
+    TaskCreated,
+    TaskDelegated,
+    TaskTransition,
+    TaskVerdict,
+)
 
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
+APPROVED: Final = "APPROVED"
 ITEM_CHARS_MAX: Final = 80  # an item is a name, or a path
 EXCERPT_CHARS_MAX: Final = 100  # of a rejection: enough for a person to find the report
 DEPENDENCIES_MAX: Final = 32
@@ -41,6 +52,7 @@ _WHOLE: Final = frozenset({"allpassed", "passed", "pass", "ok", "status", "resul
 _LISTS: Final = frozenset({"items", "checks", "checklist", "criteria", "artifacts", "results", "steps", "files",
                            "failed", "failing", "missing", "faileditems", "missingitems"})  # fmt: skip
 _WORDS: Final = frozenset({"verdict", "approval"})
+_APPROVED: Final = frozenset({"approve", "approved", "accepted"})
 _NAMES: Final = ("name", "id", "item", "check", "title", "criterion", "key", "artifact", "path")
 _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", "module", "note", "notes", "comment",
                            "reason", "by", "at", "date", "reviewer", "validator", "feature", "id", "name", "title",
@@ -71,7 +83,7 @@ def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
             failure_class=redact_name(raw.failure_class),
             module=redact_name(raw.module),
             ui_touching=raw.ui_touching,
-            reason=excerpt(raw.reason),
+            reason=excerpt(raw.reason or approval_reason(raw.approvals)),
         )
     if isinstance(raw, RawTaskVerdict):
         return TaskVerdict(
@@ -80,6 +92,10 @@ def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
             validator=redact_name(raw.validator or raw.agent or raw.node),
             reason=excerpt(raw.reason),
             failure_class=redact_name(raw.failure_class),
+        )
+    if isinstance(raw, RawDecisionRecorded):
+        return DecisionRecorded(
+            **shared, decision=redact_name(raw.decision), reason=excerpt(raw.reason or approval_reason(raw.approvals))
         )
     assert isinstance(raw, RawCycleCompleted)
     return CycleCompleted(
@@ -125,6 +141,16 @@ def approver(value: Any) -> str:
     return ""
 
 
+def approval_reason(value: Any) -> Any:
+    """Return the first reason found in an approval; None if it gives none."""
+    if isinstance(value, (list, tuple)):
+        return next((found for item in value if (found := approval_reason(item))), None)
+    if isinstance(value, Mapping):
+        named = {plain(name): part for name, part in value.items()}
+        return named.get("reason") or named.get("why") or approval_reason(named.get("override"))
+    return None
+
+
 _APPROVERS: Final = ("by", "approvedby", "approver", "user", "name", "who", "override", "loggedin", "log", "decision")
 
 
@@ -161,15 +187,15 @@ def proof(value: Any) -> Proof | None:
         return Proof(bool(items) and not failing, failing, items)
     if isinstance(value, Mapping):
         return _report(value)
-    return Proof(bool(value))
+    return Proof(True, verdict=APPROVED) if value else Proof(False)
 
 
 def _word(value: str) -> Proof:
-    """Read a word as passed or failed; any other text (a path, an address) is an item that exists."""
+    """Read a word as a verdict: passed or failed. Any other text (a path, an address) is an item that exists."""
     known = plain(value)
     name = _item(value)
     if known in _GOOD:
-        return Proof(True)
+        return Proof(True, verdict=APPROVED)
     if known in _BAD:
         return Proof(False, verdict=name.upper())
     return Proof(True, items=(name,))
@@ -187,6 +213,8 @@ def _report(value: Mapping[str, Any]) -> Proof:
             parts += [(item, not bad and good) for item, good in _listed(part)]
         elif key in _WHOLE and (good := _good(part)) is not None:
             whole = good if whole is None else whole and good
+            if good and not verdict and (key == "approved" or plain(part) in _APPROVED):
+                verdict = APPROVED
         elif key not in _PROSE and (good := _good(part)) is not None:
             parts.append((str(name), good))
     failing, items = _split(parts)

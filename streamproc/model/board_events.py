@@ -271,6 +271,20 @@ class RawTaskVerdict(RawBoardEvent):
     failure_class: Loose = ""
 
 
+class RawDecisionRecorded(RawBoardEvent):
+    """A person decided about a task: overrode a refusal, or chose one of the options of an escalated task."""
+
+    spellings: ClassVar = {
+        "decision": ("choice", "option", "override", "verdict", "action"),
+        "approvals": ("by", "decidedby", "approver", "approvedby", "who"),
+        "reason": ("why", "note", "justification", "comment"),
+    }
+
+    type: Literal["decision.recorded"] = "decision.recorded"
+    decision: Loose = Field("", description="force-approve, approve, cancel, reassign; in the words of the tracker")
+    reason: Any = Field("", description="text or any JSON; a redacted excerpt is sent")
+
+
 def _completed(value: Any) -> Any:
     """Return the number of completed tasks, given as a number or as a list."""
     if isinstance(value, bool):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 ControlType = Literal[
     "loop.warning", "loop.halted", "budget.level", "run.timed_out", "information.none", "transition.blocked",
-    "delegation.rejected", "task.escalated", "run.resumed", "fleet.state", "notification",
+    "delegation.rejected", "task.escalated", "run.resumed", "fleet.state", "notification", "decision.recorded",
 ]  # fmt: skip
 Severity = Literal["info", "warn", "halt"]
 HaltReason = Literal["budget_exceeded", "stalled", "oscillating", "repeated_error", "user_stop"]
@@ -59,6 +59,9 @@ class ControlEvidence(_Model):
     match: Literal["exact", "normalised"] | None = Field(None, description="how the occurrences match")
     tool: str | None = None
     args_hash: str | None = None
+    args_excerpt: str | None = Field(
+        None, description="redacted excerpt of the arguments, if the publisher sends content (`include_content`)"
+    )
     result_hash: str | None = None
     hashes: list[str] | None = Field(None, description="content hashes of the loop")
     edge: list[str] | None = Field(None, description="the handover: from node, to node")
@@ -73,6 +76,11 @@ class ControlEvidence(_Model):
     first_error: str | None = Field(None, description="redacted excerpt of the first error")
     used: int | None = Field(None, description="spent from a budget, in `unit`")
     limit: int | None = Field(None, description="the budget, in `unit`")
+    limit_from: str | None = Field(
+        None,
+        description="who set the limit: run, tier, policy, grant (of an operator), delegation, session (another of its "
+        "runs), detector (its parameters), hard_cap",
+    )
     unit: str | None = Field(None, description="turns, iterations, ms, micro_usd, tokens")
     rung: str | None = Field(None, description="the level of a budget's escalation, such as restrict")
     account: str | None = Field(None, description="whose budget: session:ID, user:ID or tenant:ID")

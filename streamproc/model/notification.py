@@ -39,7 +39,7 @@ class Notification(_Model):
     """The fields of every notification. A field without a value is empty text."""
 
     type: NotificationType
-    agent: str = Field(description="the node whose turn triggered it")
+    agent: str = Field(description="the agent that owns the task, or the node whose turn triggered it")
     task_id: str
     evidence: str = Field(description="what was detected, and where")
     recommendation: str = Field(description="what to do, best first")

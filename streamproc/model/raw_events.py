@@ -27,6 +27,7 @@ from streamproc.model.aliases import (
 from streamproc.model.board_events import (
     RawBoardEvent,
     RawCycleCompleted,
+    RawDecisionRecorded,
     RawTaskCreated,
     RawTaskDelegated,
     RawTaskTransition,
@@ -65,7 +66,7 @@ from streamproc.model.raw_fields import (
 from streamproc.model.redaction import redact_name, redact_text
 
 __all__ = [
-    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawEvent",
+    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawDecisionRecorded", "RawEvent",
     "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
     "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
     "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw",
@@ -256,6 +257,7 @@ _KINDS: Final[dict[str, type[RawEvent]]] = {
     "task.transition": RawTaskTransition,
     "task.verdict": RawTaskVerdict,
     "cycle.completed": RawCycleCompleted,
+    "decision.recorded": RawDecisionRecorded,
 }
 
 _REMEDIES: Final = {

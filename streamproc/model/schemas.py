@@ -67,6 +67,7 @@ KINDS: Final = (
     _raw("task.transition", raw_events.RawTaskTransition),
     _raw("task.verdict", raw_events.RawTaskVerdict),
     _raw("cycle.completed", raw_events.RawCycleCompleted),
+    _raw("decision.recorded", raw_events.RawDecisionRecorded),
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
     Kind("fleet-order", 1, _fleet_command, read_command),

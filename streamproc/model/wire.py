@@ -340,7 +340,16 @@ class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defau
     phase: Scope = ""
 
 
-BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted)
+class DecisionRecorded(BoardEvent, tag="decision.recorded", kw_only=True, omit_defaults=True):
+    """A person decided about a task; `approved_by` is their name, `reason` a redacted excerpt."""
+
+    type: ClassVar[str] = "decision.recorded"
+
+    decision: Scope = ""
+    reason: Scope = ""
+
+
+BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted, DecisionRecorded)
 OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
 TYPED: Final = (
     Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, BudgetReached, *OPERATOR_KINDS, HaltAcknowledged,

@@ -67,6 +67,16 @@ def _escalated(control: ControlEvent) -> bool:
     )
 
 
+def _stopped_task(control: ControlEvent) -> bool:
+    rung = control.evidence.rung if control.evidence is not None else None
+    return control.code == "BUDGET008" and (control.halts or rung in ("hard_stop", "violation"))
+
+
+def _asks(control: ControlEvent) -> bool:
+    asks = control.type == "notification" or (control.type == "transition.blocked" and control.action == "ask_human")
+    return asks and control.severity == "warn"
+
+
 def _halts(*codes: str) -> Callable[[ControlEvent], bool]:
     return lambda control: control.halts and control.code.startswith(codes)
 
@@ -98,7 +108,7 @@ TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
     Row("escalation", "ESCALATION", CRITICAL, "a task is escalated, or a halt stays unacknowledged",
             "an earlier notification had no effect", _escalated),
     Row("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task has spent its tokens (BUDGET008)",
-            "it ends with a partial result", _halts("BUDGET008")),
+            "it ends with a partial result", _stopped_task),
     Row("task_tokens_urgent", "BUDGET_WARNING", HIGH, f"a task has used {URGENT_PERCENT} % of its tokens",
             "it wraps up, and ends soon", _spent("BUDGET008", URGENT_PERCENT - 0.01, unknown=False)),
     Row("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
@@ -120,7 +130,7 @@ TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
     Row("loop", "LOOP_DETECTED", HIGH, "a loop is halted (LOOP…, GRAPH001), or a task oscillates (TASK001)",
             "it waits for a person",
             lambda control: _halts("LOOP", "GRAPH")(control) or _halted_for("oscillating")(control)
-            or control.code == "TASK001"),
+            or _warns("TASK001")(control)),
     Row("stalled", "STALL", HIGH, "a run or a task is stalled (STALL…)", "it waits for a person",
             lambda control: _halts("STALL")(control) or _halted_for("stalled")(control)
             or control.terminal_status == "stalled"),
@@ -128,13 +138,12 @@ TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
             _halted_for("user_stop")),
     Row("halt", "HALT", HIGH, "anything else halts a run", "covers codes that are newer than this table",
             lambda control: control.halts),
-    Row("asked", "BLOCKED", HIGH, "a detector asks for a person (type `notification`), as TASK002 does",
-            "the board cannot resolve this by itself",
-            lambda control: control.type == "notification" and control.severity == "warn"),
+    Row("asked", "BLOCKED", HIGH, "a detector asks for a person: TASK002, or TASK005 and TASK006 a second time",
+            "the board cannot resolve this by itself", _asks),
     Row("retries", "FAILURE", MEDIUM, "a task is blocked after its retries (ERROR002)",
-            "it waits while other tasks continue", lambda control: control.code == "ERROR002"),
-    Row("blocked", "BLOCKED", LOW, "a task, transition or delegation is rejected",
-            "its owner sees this on the board",
+            "it waits while other tasks continue", _warns("ERROR002")),
+    Row("blocked", "BLOCKED", MEDIUM, "a task, transition or delegation is rejected",
+            "the lead of the team must know, and can correct it",
             lambda control: control.type in ("transition.blocked", "delegation.rejected")
             or _warns("TASK")(control)),
     Row("loop_warning", "LOOP_DETECTED", LOW, "a warning for a loop", "the agent gets a nudge first",
@@ -158,7 +167,7 @@ def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urge
     return Notice(
         notification=Notification(
             type=trigger.type,
-            agent=control.node or "",
+            agent=(control.evidence.agent if control.evidence is not None else "") or control.node or "",
             task_id=control.task_id or "",
             evidence=_evidence(control),
             recommendation=_recommendation(control, trigger),
@@ -194,6 +203,7 @@ def _evidence(control: ControlEvent) -> str:
         figures = None if seen.used is None else f"{seen.used} of {seen.limit} {seen.unit or ''}".rstrip()
         facts = (
             ("tool", f"{seen.tool} (args {seen.args_hash})" if seen.tool and seen.args_hash else seen.tool),
+            ("arguments", seen.args_excerpt),
             ("turns", ", ".join(map(str, seen.turns)) if seen.turns else None),
             ("edge", " → ".join(seen.edge) if seen.edge else None),
             ("cycles", "; ".join(", ".join(cycle) for cycle in seen.cycles) if seen.cycles else None),

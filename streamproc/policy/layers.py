@@ -175,7 +175,7 @@ class Policy:
             prices=found["prices"],
             accounts=self._accounts(found),
             backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
-            task_percents=list((limits["BUDGET008"] or {}).values()),
+            task_percents=[value for name, value in (limits["BUDGET008"] or {}).items() if name != "halt_run"],
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
             board=BoardConfig(found["board"], frozenset(code for code, own in limits.items() if own is not None)),

@@ -20,7 +20,7 @@ from streamproc.core.charges import statements
 from streamproc.core.run_state import RunState
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
-from tests.feeding import event_of
+from tests.feeding import decisions, event_of
 from tests.laws.traces import BRIEF, START_MS
 
 if TYPE_CHECKING:
@@ -351,3 +351,16 @@ def test_admission_uses_the_limits_of_the_same_policy() -> None:
         "user": {"hour": {"cost_usd": "1.25"}},
         "tenant": {"month": {"tokens": 9}},
     }
+
+
+def test_a_runs_own_spend_closes_its_session_before_the_account_says_so() -> None:
+    """In a burst on Kafka the delegation is in the log before the level of the account."""
+    root = {"type": "run.started", "budgets": {"maxSessionTokens": 1_000}}
+    batch = {"type": "task.delegated", "agent": "a", "task_id": "T"}
+    for tokens, reported in ((800, []), (801, ["delegation.rejected"])):
+        work = {"node": "lead", "usage": {"total_tokens": tokens}}
+        assert [one.type for one in decisions([root, work, batch])] == reported, "no accounts are booked here"
+    policy = load_policy({"budgets": {"maxSessionTokens": {"limit": 1_000, "overridable": True}}})
+    child = {"type": "run.started", "parent_run_id": "root"}
+    work = {"node": "lead", "usage": {"total_tokens": 900}}
+    assert decisions([child, work, batch], policy) == [], "its root may have declared more"

@@ -190,6 +190,48 @@ def test_the_time_while_a_run_was_halted_does_not_count() -> None:
     assert [one.type for one in found] == ["run.resumed"]
 
 
+def ran_out(limit_ms: int, at_ms: int, event: Raw, **budgets: int) -> Feed:
+    """Return a run with a step at `at_ms` that is halted by `event`, in ms since noon."""
+    feed = Feed()
+    feed.raw({"type": "run.started", "budgets": {"maxRuntimeMs": limit_ms, **budgets}, "at": NOON_MS})
+    feed.all([steps(0, 1)[0] | {"at": NOON_MS + at_ms}])
+    assert halt_of(feed.all([event])).terminal_status == "timed_out"
+    return feed
+
+
+@pytest.mark.parametrize("event", [
+    {"type": "deadline", "at": NOON_MS + 3_600_000}, steps(1, 2)[0] | {"at": NOON_MS + 3_700_000},
+])  # fmt: skip
+def test_a_clock_that_ran_out_starts_again_with_a_resume_without_a_grant(event: Raw) -> None:
+    hour_ms = 3_600_000
+    feed = ran_out(hour_ms, hour_ms - 60_000, event)
+    back_ms = NOON_MS + 9 * hour_ms
+    on = [steps(n, n + 1)[0] | {"at": back_ms + (n - 1) * 600_000} for n in (2, 3, 4, 5)]
+    assert [one.type for one in feed.all([RESUME | {"at": back_ms}, *on])] == ["run.resumed"]
+    assert feed.engine.next_deadline(feed.state) is not None
+    late = steps(6, 7)[0] | {"at": back_ms + hour_ms}
+    assert halt_of(feed.all([late])).type == "run.timed_out"
+
+
+def test_a_clock_that_was_granted_more_time_continues() -> None:
+    hour_ms = 3_600_000
+    feed = ran_out(hour_ms, 100, steps(1, 2)[0] | {"at": NOON_MS + hour_ms})
+    back_ms = NOON_MS + 9 * hour_ms
+    granted = resumed(maxRuntimeMs=60_000) | {"at": back_ms}
+    assert [one.type for one in feed.all([granted, steps(2, 3)[0] | {"at": back_ms + 59_000}])] == ["run.resumed"]
+    [halt] = feed.all([steps(3, 4)[0] | {"at": back_ms + 60_000}])
+    assert halt.evidence is not None
+    assert (halt.type, halt.evidence.limit, halt.evidence.limit_from) == ("run.timed_out", hour_ms + 60_000, "grant")
+
+
+def test_a_node_that_used_up_its_runtime_starts_again_without_a_grant() -> None:
+    feed = Feed()
+    slow = {"node": "agent", "usage": {"duration_ms": 600}}
+    feed.raw({"type": "run.started", "budgets": {"maxRuntimeMsPerNode": 1_000}})
+    assert halt_of(feed.all([slow | {"output": "a"}, slow | {"output": "b"}])).code == "BUDGET002"
+    assert [one.type for one in feed.all([RESUME, slow | {"output": "c"}])] == ["run.resumed"]
+
+
 def test_every_stop_and_resume_of_a_run_has_its_own_id() -> None:
     feed = Feed()
     found = [*feed.all(steps(0, 1)), *[one for _ in range(5) for one in feed.all([STOP, RESUME])]]

@@ -28,7 +28,7 @@ FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # these name the new s
 BLOCKED = "transition.blocked"
 ADVICE: dict[str, tuple[str | None, ...]] = {  # actions of warnings
     "INFRA001": ("pause",), "BUDGET005": ("warn", "force_synthesis"), "OPERATOR002": ("ask_human",),
-    "OPERATOR003": (None,), "BUDGET008": ("warn", "done_partial", "ask_human"),
+    "OPERATOR003": (None,), "BUDGET008": ("warn", "done_partial", "ask_human", "force_synthesis"),
     "BUDGET009": ("warn", "done_partial"),
 }  # fmt: skip
 OF_HALTED_RUNS = {"OPERATOR002", "OPERATOR003"}  # these need a run that another detector has halted
@@ -91,7 +91,8 @@ def test_a_decision_has_every_field_that_the_contract_promises(code: str, exampl
             continue
         if not control.halts:
             escalated = "escalated" if control.code == "OPERATOR002" or control.type == "task.escalated" else None
-            assert (control.halt_reason, control.terminal_status) == (None, escalated)
+            stopped = "budget_exceeded" if control.evidence.rung == "hard_stop" else None  # the task, not the run
+            assert (control.halt_reason, control.terminal_status) == (None, escalated or stopped)
             assert control.action in ADVICE.get(control.code, ("warn",))
             continue
         assert control.type == (

@@ -30,7 +30,10 @@ EXPECTED = {
     "signals/state-skip": [("TASK004", "BILL-14", "transition.blocked")],
     "signals/dod-noncompliance": [("TASK005", "BILL-15", "transition.blocked")] * 2,
     "signals/initialization-skip": [("TASK006", "MAIL-1", "transition.blocked")] * 2,
-    "signals/uiux-gate-bypass": [("TASK007", "BILL-16", "transition.blocked")],
+    "signals/uiux-gate-bypass": [
+        ("TASK007", "BILL-16", "transition.blocked"),
+        ("TASK007", "BILL-16", "decision.recorded"),
+    ],
     "signals/validator-rejection-loop": [
         ("TASK008", "BILL-17", "task.escalated"),
         ("TASK008", "BILL-17", "transition.blocked"),
@@ -87,7 +90,7 @@ def test_a_session_that_is_nearly_spent_takes_no_new_work() -> None:
 @pytest.mark.parametrize(
     ("run_id", "line"),
     [
-        ("signals/todo-stall", "STALL BILL-8 HIGH: "),
+        ("signals/todo-stall", "STALL Backend/BILL-8 HIGH: "),
         ("signals/oscillating-state", "LOOP_DETECTED Backend/BILL-7 HIGH: "),
         ("signals/validator-rejection-loop", "ESCALATION Backend/BILL-17 CRITICAL: "),
         ("signals/identical-output", "LOOP_DETECTED Backend/BILL-5 HIGH: "),

@@ -81,9 +81,9 @@ def test_unreadable_moves_of_a_cycle_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [
-    (True, Proof(True)),
+    (True, Proof(True, verdict="APPROVED")),
     (False, Proof(False)),
-    ("passed", Proof(True)),
+    ("passed", Proof(True, verdict="APPROVED")),
     ("missing", Proof(False, verdict="MISSING")),
     ("docs/dod.yaml", Proof(True, items=("docs/dod.yaml",))),
     (["mockup", "spec"], Proof(True, items=("mockup", "spec"))),
@@ -91,6 +91,8 @@ def test_unreadable_moves_of_a_cycle_are_ignored() -> None:
     ([{"name": "tests", "status": True}, {"name": "docs", "status": False}], Proof(False, ("docs",), ("tests",))),
     ({"verdict": "approved", "items": {"a": True}}, Proof(True, items=("a",), verdict="APPROVED")),
     ({"verdict": "PENDING"}, Proof(False, verdict="PENDING")),
+    ({"approved": True, "items": ["a"]}, Proof(True, items=("a",), verdict="APPROVED")),
+    ({"status": "approved"}, Proof(True, verdict="APPROVED")),
     ({"allPassed": False, "items": {"a": True}}, Proof(False, items=("a",))),
     ({"allPassed": True, "missing": ["b"]}, Proof(False, ("b",))),
     ({"path": "docs/x.yaml", "reviewer": "ann"}, Proof(False)),

@@ -11,6 +11,7 @@ from benchmarks.quality.traces.work import finding
 
 WAY = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
 APPROVED = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}]}
+NO_VERDICT = {"items": [{"name": "tests", "status": True}]}
 POOR = {"verdict": "APPROVED", "items": [{"name": "tests", "status": False}]}
 BOARD = tuple(f"TASK00{number}" for number in range(1, 9))
 
@@ -60,12 +61,16 @@ def blocked_chain(script: Script) -> None:
 
 
 def oversized_batch(script: Script) -> None:
-    """TASK003: four tasks are delegated at once, or six in SPEC."""
+    """TASK003: an agent gets four tasks in one cycle, or six in SPEC, in one delivery or in two."""
     spec = script.chance(0.3)
     tasks = [f"{task_name(script)}-{number}" for number in range(6 if spec else script.dice.randint(4, 9))]
+    phase = "SPEC" if spec else "BUILD"
+    batch = {"type": "task.delegated", "agent": script.agent, "phase": phase}
+    first = script.dice.randrange(1, 5 if spec else 3) if script.chance(0.5) else 0  # in two deliveries of one cycle
+    if first:
+        script.add(batch | {"tasks": tasks[:first]})
     with script.loop("TASK003", warn=1) as loop:
-        phase = "SPEC" if spec else "BUILD"
-        script.add({"type": "task.delegated", "agent": script.agent, "tasks": tasks, "phase": phase})
+        script.add(batch | {"tasks": tasks[first:]})
         loop.counted(1)
 
 
@@ -84,7 +89,13 @@ def not_done(script: Script) -> None:
     task = task_name(script)
     work_on(script, task, *WAY[:4])
     with script.loop("TASK005", warn=1, also=BOARD) as loop:
-        move(script, task, "QA_REVIEW", "VALIDATION", dod=script.dice.choice((POOR, None, {"verdict": "REJECTED"})))
+        move(
+            script,
+            task,
+            "QA_REVIEW",
+            "VALIDATION",
+            dod=script.dice.choice((POOR, None, {"verdict": "REJECTED"}, NO_VERDICT)),
+        )
         loop.counted(1)
 
 
@@ -145,6 +156,17 @@ def small_batches(script: Script) -> None:
         finding(script)
 
 
+def batches_by_cycle(script: Script) -> None:
+    """Two or three tasks in each cycle, one of them delivered later; all are done when it ends."""
+    for _ in range(script.times(2, 4)):
+        tasks = [f"{task_name(script)}-{number}" for number in range(script.dice.randint(2, 3))]
+        for batch in (tasks[:-1], tasks[-1:]):
+            script.add({"type": "task.delegated", "agent": script.agent, "tasks": batch, "phase": "BUILD"})
+        for task in tasks:
+            work_on(script, task, *WAY)
+        script.add({"type": "cycle.completed", "completed": len(tasks)})
+
+
 def another_board(script: Script) -> None:
     """A tracker with four states of its own, in which cards occasionally move back."""
     for _ in range(script.times(2, 5)):
@@ -163,4 +185,4 @@ def two_rejections(script: Script) -> None:
             finding(script)
 
 
-FRAGMENTS = (all_the_way, small_batches, another_board, two_rejections)
+FRAGMENTS = (all_the_way, small_batches, batches_by_cycle, another_board, two_rejections)

@@ -130,6 +130,20 @@ def a_task_too_large(script: Script) -> None:
             loop.counted(spent * 100 // limit)
 
 
+def one_task_of_two_too_large(script: Script) -> None:
+    """BUDGET008: a task spends its tokens while another task of the run works on: a warning at 95 %, and no halt."""
+    names, limit = [f"T-{script.dice.randrange(1000)}-{part}" for part in "ab"], script.dice.randrange(10_000, 900_000)
+    for task in names:
+        script.add({"type": "task.delegated", "task_id": task, "agent": script.agent, "max_token_budget": limit})
+    part, spent = limit // script.dice.randint(12, 25), 0
+    with script.loop("BUDGET008", warn=70) as loop:
+        while spent + part <= limit:
+            spent += part
+            _step(script, task_id=names[0], usage={"total_tokens": part})
+            loop.counted(spent * 100 // limit)
+            _step(script, task_id=names[1], usage={"total_tokens": part // 2})
+
+
 def a_session_too_large(script: Script) -> None:
     """BUDGET009: a session exceeds its budget: warned above 70 %, halted above 100 %."""
     limit = script.dice.randrange(10_000, 900_000)
@@ -165,7 +179,8 @@ def a_ring_without_a_way_out(script: Script) -> None:
 
 KINDS = (
     a_turn_too_long, a_turn_too_large, a_node_too_often, a_cycle_too_often, too_many_steps, too_many_rounds, too_long,
-    too_dear, a_task_too_large, a_session_too_large, much_dearer_than_before, a_ring_without_a_way_out,
+    too_dear, a_task_too_large, one_task_of_two_too_large, a_session_too_large, much_dearer_than_before,
+    a_ring_without_a_way_out,
 )  # fmt: skip
 
 

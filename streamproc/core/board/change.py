@@ -15,8 +15,9 @@ class BoardChange:
     """The effect of one event on a board. `task.state` is the state of the task afterwards."""
 
     __slots__ = (
-        "attempts", "batch", "blocked", "board", "completed", "config", "cycled", "failed", "failures", "guard",
-        "missing", "phase", "refused", "rejected", "source", "swings", "tag", "target", "task", "to",
+        "attempts", "batch", "blocked", "board", "completed", "config", "cycled", "earlier", "failed", "failures",
+        "guard", "missing", "overridden", "phase", "refused", "rejected", "source", "swings", "tag", "target", "task",
+        "to",
     )  # fmt: skip
 
     def __init__(self, board: Board, config: BoardConfig, tag: Tag) -> None:
@@ -35,7 +36,9 @@ class BoardChange:
         self.rejected = 0  # verdicts against the task so far
         self.failures = 0  # failures of the same class in a row
         self.failed = 0  # tasks that failed one after the other
-        self.batch = 0  # tasks delegated at once
+        self.overridden: list[tuple[str, str]] = []  # (code, what) of the rules that a person overrode
+        self.batch = 0  # tasks given to an agent in this cycle
+        self.earlier = 0  # those of them that earlier deliveries gave
         self.phase = ""  # their phase
         self.blocked = False  # whether the task is now blocked
         self.cycled = False  # whether a cycle of the board was completed

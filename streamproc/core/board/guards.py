@@ -34,37 +34,68 @@ def learn(board: Board, config: BoardConfig, task: Task, evidence: Mapping[str, 
                 task.flags |= PASSED << number
                 if guard.when == "module" and task.module and task.module not in board.modules:
                     board.modules = [*board.modules[1 - MODULES_MAX :], task.module]
-            else:
+            elif _denies(proof, guard):
                 task.flags &= ~(PASSED << number)
         if guard.items:
             task.items[number] = task.items.get(number, 0) | _named_items(guard, proof, evidence.get(ARTIFACTS))
 
 
 def unmet(
-    board: Board, config: BoardConfig, task: Task, event: TaskTransition, move: tuple[int, int, int]
+    board: Board,
+    config: BoardConfig,
+    task: Task,
+    event: TaskTransition,
+    move: tuple[int, int, int],
+    overridden: list[tuple[str, str]],
 ) -> Refusal | None:
-    """Return why a move is refused, or None. `move` is (source, target, target of an earlier refused move or -1)."""
+    """Return why a move is refused, or None. `move` is (source, target, target of an earlier refused move or -1).
+    Guards that a person's approval replaces are added to `overridden`, as (code, guard)."""
     source, target, wanted = move
     evidence = event.evidence or {}
+    opened: list[int] = []
     for number, guard in enumerate(config.guards):
         retried = wanted >= 0 and guard.targets >> wanted & 1
         if guard.code not in config.enforced or not (
             retried or (guard.targets >> target & guard.sources >> source & 1)
         ):
             continue
-        if guard.override and event.approved_by:
-            task.flags |= PASSED << number
-            task.items[number] = (1 << len(guard.items)) - 1
-            continue
         missing = _missing(board, config, task, number, evidence)
-        if missing:
+        if missing and guard.override and event.approved_by:
+            opened.append(number)
+        elif missing:
             return Refusal(guard.code, guard.name, missing, number, guard.back)
     if STATE_SKIP in config.enforced and config.ahead(source, target):
         named = NOT_GUARDS | {guard.name for guard in config.guards}
         for name, proof in evidence.items():
             if not proof.passed and name not in named:
                 return Refusal(STATE_SKIP, name, proof.failing or (name,))
+    for number in opened:
+        _open(config, task, number, overridden)
     return None
+
+
+def open_gates(board: Board, config: BoardConfig, task: Task, overridden: list[tuple[str, str]]) -> None:
+    """Open the guards that a person may override, before the move."""
+    for number, guard in enumerate(config.guards):
+        if guard.override and guard.code in config.enforced and _missing(board, config, task, number, {}):
+            _open(config, task, number, overridden)
+
+
+def pass_verdicts(config: BoardConfig, task: Task) -> None:
+    """Pass the guards that require a verdict: a person has given it. A task that was sent back off the path continues
+    from the first state that such a guard protects."""
+    for number, guard in enumerate(config.guards):
+        if guard.verdict:
+            task.flags |= PASSED << number
+            if task.back not in config.path:
+                task.back = next((state for state in config.path if guard.sources >> state & 1), task.back)
+
+
+def _open(config: BoardConfig, task: Task, number: int, overridden: list[tuple[str, str]]) -> None:
+    guard = config.guards[number]
+    task.flags |= PASSED << number
+    task.items[number] = (1 << len(guard.items)) - 1
+    overridden.append((guard.code, guard.name))
 
 
 def _missing(
@@ -79,7 +110,7 @@ def _missing(
             return ()
         if not task.module and proof is None:
             return ()
-    passed = bool(task.flags & PASSED << number) and (proof is None or _passes(proof, guard))
+    passed = bool(task.flags & PASSED << number) and (proof is None or not _denies(proof, guard))
     found: list[str] = []
     if guard.ticket:
         if not _designed(board, config, task, passed):
@@ -97,14 +128,20 @@ def _why(proof: Proof | None, guard: TransitionGuard) -> tuple[str, ...]:
         return (f"{guard.name} report",)
     if proof.failing:
         return proof.failing
-    return (f"{guard.name} verdict {proof.verdict}" if proof.verdict else f"{guard.name} report that passes",)
+    if proof.passed or proof.verdict:
+        return (f"{guard.name} verdict {proof.verdict}".rstrip(),)
+    return (f"{guard.name} report that passes",)
 
 
 def _passes(proof: Proof, guard: TransitionGuard) -> bool:
-    """Whether a report passes. If it gives a verdict, that must be the required one."""
-    if not proof.passed:
-        return False
-    return not guard.verdict or not proof.verdict or proof.verdict == guard.verdict
+    """Whether a report passes. If the guard requires a verdict, a report without one does not."""
+    return proof.passed and (not guard.verdict or proof.verdict == guard.verdict)
+
+
+def _denies(proof: Proof, guard: TransitionGuard) -> bool:
+    """Whether a report fails, or gives another verdict than the guard requires. One without a verdict neither passes
+    nor withdraws an earlier one."""
+    return not proof.passed or bool(guard.verdict and proof.verdict and proof.verdict != guard.verdict)
 
 
 def _named_items(guard: TransitionGuard, report: Proof | None, artifacts: Proof | None) -> int:

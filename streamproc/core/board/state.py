@@ -26,9 +26,17 @@ DESIGNED: Final = 16  # its design ticket is done
 HELD_CAUSE: Final = 32  # parked because it swings between states, until an event names the root cause
 HELD_ERROR: Final = 64  # parked because it fails again and again, until an event names the root cause
 HELD_APPROVAL: Final = 128  # escalated, until a person approves
+HELD: Final = HELD_CAUSE | HELD_ERROR | HELD_APPROVAL
 HELD_REPORTED: Final = 256  # a move in spite of being held was reported
-STALL_REPORTED: Final = 512  # its stall was reported
+FREE: Final = 512  # stalled by a decision, or approved by a person: it may continue as from the state before
 PASSED: Final = 1_024  # this and the bits above: guards that it has passed, in their order
+
+
+class Assignee(msgspec.Struct, array_like=True):
+    """An agent that tasks were given to."""
+
+    name: str  # shortened
+    turns: int = 0  # turns that its node had taken at its last delivery
 
 
 class Task(msgspec.Struct, array_like=True):
@@ -64,6 +72,8 @@ class Board(msgspec.Struct, array_like=True):
     empty_cycles: int = 0  # cycles in a row in which no task was done
     failed: list[int] = []  # tags of the tasks that failed one after the other
     events: int = 0  # events of the board so far
+    agents: list[Assignee] = []  # agents that own tasks
+    owners: dict[int, int] = {}  # by tag of the task id, oldest first: owner and cycle of delivery (`owners`)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -76,11 +86,14 @@ def shrink(board: Board, settled: int, keep: int) -> int:
     while len(board.tasks) > TASKS_MAX or len(_encoder.encode(board)) > BOARD_BYTES:
         others = [tag for tag in board.tasks if tag != keep]
         if not others:
+            board.agents, board.owners = [], {}
             task = board.tasks.get(keep)
             if task is not None:
                 task.rejections, task.depends_on = task.rejections[-1:], []
             return gone + 1
         over = (tag for tag in others if (state := board.tasks[tag].state) >= 0 and settled >> state & 1)
-        del board.tasks[next(over, others[0])]
+        dropped = next(over, others[0])
+        del board.tasks[dropped]
+        board.owners.pop(dropped, None)
         gone += 1
     return gone

@@ -1,7 +1,7 @@
 """Events applied to a board: `apply_event` checks them against the configuration and changes the board.
 
 The configuration refuses moves and sends tasks back; detectors report it. When a detector decides on a task (blocked,
-stalled, escalated), `settle` applies the decision once it is reported.
+stalled, escalated), `holds.settle` applies the decision once it is reported.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Final
 from streamproc.core.board.change import BoardChange, Tag, board_of, find_task
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.guards import learn, unmet
+from streamproc.core.board.holds import approve, decide, holder, recover, release
+from streamproc.core.board.owners import deliver, note_worker
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
@@ -18,23 +20,23 @@ from streamproc.core.board.state import (
     DESIGNED,
     ENTERED_MAX,
     FAILED_MAX,
+    FREE,
+    HELD,
     HELD_APPROVAL,
-    HELD_CAUSE,
     HELD_ERROR,
     HELD_REPORTED,
     PASSED,
     PLAIN,
     REJECTIONS_MAX,
-    STALL_REPORTED,
     UI,
     Task,
     shrink,
 )
-from streamproc.core.decision import Finding
 from streamproc.core.run_state import RunState
 from streamproc.model.wire import (
     BoardEvent,
     CycleCompleted,
+    DecisionRecorded,
     TaskCreated,
     TaskDelegated,
     TaskTransition,
@@ -58,7 +60,9 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
     if isinstance(event, CycleCompleted):
         _cycle(change, event)
     elif isinstance(event, TaskDelegated):
-        _delegated(change, event)
+        _delegated(run, change, event)
+    elif isinstance(event, DecisionRecorded):
+        decide(change, event)
     elif event.task_id:
         task = change.task = find_task(change, event.task_id)
         if isinstance(event, TaskCreated):
@@ -84,27 +88,6 @@ def apply_failure(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> B
     return change
 
 
-def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> None:
-    """Apply a decision on a task: it is blocked, stalled or escalated now."""
-    board, status, code = run.board, finding.task_status, finding.code
-    task = board.tasks.get(tag(finding.task)) if board is not None else None
-    if task is None or board is None:
-        return
-    forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
-        status
-    ]
-    if status == "stalled":
-        task.flags |= STALL_REPORTED
-    if status != "stalled":
-        held = HELD_APPROVAL if status == "escalated" else HELD_ERROR if code == "ERROR002" else HELD_CAUSE
-        task.flags = task.flags & ~HELD_REPORTED | held
-    if forced not in (task.state, UNKNOWN):  # without such a state, the task is held where it is
-        if not config.parked_states >> max(task.state, 0) & 1:
-            task.back = task.state
-        task.state, task.since = forced, board.cycles
-        task.flags &= ~ASSUMED
-
-
 # Creation, delegation, verdicts.
 
 
@@ -120,6 +103,8 @@ def _created(change: BoardChange, task: Task, event: TaskCreated) -> None:
         task.flags |= PLAIN
     if event.phase:
         task.phase = _phase(config, event.phase)
+    if event.agent:
+        note_worker(change, event, change.tag(task.id))
     if task.state == UNKNOWN:
         if event.state:
             _trust_state(change, task, config.find(event.state), event.state)
@@ -141,13 +126,13 @@ def _phase(config: BoardConfig, phase: str) -> int:
     return 1 + list(config.batch).index(known) if known in config.batch else 0
 
 
-def _delegated(change: BoardChange, event: TaskDelegated) -> None:
-    change.batch = event.count or len(event.tasks)
+def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
     change.phase = event.phase
     if not event.phase:
         known = {task.phase for name in event.tasks if (task := change.board.tasks.get(change.tag(name))) is not None}
         phase = known.pop() if len(known) == 1 else 0
         change.phase = list(change.config.batch)[phase - 1] if phase else ""
+    deliver(run, change, event)
 
 
 def _judged(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) -> None:
@@ -155,9 +140,9 @@ def _judged(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) 
         change.board.failed = []
         task.failure = []
         if event.approved_by:
-            _release(task)
+            approve(change, task)
         elif task.flags & HELD_ERROR:
-            _recover(task)
+            recover(task)
     elif event.verdict == "REJECTED":
         task.rejected += 1
         change.rejected = task.rejected
@@ -200,8 +185,10 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     if claimed != UNKNOWN and (task.state == UNKNOWN or task.flags & ASSUMED):
         _trust_state(change, task, claimed, event.from_)
     task.flags &= ~ASSUMED
+    if task.flags & FREE and task.back < 0 <= claimed != task.state:
+        task.back = claimed  # it was stalled before the board knew its state
     if task.flags & HELD_ERROR and task.failure and run.last_progress > task.failure[2]:
-        _recover(task)
+        recover(task)
     source = change.source = task.state
     change.target = target
     change.to = state_name(event.to)
@@ -210,12 +197,14 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
         return
     if not config.judged(source):
         _enter(change, task, target)
-    elif task.flags & (HELD_CAUSE | HELD_ERROR | HELD_APPROVAL):
+    elif task.flags & HELD:
         _leave(change, task, event)
     else:
         _judge(change, task, event, claimed)
     if not change.refused:
         _failure(run, change, task, event.failure_class, MOVE)
+        if task.state >= 0 and config.progress >> task.state & 1:
+            note_worker(change, event, change.tag(task.id))
     elif target >= 0:
         change.board.done += config.done >> target & 1  # a refused claim is activity, too
 
@@ -242,7 +231,9 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
     """Check a move against transitions and guards, and apply or refuse it."""
     config, source, target = change.config, task.state, change.target
     origin, wanted = source, UNKNOWN
-    if not _leads(config, task, source, target):
+    if _continues(config, task, target):
+        origin = task.back
+    elif not _leads(config, task, source, target):
         # A guard refused an earlier move, and the team continued regardless: ask that guard again.
         origin = claimed if claimed >= 0 else task.wanted
         wanted = task.wanted
@@ -252,7 +243,7 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
                 _skip(change, task)
                 return
             wanted = UNKNOWN
-    refusal = unmet(change.board, config, task, event, (origin, target, wanted))
+    refusal = unmet(change.board, config, task, event, (origin, target, wanted), change.overridden)
     if refusal is None:
         _enter(change, task, target)
         return
@@ -278,14 +269,27 @@ def _leads(config: BoardConfig, task: Task, source: int, target: int) -> bool:
     return config.allows(source, target) or (bool(config.parked_states >> source & 1) and 0 <= target == task.back)
 
 
+def _continues(config: BoardConfig, task: Task, target: int) -> bool:
+    """Whether a parked task that is free to continue makes a move of the state before."""
+    parked = task.state >= 0 and config.parked_states >> task.state & 1
+    return (
+        bool(parked and task.flags & FREE)
+        and task.back >= 0
+        and config.allows(task.back, target)
+        and (not config.allows(task.state, target))
+    )
+
+
 def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
     """Apply or refuse a move of a held task: it needs a root cause or a person's approval."""
     config, target = change.config, change.target
     cause = (event.evidence or {}).get("root_cause")
-    escalated = bool(task.flags & HELD_APPROVAL)
-    if event.approved_by or (not escalated and cause is not None and cause.passed):
-        _release(task)
-        if event.approved_by or target < 0 or _leads(config, task, task.state, target):
+    if event.approved_by:
+        approve(change, task)
+        _enter(change, task, target)
+    elif not task.flags & HELD_APPROVAL and cause is not None and cause.passed:
+        release(task)
+        if target < 0 or _leads(config, task, task.state, target):
             _enter(change, task, target)
         else:
             change.refused = STATE_SKIP
@@ -293,29 +297,16 @@ def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
     elif target >= 0 and config.parked_states >> target & 1:
         _enter(change, task, target)
     else:
-        change.refused = "TASK008" if escalated else "ERROR002" if task.flags & HELD_ERROR else "TASK001"
+        change.refused = holder(task)
         change.attempts = 2 if task.flags & HELD_REPORTED else 1
         task.flags |= HELD_REPORTED
-
-
-def _release(task: Task) -> None:
-    """Release a held task, and reset everything that counted against it."""
-    task.flags &= ~(HELD_CAUSE | HELD_ERROR | HELD_APPROVAL | HELD_REPORTED)
-    task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
-
-
-def _recover(task: Task) -> None:
-    """Release a task that no longer fails, and return it to where it was."""
-    _release(task)
-    if task.back >= 0:
-        task.state = task.back
 
 
 def _enter(change: BoardChange, task: Task, target: int) -> None:
     """Move a task to another state."""
     board, config, source = change.board, change.config, task.state
     task.since, task.skipped, task.wanted = board.cycles, UNKNOWN, UNKNOWN
-    task.flags &= ~STALL_REPORTED
+    task.flags &= ~FREE
     task.state = target if target >= 0 else FOREIGN
     task.foreign = 0
     if target < 0:
@@ -365,6 +356,7 @@ def _completed(change: BoardChange, task: Task) -> None:
     board = change.board
     board.done += 1
     board.failed = []
+    board.owners.pop(change.tag(task.id), None)
     task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
     if task.flags & DESIGN:
         key = change.tag(task.id)

@@ -161,11 +161,23 @@ def test_leaving_the_review_needs_a_report_that_passes(dod: Raw, missing: list[s
 
 @pytest.mark.parametrize(
     "dod",
-    [True, "approved", "docs/reviews/dod/T1-dod.yaml", APPROVED, {"verdict": "pass", "items": ["tests", "docs"]},
-     {"tests": True, "docs": True}, [{"name": "tests", "status": "passed"}], {"allPassed": True}],
+    [True, "approved", APPROVED, {"verdict": "pass", "items": ["tests", "docs"]}, {"approved": True},
+     {"status": "approved", "items": {"tests": True}}],
 )  # fmt: skip
 def test_a_report_may_have_many_forms(dod: Any) -> None:
     assert codes([move("T1", "QA_REVIEW", "VALIDATION", dod=dod)]) == []
+
+
+@pytest.mark.parametrize(
+    "dod",
+    ["docs/reviews/dod/T1-dod.yaml", {"tests": True, "docs": True}, [{"name": "tests", "status": "passed"}],
+     {"allPassed": True}],
+)  # fmt: skip
+def test_a_report_without_a_verdict_is_not_approved(dod: Any) -> None:
+    [refused] = decisions([move("T1", "QA_REVIEW", "VALIDATION", dod=dod)])
+    assert (refused.code, evidence(refused).missing) == ("TASK005", ["dod verdict"])
+    approved = move("T1", "IMPLEMENTING", "QA_REVIEW", dod=APPROVED)
+    assert codes([approved, move("T1", "QA_REVIEW", "VALIDATION", dod=dod)]) == []  # nor does it withdraw one
 
 
 def test_the_second_attempt_names_the_agent_and_the_third_is_not_reported() -> None:
@@ -222,7 +234,18 @@ def test_only_approval_by_a_named_person_overrides_the_design_gate() -> None:
     assert codes([begin | {"override": True}]) == ["TASK007"]
     assert codes([begin | {"approvals": {"by": "ann", "granted": False}}]) == ["TASK007"]
     for approval in ({"approved_by": "ann"}, {"approvals": [{"by": "ann"}]}, {"override": {"approved_by": "ann"}}):
-        assert codes([begin | approval]) == []
+        [recorded] = decisions([begin | approval])
+        assert (recorded.code, recorded.type, recorded.severity) == ("TASK007", "decision.recorded", "info")
+        assert (evidence(recorded).by, evidence(recorded).guard) == ("ann", "design")
+    decided = {"type": "decision.recorded", "task_id": "T1", "decision": "override", "by": "ann", "reason": "one word"}
+    [recorded] = decisions([begin | {"to": "LOCKED", "from": "READY"}, decided, begin])
+    assert (recorded.code, evidence(recorded).reason) == ("TASK007", "one word")
+
+
+def test_an_approval_that_nothing_needs_overrides_nothing() -> None:
+    assert codes([move("T1", "READY", "LOCKED", approved_by="ann")]) == []
+    refused = move("T1", "LOCKED", "VALIDATION", ui_touching=True, approved_by="ann")
+    assert codes([refused]) == ["TASK004"]
 
 
 def test_a_design_that_was_done_long_ago_still_counts() -> None:
@@ -290,15 +313,45 @@ def test_three_rejections_escalate_with_their_reports() -> None:
 def test_an_escalated_task_waits_for_a_person(to: str, more: Raw, state: str) -> None:
     escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
     assert state_of([*escalated, move("T1", "ESCALATED", to, **more)]) == state
-    refused = ["TASK008"] if state == "ESCALATED" else []
-    assert codes([*escalated, move("T1", "ESCALATED", to, **more)]) == ["TASK008", *refused]
+    found = [(one.code, one.type) for one in decisions([*escalated, move("T1", "ESCALATED", to, **more)])][1:]
+    kind = {"ESCALATED": "transition.blocked", "CANCELLED": ""}.get(state, "decision.recorded")
+    assert found == ([("TASK008", kind)] if kind else [])
 
 
 def test_a_verdict_approved_by_a_person_releases_an_escalated_task() -> None:
     escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
     on = move("T1", "ESCALATED", "QA_REVIEW")
     assert codes([*escalated, verdict("T1", "APPROVED"), on]) == ["TASK008", "TASK008"]
-    assert codes([*escalated, verdict("T1", "APPROVED", approvals=[{"by": "ann"}]), on]) == ["TASK008"]
+    approved = verdict("T1", "APPROVED", approvals=[{"by": "ann"}])
+    found = decisions([*escalated, approved, on])
+    assert [(one.code, one.type) for one in found] == [("TASK008", "task.escalated"), ("TASK008", "decision.recorded")]
+
+
+FORCED = {"type": "decision.recorded", "task_id": "T1", "decision": "force-approve", "by": "ann"}
+
+
+@pytest.mark.parametrize("release", [verdict("T1", "APPROVED", approved_by="ann"), FORCED])
+def test_a_force_approved_task_continues_from_its_review_without_further_proof(release: Raw) -> None:
+    escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
+    on = [move("T1", "ESCALATED", "VALIDATION"), *walk("T1", *PATH[4:])]
+    assert state_of([*escalated, release, *on]) == "DONE"
+    assert codes([*escalated, release, *on]) == ["TASK008", "TASK008"]
+    sent_back = [*escalated[:-1], move("T1", "QA_REVIEW", "REWORK"), verdict("T1", "no")]
+    assert state_of([*sent_back, release, *on]) == "DONE"
+
+
+@pytest.mark.parametrize("decision", ["reassign", "cancel", "re-delegate"])
+def test_a_decision_against_the_result_releases_the_task_without_approving_it(decision: str) -> None:
+    escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
+    decided = FORCED | {"decision": decision}
+    assert state_of([*escalated, decided, move("T1", "ESCALATED", "READY")]) == "READY"
+    assert state_of([*escalated, decided, move("T1", "ESCALATED", "VALIDATION")]) == "ESCALATED"
+
+
+def test_a_decision_without_a_name_has_no_effect() -> None:
+    escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
+    nameless = {name: value for name, value in FORCED.items() if name != "by"}
+    assert state_of([*escalated, nameless, move("T1", "ESCALATED", "QA_REVIEW")]) == "ESCALATED"
 
 
 def test_a_verdict_and_its_transition_are_one_failure() -> None:
@@ -399,6 +452,96 @@ def test_a_batch_has_the_phase_of_its_tasks() -> None:
     assert codes([*tasks, batch]) == []
     assert codes([*tasks[:4], created("T4", phase="BUILD"), batch]) == ["TASK003"]
     assert codes([{"type": "task.delegated", "agent": "a", "batch_size": 7}]) == ["TASK003"]
+
+
+def given(*tasks: str, agent: str = "a", **more: Any) -> Raw:
+    return {"type": "task.delegated", "agent": agent, "tasks": list(tasks), **more}
+
+
+def test_deliveries_to_one_agent_count_together_until_the_cycle_ends() -> None:
+    [rejected] = decisions([given("A", "B"), given("C", "D")])
+    assert (rejected.code, evidence(rejected).count, evidence(rejected).limit) == ("TASK003", 4, 3)
+    assert codes([given("A", "B"), given("C", "D", agent="b")]) == []
+    assert codes([given("A", "B"), cycle(), given("C", "D")]) == []
+    assert codes([given("A", "B", phase="SPEC"), given("C", "D", "E", phase="SPEC")]) == []
+
+
+def test_tasks_that_an_agent_no_longer_has_do_not_count() -> None:
+    first = given("A", "B", "C")
+    assert codes([first, move("A", "COMMIT", "DONE"), given("D")]) == []
+    assert codes([first, given("A", agent="b"), given("D")]) == []  # another agent has it
+    assert codes([first, given("A", "B", "C")]) == []  # the same again
+    assert codes([first, given("D"), given("E")]) == ["TASK003"] * 2
+    assert codes([given("A", "B"), given("C", "D"), given("C")]) == ["TASK003"]  # a rejected batch was not given
+
+
+def test_tasks_known_only_from_their_delegation_count_until_their_agent_works() -> None:
+    work = {"node": "a", "output": "done"}
+    assert codes([given("A", "B", "C"), work, given("D")]) == []
+    assert codes([created("A"), given("A", "B", "C"), work, given("D", "E", "F")]) == ["TASK003"]
+
+
+def test_the_agent_of_a_delegation_owns_the_task_and_else_the_first_that_worked_on_it() -> None:
+    work = move("T1", "LOCKED", "IMPLEMENTING", agent="tracker")
+    for first, agent in (([given("T1", agent="backend")], "backend"), ([], "tracker")):
+        [stalled] = decisions([*first, work, *[cycle()] * 3])
+        assert (evidence(stalled).agent, stalled.node) == (agent, agent)
+        assert f"stop {agent}" in stalled.message
+    swings = walk("T1", "IMPLEMENTING", *ROUND * 3, agent="qa")
+    [swung] = decisions([given("T1", agent="backend"), *swings])
+    assert (evidence(swung).agent, swung.terminal_status) == ("backend", "blocked")
+    assert "stop backend" in swung.message
+
+
+def test_owners_and_agents_are_bounded() -> None:
+    feed = Feed()
+    for number in range(200):
+        feed.raw(given(f"T{number}", agent=f"{number}" + "é" * 100))
+    board = feed.state.board
+    assert board is not None
+    assert len(board.agents) <= 8
+    assert len(board.owners) <= 32
+
+
+# Loops at a task.
+
+SAID = [{"node": "coder", "task_id": "T1", "output": "I will try again."}] * 3
+LOOP = [
+    {"node": "coder", "task_id": "T1", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "no rule"}]}
+] * 3
+
+
+@pytest.mark.parametrize("turns", [SAID, LOOP])
+def test_a_loop_at_a_task_stalls_the_task(turns: list[Raw]) -> None:
+    work = [created("T1"), *walk("T1", "READY", "LOCKED", "IMPLEMENTING")]
+    halt = decisions([*work, *turns])[-1]
+    assert (halt.severity, halt.task_id, halt.terminal_status) == ("halt", "T1", "stalled")
+    assert (evidence(halt).from_state, evidence(halt).to_state) == ("IMPLEMENTING", "STALLED")
+    assert state_of([*work, *turns]) == "STALLED"
+    by_run = [{"type": "run.started", "task_id": "T1"}, *work]
+    assert state_of([*by_run, *({**turn, "task_id": ""} for turn in turns)]) == "STALLED"
+
+
+def test_a_stalled_task_continues_where_it_was() -> None:
+    stalled = [created("T1"), *walk("T1", "READY", "LOCKED", "IMPLEMENTING"), *SAID]
+    assert state_of([*stalled, move("T1", "IMPLEMENTING", "QA_REVIEW")]) == "QA_REVIEW"
+    assert state_of([*stalled, move("T1", "STALLED", "READY")]) == "READY"
+    assert state_of([*stalled, move("T1", "IMPLEMENTING", "VALIDATION")]) == "STALLED"
+
+
+def test_a_loop_without_an_open_task_stalls_none() -> None:
+    assert decisions(SAID)[-1].terminal_status == "aborted_stuck"
+    assert decisions([*walk("T1", "COMMIT", "DONE"), *SAID])[-1].terminal_status == "aborted_stuck"
+    assert (
+        decisions([created("T2"), *({**turn, "task_id": ""} for turn in SAID)])[-1].terminal_status == "aborted_stuck"
+    )
+
+
+def test_a_loop_at_a_task_that_was_only_delegated_stalls_it_too() -> None:
+    stalled = [given("coder", "T1"), *SAID]
+    assert decisions(stalled)[-1].terminal_status == "stalled"
+    assert state_of(stalled) == "STALLED"
+    assert state_of([*stalled, move("T1", "IMPLEMENTING", "QA_REVIEW")]) == "QA_REVIEW"
 
 
 @pytest.mark.parametrize("change", [move("T1", "IMPLEMENTING", "QA_REVIEW"), move("T1", "IMPLEMENTING", "BLOCKED")])

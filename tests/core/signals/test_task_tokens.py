@@ -56,6 +56,33 @@ def test_a_violation_kills_the_run_and_escalates_the_task() -> None:
     assert (killed.evidence.used, killed.evidence.limit, killed.evidence.unit) == (1_001, 1_000, "tokens")
 
 
+def test_a_task_that_is_stopped_leaves_the_other_tasks_of_the_run_alone() -> None:
+    other = {**DELEGATED, "task_id": "U", "agent": "b"}
+    stopped = decisions([DELEGATED, other, spent(960), spent(960, "U")])
+    assert [(one.severity, one.terminal_status, one.task_id, one.action) for one in stopped] == [
+        ("warn", "budget_exceeded", "T", "force_synthesis"), ("warn", "budget_exceeded", "U", "force_synthesis"),
+    ]  # fmt: skip
+    assert "stop a" in stopped[0].message
+    assert rungs([DELEGATED, other, spent(1_001)]) == [
+        ("violation", "warn", "ask_human"),
+        ("violation", "warn", "kill"),
+    ]
+    strict = load_policy({"detectors": {"BUDGET008": {"halt_run": 1}}})
+    assert rungs([DELEGATED, other, spent(960)], strict) == [("hard_stop", "halt", "force_synthesis")]
+    started = {"type": "run.started", "task_id": "T"}
+    assert rungs([started, DELEGATED, other, spent(960)]) == [("hard_stop", "halt", "force_synthesis")]
+
+
+def test_a_killed_task_is_escalated_on_the_board_until_a_person_approves() -> None:
+    board = [{"type": "task.created", "task_id": name} for name in ("T", "U")]
+    on = {"type": "task.transition", "task_id": "T", "from": "READY", "to": "LOCKED"}
+    found = decisions([*board, DELEGATED, spent(1_001), on, on | {"approved_by": "ann"}])
+    assert [(one.code, one.type) for one in found] == [
+        ("BUDGET008", "task.escalated"), ("BUDGET008", "budget.level"), ("TASK008", "transition.blocked"),
+        ("TASK008", "decision.recorded"),
+    ]  # fmt: skip
+
+
 def test_each_task_of_a_batch_has_its_own_budget() -> None:
     batch = {"type": "task.delegated", "agent": "a", "tasks": ["A", "B"], "max_token_budget": 1_000}
     assert rungs([batch, spent(690, "A"), spent(690, "B")]) == []

@@ -1,0 +1,120 @@
+"""Tasks that a decision holds in a parked state, and what releases them.
+
+A task is held until an event names the root cause (it swings, or fails in the same way), a person approves it (it is
+escalated, or any of these), or it no longer fails.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamproc.core.board.change import BoardChange, Tag, find_task
+from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
+from streamproc.core.board.guards import open_gates, pass_verdicts
+from streamproc.core.board.state import (
+    ASSUMED,
+    FREE,
+    HELD,
+    HELD_APPROVAL,
+    HELD_CAUSE,
+    HELD_ERROR,
+    HELD_REPORTED,
+    Task,
+    shrink,
+)
+from streamproc.core.decision import OSCILLATING, STALLED, Finding, Level
+from streamproc.core.run_state import RunState
+from streamproc.model.wire import DecisionRecorded, Event, Turn
+
+NO_APPROVAL: Final = ("CANCEL", "REASSIGN", "REJECT", "REDELEGATE")  # a decision that approves no result
+STATUSES: Final = ("blocked", "stalled", "escalated")
+
+
+def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> None:
+    """Apply a decision on a task: it is blocked, stalled or escalated now."""
+    board, status, code = run.board, finding.task_status, finding.code
+    if board is None or status not in STATUSES:
+        return
+    task = board.tasks.get(tag(finding.task) if finding.task else run.task)
+    if task is None:
+        return
+    forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
+        status
+    ]
+    if status == "stalled":
+        task.flags |= FREE
+    else:
+        held = HELD_APPROVAL if status == "escalated" else HELD_ERROR if code == "ERROR002" else HELD_CAUSE
+        task.flags = task.flags & ~(HELD_REPORTED | FREE) | held
+    if forced not in (task.state, UNKNOWN):  # without such a state, the task is held where it is
+        if not config.parked_states >> max(task.state, 0) & 1:
+            task.back = task.state
+        task.state, task.since = forced, board.cycles
+        task.flags &= ~ASSUMED
+
+
+def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
+    """Let a finding that halts a loop stall the task that the turn works on, if the run has a board and it is open."""
+    loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
+    if not loops or run.board is None or type(event) is not Turn:
+        return
+    key = tag(event.task_id) if event.task_id else run.task
+    task = run.board.tasks.get(key)
+    if task is None and event.task_id:
+        task = run.board.tasks[key] = Task(event.task_id, since=run.board.cycles)
+        run.evicted += shrink(run.board, config.done, key)
+        run.size_left = 0
+    if task is None or task.flags & HELD or (task.state >= 0 and config.done >> task.state & 1):
+        return
+    finding.task, finding.task_status = task.id, "stalled"
+    if finding.status == "aborted_stuck":
+        finding.status = "stalled"
+    finding.evidence.from_state = config.name(task.state) or None
+    finding.evidence.to_state = config.name(config.stalled_state) or None
+
+
+def holder(task: Task) -> str:
+    """Return the code of the rule that holds a task."""
+    return "TASK008" if task.flags & HELD_APPROVAL else "ERROR002" if task.flags & HELD_ERROR else "TASK001"
+
+
+def decide(change: BoardChange, event: DecisionRecorded) -> None:
+    """Apply a person's decision: it releases a held task, and an approval also opens the gates that it may override."""
+    if not event.task_id:
+        return
+    task = change.task = find_task(change, event.task_id)
+    if not event.approved_by:
+        return  # nobody vouches for it
+    word = state_name(event.decision).replace("_", "")
+    if word.startswith(NO_APPROVAL):
+        if task.flags & HELD:
+            change.overridden.append((holder(task), ""))
+            release(task)
+    elif task.flags & HELD:
+        approve(change, task)
+    else:
+        open_gates(change.board, change.config, task, change.overridden)
+
+
+def approve(change: BoardChange, task: Task) -> None:
+    """Release a task that a person approved. If it was escalated, the approval replaces the missing verdicts, and it
+    may continue as from the state before."""
+    if task.flags & HELD:
+        change.overridden.append((holder(task), ""))
+        if task.flags & HELD_APPROVAL:
+            pass_verdicts(change.config, task)
+        task.flags |= FREE
+    release(task)
+
+
+def release(task: Task) -> None:
+    """Release a held task, and reset everything that counted against it."""
+    task.flags &= ~(HELD | HELD_REPORTED)
+    task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+
+
+def recover(task: Task) -> None:
+    """Release a task that no longer fails, and return it to where it was."""
+    release(task)
+    if task.back >= 0:
+        task.state = task.back

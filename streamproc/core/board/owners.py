@@ -1,0 +1,94 @@
+"""Who owns a task: the agent that it was delegated to, or the first one that worked on it; and deliveries of a cycle.
+
+`Board.owners` holds one number for each task: the place of its agent in `Board.agents`, and the cycle in which it was
+delivered (0: it was not delivered, its agent is only known). Memory: `AGENTS_MAX` agents and `OWNERS_MAX` tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Assignee, Board
+from streamproc.core.run_state import RunState
+from streamproc.model.wire import BoardEvent, TaskDelegated
+
+AGENTS_MAX: Final = 8  # a team has a handful; also the factor between cycle and agent in `Board.owners`
+OWNERS_MAX: Final = 32  # as many as tasks on a board
+NAME_BYTES: Final = 40  # of an agent's name
+
+
+def owner_of(board: Board, task: int) -> str:
+    """Return the name of the agent that owns a task, by its tag; empty if it is not known."""
+    known = board.owners.get(task)
+    return "" if known is None else board.agents[known % AGENTS_MAX].name
+
+
+def note_worker(change: BoardChange, event: BoardEvent, task: int) -> None:
+    """Note the agent of an event as the owner of a task that has none."""
+    name = event.agent or event.node
+    if name and task not in change.board.owners:
+        _own(change.board, task, _place(change.board, name))
+
+
+def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
+    """Count the tasks of a delivery, and those that the same agent was given before in this cycle.
+
+    A delivery that is larger than the board allows is rejected, and does not count later.
+    """
+    board, given = change.board, [change.tag(name) for name in event.tasks]
+    change.batch = max(event.count, len(set(given)))
+    if not event.agent:
+        return
+    place = _place(board, event.agent)
+    agent, counts = board.agents[place], run.node_counts.get(change.tag(event.agent))
+    turns = counts[0] if counts is not None else 0
+    delivered = place + AGENTS_MAX * (board.cycles + 1)
+    change.earlier = sum(
+        known == delivered and task not in given and _is_open(change, task, worked=turns > agent.turns)
+        for task, known in board.owners.items()
+    )
+    change.batch += change.earlier
+    agent.turns = turns
+    allowed = change.config.size(change.phase)
+    rejected = 0 < allowed < change.batch
+    for task in given[:OWNERS_MAX]:
+        if not rejected:
+            _own(board, task, delivered)
+        elif task not in board.owners:
+            _own(board, task, place)
+
+
+def _is_open(change: BoardChange, task: int, *, worked: bool) -> bool:
+    """Whether an agent still has a task. Of a task that the board does not know, no event says that it is done: it
+    counts until its agent has worked."""
+    known = change.board.tasks.get(task)
+    if known is None:
+        return not worked
+    return known.state < 0 or not change.config.done >> known.state & 1
+
+
+def _own(board: Board, task: int, owner: int) -> None:
+    board.owners.pop(task, None)
+    board.owners[task] = owner
+    if len(board.owners) > OWNERS_MAX:
+        del board.owners[next(iter(board.owners))]
+
+
+def _place(board: Board, agent: str) -> int:
+    """Return the place of an agent. If there is none left, it gets that of the agent whose last task is the oldest."""
+    name = agent.encode("utf-8", "replace")[:NAME_BYTES].decode("utf-8", "ignore")
+    for place, known in enumerate(board.agents):
+        if known.name == name:
+            return place
+    if len(board.agents) < AGENTS_MAX:
+        board.agents.append(Assignee(name))
+        return len(board.agents) - 1
+    latest = dict.fromkeys(range(AGENTS_MAX), -1)
+    for order, owner in enumerate(board.owners.values()):
+        latest[owner % AGENTS_MAX] = order
+    place = min(latest, key=latest.__getitem__)
+    board.agents[place] = Assignee(name)
+    for task in [task for task, owner in board.owners.items() if owner % AGENTS_MAX == place]:
+        del board.owners[task]
+    return place

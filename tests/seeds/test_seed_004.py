@@ -1,0 +1,367 @@
+"""Seed 004, the rules of a team that works through tickets, under the preset `tickets`.
+
+Each test quotes the line of the seed that it plays. An agent's halt is the halt of its run; the lead reads control
+events, and people read notifications.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamproc import Monitor
+from streamproc.model.notification import Urgency
+from streamproc.notify.triggers import notice_of, trigger_of
+
+if TYPE_CHECKING:
+    from streamproc.model.controls import ControlEvent
+
+Raw = dict[str, Any]
+
+APPROVED = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}]}
+PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
+ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
+
+
+def played(*raws: Raw, **monitor: Any) -> list[ControlEvent]:
+    team = Monitor("tickets", **monitor)
+    return [control for raw in raws for control in team.feed({"run_id": "r", **raw})]
+
+
+def created(task: str, **more: Any) -> Raw:
+    return {"type": "task.created", "task_id": task, **more}
+
+
+def given(agent: str, *tasks: str, **more: Any) -> Raw:
+    return {"type": "task.delegated", "agent": agent, "tasks": list(tasks), **more}
+
+
+def moves(task: str, *states: str, **more: Any) -> list[Raw]:
+    return [
+        {"type": "task.transition", "task_id": task, "from": source, "to": target, **more}
+        for source, target in pairwise(states)
+    ]
+
+
+def verdict(task: str, word: str, **more: Any) -> Raw:
+    return {"type": "task.verdict", "task_id": task, "verdict": word, "validator": "qa", **more}
+
+
+def cycle(completed: int = 1) -> Raw:
+    return {"type": "cycle.completed", "completed": completed}
+
+
+def call(task: str = "T1", **args: Any) -> Raw:
+    made = {"name": "read_file", "args": args or {"path": "a.py"}, "result": "x"}
+    return {"node": "Backend", "task_id": task, "tool_calls": [made]}
+
+
+def spent(tokens: int, task: str = "T1", **more: Any) -> Raw:
+    return {"node": "Backend", "task_id": task, "usage": {"total_tokens": tokens}, **more}
+
+
+def working(task: str = "T1", agent: str = "Backend") -> list[Raw]:
+    return [created(task), given(agent, task), *moves(task, "READY", "LOCKED", "IMPLEMENTING")]
+
+
+def notified(control: ControlEvent) -> str:
+    """Return type, agent, task and urgency of the notification; empty if its urgency is below the default minimum."""
+    trigger = trigger_of(control)
+    if trigger is None or trigger.urgency < Urgency.MEDIUM:
+        return ""
+    sent = notice_of(control, trigger, trigger.urgency).notification
+    return f"{sent.type} {sent.agent} {sent.task_id} {sent.urgency}"
+
+
+def board_state(*raws: Raw) -> str | None:
+    """Return the state of T1 on the board, as the refusal of an impossible move shows it."""
+    refused = played(*raws, {"type": "task.transition", "task_id": "T1", "to": "NOWHERE"})[-1]
+    assert refused.evidence is not None
+    return refused.evidence.last_valid
+
+
+# "Loop Detection"
+
+
+def test_repeated_tool_calls() -> None:
+    # "DETECT: Same tool called with identical arguments ≥ 3 times within 10 steps"
+    halt = played(*working(), call(), call(), call())[-1]
+    assert (halt.code, halt.severity, halt.node) == ("LOOP003", "halt", "Backend")
+    # "ACTION: Halt agent, log loop signature, set task status to STALLED"
+    assert (halt.task_id, halt.terminal_status) == ("T1", "stalled")
+    assert board_state(*working(), call(), call(), call()) == "STALLED"
+    # "ESCALATE: Notify ReaperOAK with loop evidence (tool name, args, step numbers)"
+    assert halt.evidence is not None
+    assert (halt.evidence.tool, halt.evidence.turns) == ("read_file", [0, 1, 2])
+    assert halt.evidence.args_hash
+    assert notified(halt) == "LOOP_DETECTED Backend T1 HIGH"
+
+
+def test_the_arguments_of_a_repeated_call_are_shown_redacted_and_only_on_request() -> None:
+    # "loop evidence (tool name, args, step numbers)"
+    secret = call(path="a.py", password="hunter2-and-more")
+    shown = [played(secret, secret, secret, include_content=asked)[-1].evidence for asked in (False, True)]
+    assert shown[0] is not None
+    assert shown[1] is not None
+    assert shown[0].args_excerpt is None
+    assert "a.py" in (shown[1].args_excerpt or "")
+    assert "hunter2" not in (shown[1].args_excerpt or "")
+    assert shown[0].args_hash == shown[1].args_hash
+
+
+def test_identical_output_cycles() -> None:
+    # "DETECT: Agent produces functionally identical output ≥ 2 consecutive times"
+    said = {"node": "Backend", "task_id": "T1", "output": "I will fix the import."}
+    halt = played(*working(), said, said)[-1]
+    assert (halt.code, halt.severity) == ("LOOP001", "halt")
+    # "ACTION: Halt agent, set task status to STALLED"
+    assert (halt.task_id, halt.terminal_status) == ("T1", "stalled")
+    assert board_state(*working(), said, said) == "STALLED"
+    # "ESCALATE: Notify ReaperOAK for re-scoping or alternative approach"
+    assert notified(halt) == "LOOP_DETECTED Backend T1 HIGH"
+
+
+def test_retry_exhaustion() -> None:
+    # "DETECT: Task retried 3 times with same failure class"
+    failed = {"node": "Backend", "task_id": "T1", "errors": [{"message": "m", "class": "ImportError"}]}
+    again = [failed | {"errors": [{"message": f"attempt {n}", "class": "ImportError"}]} for n in range(3)]
+    blocked = next(one for one in played(*working(), *again) if one.code == "ERROR002")
+    # "ACTION: Set task status to BLOCKED, stop retries"
+    assert (blocked.task_id, blocked.terminal_status) == ("T1", "blocked")
+    assert board_state(*working(), *again, *moves("T1", "IMPLEMENTING", "QA_REVIEW")) == "BLOCKED"
+    # "ESCALATE: Notify ReaperOAK → human escalation if unresolvable"
+    assert notified(blocked) == "FAILURE Backend T1 MEDIUM"
+
+
+def test_oscillating_state() -> None:
+    # "DETECT: Task status oscillates between two states ≥ 3 times"
+    swings = moves("T1", "IMPLEMENTING", *ROUND * 3)
+    [blocked] = played(*working(), *swings)
+    # "ACTION: Halt, force BLOCKED status"
+    assert (blocked.code, blocked.terminal_status) == ("TASK001", "blocked")
+    assert "stop Backend" in blocked.message
+    assert board_state(*working(), *swings) == "BLOCKED"
+    assert notified(blocked) == "LOOP_DETECTED Backend T1 HIGH"
+    # "ESCALATE: Root cause analysis required before retry"
+    retry = moves("T1", "BLOCKED", "IMPLEMENTING")
+    assert [one.type for one in played(*working(), *swings, *retry)][1:] == ["transition.blocked"]
+    assert len(played(*working(), *swings, *(one | {"root_cause": "a shared fixture"} for one in retry))) == 1
+
+
+def test_todo_progress_stall() -> None:
+    # "DETECT: Any task in `in_progress` status for > 2 full BUILD→VALIDATE cycles without status change"
+    assert played(*working(), cycle(), cycle()) == []
+    [stalled] = played(*working(), cycle(), cycle(), cycle())
+    # "ACTION: Set task status to STALLED, halt owning agent"
+    assert (stalled.code, stalled.task_id, stalled.terminal_status, stalled.node) == (
+        "STALL005", "T1", "stalled", "Backend",
+    )  # fmt: skip
+    assert "stop Backend" in stalled.message
+    assert board_state(*working(), cycle(), cycle(), cycle()) == "STALLED"
+    # "ESCALATE: ReaperOAK re-scopes or reassigns task; notify user if unresolvable"
+    assert "rescope or reassign" in stalled.message
+    assert notified(stalled) == "STALL Backend T1 HIGH"
+
+
+def test_zero_progress_cycle() -> None:
+    # "DETECT: A full BUILD→VALIDATE cycle completes with 0 tasks transitioning to `completed`"
+    [halt] = played(*working(), cycle(0))
+    # "ACTION: Halt pipeline, flag as systemic issue"
+    assert (halt.code, halt.severity) == ("STALL006", "halt")
+    assert "whole pipeline" in halt.message
+    # "ESCALATE: Require user intervention"
+    assert (halt.action, notified(halt).split()[0]) == ("ask_human", "STALL")
+
+
+def test_blocked_dependency_chain() -> None:
+    # "DETECT: 3+ tasks in a dependency chain are all `blocked`"
+    tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["B"])]
+    blocked = [raw for name in "ABC" for raw in moves(name, "LOCKED", "BLOCKED")]
+    [found] = [one for one in played(*tasks, *blocked) if one.code == "TASK002"]
+    # "ACTION: Identify root blocker task, auto-escalate its priority to P0"
+    assert found.evidence is not None
+    assert (found.task_id, found.evidence.root, found.evidence.priority) == ("A", "A", "P0")
+    # "ESCALATE: … if blocked > 1 full cycle → user notification"
+    last = played(*tasks, *blocked, cycle(), cycle())[-1]
+    assert (last.code, last.type, notified(last).split()[-1]) == ("TASK002", "notification", "HIGH")
+
+
+def test_max_task_per_cycle_violation() -> None:
+    # "DETECT: Agent receives > 3 tasks (or > 5 for SPEC-phase agents) in a single delegation cycle"
+    assert played(given("Backend", "A", "B", "C")) == []
+    assert played(given("Backend", "A", "B"), given("Frontend", "C", "D")) == []
+    [at_once] = played(given("Backend", "A", "B", "C", "D"))
+    [together] = played(given("Backend", "A", "B"), given("Backend", "C", "D"))
+    assert played(given("Spec", "A", "B", "C", "D", "E", phase="SPEC")) == []
+    [spec] = played(given("Spec", "A", "B", "C", phase="SPEC"), given("Spec", "D", "E", "F", phase="SPEC"))
+    for rejected in (at_once, together, spec):
+        # "ACTION: Reject delegation batch, log violation"
+        assert (rejected.code, rejected.type) == ("TASK003", "delegation.rejected")
+        # "ESCALATE: TODO Agent must further decompose the oversized batch"
+        assert "split the batch" in rejected.message
+        assert notified(rejected).endswith("MEDIUM")
+    assert played(given("Backend", "A", "B"), cycle(2), given("Backend", "C", "D")) == []
+
+
+def test_ticket_state_skip() -> None:
+    # "DETECT: Agent attempts to advance a ticket past a state in the 9-state machine (READY → LOCKED → …)"
+    assert played(created("T1"), *moves("T1", *PATH, dod=APPROVED)) == []
+    [skip] = played(created("T1"), *moves("T1", "READY", "VALIDATION", agent="Backend"))
+    # "ACTION: Block the state transition, log the skip attempt with ticket ID and attempted transition, revert ticket
+    # to its last valid state"
+    assert skip.evidence is not None
+    assert (skip.code, skip.type, skip.task_id) == ("TASK004", "transition.blocked", "T1")
+    assert (skip.evidence.from_state, skip.evidence.to_state, skip.evidence.last_valid) == (
+        "READY", "VALIDATION", "READY",
+    )  # fmt: skip
+    # "ESCALATE: Notify ReaperOAK with evidence of attempted skip"
+    assert notified(skip) == "BLOCKED Backend T1 MEDIUM"
+
+
+@pytest.mark.parametrize(("dod", "missing"), [
+    ({"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}, "docs"),  # "any item with `status: false`"
+    (None, "dod report"),  # "or no DoD report exists"
+    ({"verdict": "PENDING", "items": [{"name": "docs", "status": True}]}, "dod verdict PENDING"),  # "or `verdict != …`"
+    ({"items": [{"name": "docs", "status": True}]}, "dod verdict"),
+])  # fmt: skip
+def test_dod_non_compliance(dod: Raw | None, missing: str) -> None:
+    # "DETECT: Ticket advancement past QA_REVIEW attempted when …"
+    attempt = moves("T1", "QA_REVIEW", "VALIDATION", **({"dod": dod} if dod else {}))
+    again = [*moves("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), *attempt]
+    first, second = played(given("Backend", "T1"), *attempt, *again)
+    # "ACTION: Block advancement past QA_REVIEW, return ticket to REWORK → IMPLEMENTING, log … which DoD items failed"
+    assert first.evidence is not None
+    assert (first.code, first.evidence.last_valid, first.evidence.missing) == ("TASK005", "REWORK", [missing])
+    assert notified(first).endswith("MEDIUM")
+    # "ESCALATE: … if repeated (≥ 2 …), flag the owning agent for re-delegation or user intervention"
+    assert "reassign it from Backend" in second.message
+    assert notified(second).endswith("HIGH")
+
+
+def test_initialization_skip() -> None:
+    # "DETECT: Agent enters IMPLEMENTING state for a ticket modifying a module that has no passing … checklist"
+    task = created("T1", module="billing")
+    start = moves("T1", "LOCKED", "IMPLEMENTING", init={"allPassed": False, "missing": ["fixtures"]}, agent="Backend")
+    first, second = played(task, *start, *(one | {"from": "REWORK"} for one in start))
+    # "ACTION: Block IMPLEMENTING, return ticket to REWORK, log violation with module name and missing checklist items"
+    assert first.evidence is not None
+    assert (first.code, first.evidence.last_valid, first.evidence.missing) == ("TASK006", "REWORK", ["fixtures"])
+    # "ESCALATE: … if module scaffolding cannot be completed after 2 attempts → user notification"
+    assert (second.action, notified(second)) == ("ask_human", "BLOCKED Backend T1 HIGH")
+
+
+def test_ui_ux_gate_bypass() -> None:
+    # "DETECT: Frontend ticket with `UI Touching: yes` enters IMPLEMENTING without: (a) … (b) …"
+    task = created("T1", ui_touching="yes")
+    start = moves("T1", "LOCKED", "IMPLEMENTING")
+    [refused] = played(task, *start)
+    # "ACTION: Block the Frontend ticket from entering IMPLEMENTING, return to REWORK, log bypass attempt with … missing
+    # artifact paths"
+    assert refused.evidence is not None
+    assert (refused.code, refused.evidence.last_valid) == ("TASK007", "REWORK")
+    assert "mockup" in (refused.evidence.missing or [])
+    assert notified(refused).endswith("MEDIUM")
+    # "Override requires explicit user approval logged in `decisionLog.md`"
+    approval = [one | {"approvals": [{"by": "ann", "reason": "one word changes"}]} for one in start]
+    [recorded] = played(task, *approval)
+    assert recorded.evidence is not None
+    assert (recorded.type, recorded.severity, recorded.task_id) == ("decision.recorded", "info", "T1")
+    assert (recorded.evidence.by, recorded.evidence.reason) == ("ann", "one word changes")
+
+
+def test_validator_rejection_loop() -> None:
+    # "DETECT: Validator issues `REJECTED` verdict for the same task ≥ 3 times"
+    rejected = [
+        *working(), *moves("T1", "IMPLEMENTING", "QA_REVIEW"),
+        *(verdict("T1", "REJECTED", reason=f"criterion {n}") for n in range(3)),
+    ]  # fmt: skip
+    [escalated] = played(*rejected)
+    # "ACTION: Set task status to ESCALATED, halt all further rework attempts for this task, stop the delegated agent"
+    assert (escalated.code, escalated.terminal_status) == ("TASK008", "escalated")
+    assert board_state(*rejected, *moves("T1", "ESCALATED", "IMPLEMENTING")) == "ESCALATED"
+    # "ESCALATE: … present full rejection history (all 3 rejection reports) to user with options"
+    assert escalated.evidence is not None
+    assert [one.reason for one in escalated.evidence.rejections or []] == [f"criterion {n}" for n in range(3)]
+    assert escalated.evidence.options == ["force-approve", "cancel", "reassign"]
+    assert (escalated.evidence.agent, notified(escalated)) == ("Backend", "ESCALATION Backend T1 CRITICAL")
+    # "force-approve (override logged in `decisionLog.md`)"
+    force = {"type": "decision.recorded", "task_id": "T1", "decision": "force-approve", "by": "ann", "reason": "enough"}
+    onwards = [*moves("T1", "ESCALATED", "VALIDATION"), *moves("T1", *PATH[4:])]
+    recorded = played(*rejected, force, *onwards)[1:]
+    assert [(one.code, one.type) for one in recorded] == [("TASK008", "decision.recorded")]
+    assert "ann decided about T1 (force-approve)" in recorded[0].message
+    # "cancel task"
+    assert len(played(*rejected, *moves("T1", "ESCALATED", "CANCELLED"))) == 1
+    # "or reassign to a different agent"
+    again = [force | {"decision": "reassign"}, given("Other", "T1"), *moves("T1", "ESCALATED", "READY", "LOCKED")]
+    assert [one.type for one in played(*rejected, *again)][1:] == ["decision.recorded"]
+
+
+# "Token Budget Enforcement"
+
+BUDGET = {"max_token_budget": 100_000}  # "Each delegation packet declares `max_token_budget`"
+
+
+@pytest.mark.parametrize(("tokens", "rungs"), [
+    (69_000, []),  # "0-69% | Normal operation"
+    (70_000, ["warning"]),  # "70-79% | WARNING: Agent warned, must prioritize completion"
+    (80_000, ["restrict"]),  # "80-89% | RESTRICT: Essential operations only — no exploration"
+    (90_000, ["urgent"]),  # "90-94% | URGENT: Wrap up, deliver partial results if needed"
+    (95_000, ["hard_stop"]),  # "95-100% | HARD STOP: Force completion, return partial output"
+    (100_001, ["violation", "violation"]),  # ">100% | VIOLATION: Task killed, escalate to ReaperOAK"
+])  # fmt: skip
+def test_threshold_actions(tokens: int, rungs: list[str]) -> None:
+    found = played(given("Backend", "T1", **BUDGET), spent(tokens))
+    assert [one.evidence.rung for one in found if one.evidence is not None] == rungs
+
+
+def test_a_hard_stop_and_a_violation_are_about_one_task() -> None:
+    team = [created("T2"), given("Frontend", "T2", **BUDGET), *working(), given("Backend", "T1", **BUDGET)]
+    # "95-100% | HARD STOP: Force completion, return partial output"
+    [stopped] = played(*team, spent(95_000))
+    assert (stopped.severity, stopped.task_id, stopped.terminal_status, stopped.action) == (
+        "warn", "T1", "budget_exceeded", "force_synthesis",
+    )  # fmt: skip
+    assert "stop Backend" in stopped.message
+    assert notified(stopped) == "BUDGET_EXCEEDED Backend T1 HIGH"
+    # ">100% | VIOLATION: Task killed, escalate to ReaperOAK"
+    escalated, killed = played(*team, spent(100_001))
+    assert (escalated.type, killed.action, killed.severity) == ("task.escalated", "kill", "warn")
+    assert board_state(*team, spent(100_001)) == "ESCALATED"
+    assert played(*team, spent(100_001), spent(50_000, "T2"))[2:] == []  # the other task works on
+
+
+def test_session_level_budgets() -> None:
+    root = {"type": "run.started", "budgets": {"maxSessionTokens": 1_000}}
+    # "Total session budget tracked across all agents"
+    child = {"run_id": "child", "type": "run.started", "parent_run_id": "r"}
+    half = {"node": "Lead", "usage": {"total_tokens": 400}}
+    levels = played(root, child, half, half | {"run_id": "child"}, half | {"usage": {"total_tokens": 1}})
+    assert {one.run_id for one in levels} == {"r", "child"}
+    # "ReaperOAK monitors aggregate burn rate"
+    assert levels[0].evidence is not None
+    assert levels[0].evidence.per_minute
+    # "If session budget exceeds 80%, no new delegations permitted"
+    spent_so_far = {"node": "Lead", "usage": {"total_tokens": 810}}
+    assert played(root, spent_so_far, given("Backend", "T1"))[-1].type == "delegation.rejected"
+    # "At 95%, all agents must wrap up current tasks"
+    wrap_up = played(root, {"node": "Lead", "usage": {"total_tokens": 950}})[-1]
+    assert (wrap_up.action, "wrap up" in wrap_up.message) == ("done_partial", True)
+
+
+# "Human Notification", "Notification Triggers". "Guardian STOP activated" is played in tests/notify.
+
+
+def test_notification_triggers() -> None:
+    # "Token budget exceeds 80% for any task"
+    [over] = played(given("Backend", "T1", **BUDGET), spent(81_000))
+    assert notified(over) == "BUDGET_WARNING Backend T1 MEDIUM"
+    # "Session budget exceeds 70%"
+    session = {"type": "run.started", "budgets": {"maxSessionTokens": 1_000}}
+    [over] = played(session, {"node": "Lead", "usage": {"total_tokens": 710}})
+    assert (notified(over).split()[0], notified(over).split()[-1]) == ("BUDGET_WARNING", "MEDIUM")
+    # "3 consecutive task failures"
+    failed = played(*(verdict(f"T{n}", "REJECTED") for n in range(3)))[-1]
+    assert (failed.code, notified(failed).split()[0]) == ("ERROR004", "FAILURE")
