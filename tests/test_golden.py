@@ -1,7 +1,7 @@
 """Golden traces: their exact decisions, and the turn of each.
 
-`honest.json` holds known complaints about other breakers, and past errors of this one: none of them is halted.
-`stuck.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets.
+`honest*.json` hold known complaints about other breakers, and past errors of this one: none of them is halted.
+`stuck*.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets.
 `samples.json` pins the real runs of the package.
 """
 
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
 TRACES: Final[dict[str, list[Raw]]] = {
-    name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8")) for name in ("honest", "stuck", "orders", "boards")
+    path.stem: json.loads(path.read_text("utf-8")) for path in sorted(GOLDEN.glob("*.json")) if path.stem != "samples"
 }
+HONEST: Final = [trace for name, traces in TRACES.items() if name.startswith("honest") for trace in traces]
+STUCK: Final = [trace for name, traces in TRACES.items() if name.startswith("stuck") for trace in traces]
 SAMPLES: Final[dict[str, list[Any]]] = json.loads((GOLDEN / "samples.json").read_text("utf-8"))
 
 every_trace = pytest.mark.parametrize(
     "trace", [pytest.param(trace, id=trace["title"]) for traces in TRACES.values() for trace in traces]
 )
-stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["title"]) for trace in TRACES["stuck"]])
+stuck_trace = pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["title"]) for trace in STUCK])
 
 
 def pinned(trace: Raw) -> list[Reported]:
@@ -66,8 +68,8 @@ def test_raw_records_on_the_topic_get_the_same_decisions(trace: Raw) -> None:
 
 
 def test_healthy_traces_are_not_halted() -> None:
-    assert len(TRACES["honest"]) >= 30
-    assert {one.severity for trace in TRACES["honest"] for one in pinned(trace)} <= {"warn"}
+    assert len(HONEST) >= 30
+    assert {one.severity for trace in HONEST for one in pinned(trace)} <= {"warn"}
 
 
 @stuck_trace
@@ -79,7 +81,7 @@ def test_a_stuck_run_is_halted_with_where_its_loop_began(trace: Raw) -> None:
 
 
 def test_a_second_loop_has_its_own_evidence() -> None:
-    [trace] = [trace for trace in TRACES["stuck"] if trace["title"] == "a second, different loop"]
+    [trace] = [trace for trace in STUCK if trace["title"] == "a second, different loop"]
     first, second = [decision for decision in decisions(trace["events"]) if decision.severity == "halt"]
     assert first.evidence is not None
     assert second.evidence is not None

@@ -18,21 +18,22 @@ from streamproc.core.signals.handovers import count_handover, note_finder
 from streamproc.core.signals.metrics import observe_metrics
 from streamproc.core.signals.monologues import observe_monologue
 from streamproc.core.signals.node_errors import observe_errors
+from streamproc.core.signals.novelty import Gate, note_result
 from streamproc.core.signals.open_turns import end_turn
+from streamproc.core.signals.own_turns import OWN_TIMES, count_own, own_period
 from streamproc.core.signals.pace import observe_pace
-from streamproc.core.signals.periods import NARRATION, push
+from streamproc.core.signals.periods import NARRATION, own_stream, push
 from streamproc.core.signals.queries import observe_query
+from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.similarity import observe_near, says_alike
 from streamproc.core.signals.spend import new_counts, spend
-from streamproc.core.signals.statements import observe_statement, settle_pending
+from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import remember, said_again
 from streamproc.core.signals.tools import observe_tools
 from streamproc.core.size_budget import CALL_HASH_BYTES, OTHER_EVENT_BYTES, RESULT_BYTES, TEXT_BYTES
 from streamproc.core.view import GAP_MS, Handover, View
 from streamproc.model.wire import NO_ANSWER, Content, Turn, Usage
 
-# Nodes for which users' messages are published as turns. A user who says "continue" is not a fruitless handover.
-USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 SPENDING: Final = kind.USAGE | kind.SPENDING
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
 
@@ -89,7 +90,9 @@ class Observer:
         changed = changed or run.last_discovery == index
         said = output if not turn.calls else None  # a text beside calls is narration
         if said is not None or left is not None or turn.structured is not None:
-            self._observe_content(view, turn, said, tag, node)
+            self._observe_content(view, rules, turn, said, tag, node)
+        if rules.own_turns:
+            self._observe_own_turns(view, rules, turn, tag, node)
         if said is not None or run.monologue is not None:
             self._observe_monologue(view, turn, said, tag)
         if turn.query is not None:
@@ -132,6 +135,11 @@ class Observer:
         run.size_left -= CALL_HASH_BYTES * len(turn.calls)
         actor = tag ^ self._names[TASK + turn.task_id] if turn.task_id else tag  # who calls, and for which task
         observe_calls(view, actor, rules.still_poll)
+        if rules.calls_gated:
+            view.recent = recent_repeats(run, turn.calls, actor, view.index, rules.gates.calls)
+            if view.recent and not view.kinds & kind.REPEATED_CALL:
+                view.repeated = ()
+                view.kinds |= kind.REPEATED_CALL
         view.tools = tools = observe_tools(run, turn, view.index, self._names)
         for tool in tools:
             if tool.same > 2 or (tool.failures and tool.failures[-1]):
@@ -190,43 +198,71 @@ class Observer:
             observe_tests(run, node, tag, turn.tests, index, stamp, since, new_error=new_error)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= kind.ARTIFACT
-            period = observe_artifact(run, node, tag, turn, index, stamp, max(run.last_progress, worked))
+            gate = rules.gates.artifacts
+            since = run.last_progress if gate is Gate.NONE else max(run.last_progress, worked)
+            if gate is Gate.ANY:
+                since = max(since, run.last_news)
+            period = observe_artifact(run, node, tag, turn, index, stamp, since)
+            if node.artifact is not None and node.artifact.count == 1:
+                note_result(run, index)
             if period is not None:
                 view.add_period(period)
         if turn.errors is not None:
             if observe_errors(node, turn.errors, index, max(run.last_progress, node.last_call_news)):
                 view.kinds |= kind.ERRORS
+                if node.errors is not None and node.errors.count == 1:
+                    note_result(run, index)
             if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
                 run.size_left -= OTHER_EVENT_BYTES
                 view.board_change = apply_failure(run, turn, rules.board, self._tag)
                 view.kinds |= kind.BOARD
 
-    def _observe_content(self, view: View, turn: Turn, output: Content | None, tag: int, node: NodeState) -> None:
+    def _observe_content(
+        self, view: View, rules: Rules, turn: Turn, output: Content | None, tag: int, node: NodeState
+    ) -> None:
         """Apply texts and structured outputs. Streaks come last: they need to know what is new in this turn."""
         run, index = view.run, view.index
         run.size_left -= TEXT_BYTES
         left = turn.structured or turn.artifact or turn.docs
         topic = self._topic(turn)
         if output is not None and node.last_call >= 0 and left is None and turn.tests is None:
-            said = (tag ^ output.norm ^ topic) & HASH
-            if period := push(run, NARRATION, said & TAG & ~1, index):
+            said_tag = (tag ^ output.norm ^ topic) & HASH
+            if turn.query is not None and said_tag & TAG not in run.seen:
+                note_result(run, index)  # the answer to a query, whether or not it turns out to be narration
+            if period := push(run, NARRATION, said_tag & TAG & ~1, index):
                 view.add_period(period)
-            run.pending_text = [tag, said, index]
+            run.pending_text = [tag, said_tag, index]
         elif output is not None or left is not None:
             for period in observe_statement(run, tag, turn, topic, index):
                 view.add_period(period)
+        if rules.outputs_gated:
+            return  # counted with the texts beside calls
         if output is not None:
             remember(run.recent_outputs, output.norm)
-            since = max(run.last_news, node.last_call)
-            streak = node.output = said_again(node.output, output.norm ^ topic, index, since)
-            if streak.count > 1:
-                view.add_repeated_text(streak)
+            since, own_since = max(run.last_news, node.last_call), max(run.last_result, node.last_call)
+            said = node.output = said_again(node.output, output.norm ^ topic, index, since, own_since)
+            if said.count > 1 or said.own >= OWN_TIMES:
+                view.add_repeated_text(said)
         if turn.structured is not None:
             if output is None:
                 remember(run.recent_outputs, turn.structured.norm)
-            streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.last_news)
-            if streak.count > 1:
-                view.add_repeated_text(streak)
+            value = turn.structured.norm ^ topic
+            said = node.structured = said_again(node.structured, value, index, run.last_news, run.last_result)
+            if said.count > 1 or said.own >= OWN_TIMES:
+                view.add_repeated_text(said)
+
+    def _observe_own_turns(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
+        """Count repeats in the node's own turns: the policy has a gate of its own for outputs or their sequences."""
+        run, index, gates, topic = view.run, view.index, rules.gates, self._topic(turn)
+        content = turn.output or turn.structured
+        if content is not None and rules.outputs_gated:
+            remember(run.recent_outputs, content.norm)
+            for said in count_own(run, node, turn, topic, gates.outputs, index):
+                view.add_repeated_text(said)
+        if rules.sequences_gated:
+            period = own_period(run, tag, turn, topic, gates.sequences, index)
+            if period is not None:
+                view.add_period(period)
 
     def _topic(self, turn: Turn) -> int:
         """Return a hash of what a turn is about (task, query, errors): equal texts on other topics are not repeats."""
@@ -240,7 +276,9 @@ class Observer:
 
 def _new_node(run: RunState, tag: int) -> NodeState:
     if len(run.nodes) >= NODES_MAX:
-        del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last_turn)]
+        oldest = min(run.nodes, key=lambda known: run.nodes[known].last_turn)
+        del run.nodes[oldest]
+        run.hash_windows.pop(own_stream(oldest), None)
         run.evicted += 1
     node = run.nodes[tag] = NodeState()
     run.size_left = 0  # its streaks and test results will need much more: measure

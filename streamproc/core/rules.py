@@ -11,10 +11,12 @@ from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
 from streamproc.core.run_state import CallMemory
+from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View
 
 NO_BACKSTOP: Final = 1 << 62  # more turns than a run can have
+NO_GATES: Final = Gates()
 KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
 
 
@@ -50,6 +52,7 @@ class Rules:
         overridable: frozenset[str] = frozenset(),
         tiers: TierRules = NO_TIERS,
         backstop: int = 0,
+        gates: Gates = NO_GATES,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -67,6 +70,12 @@ class Rules:
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
         self.backstop = backstop - 1 if backstop else NO_BACKSTOP
         """Index of the first turn about which the detector of steps is asked in a run without a budget."""
+        self.gates = gates
+        self.outputs_gated = gates.outputs is not Gate.ANY
+        self.sequences_gated = gates.sequences is not Gate.ANY
+        self.calls_gated = gates.calls is not Gate.ANY
+        self.own_turns = self.outputs_gated or self.sequences_gated
+        """Whether the turns of each node are counted by themselves, too."""
         self._on_stall = on_stall
         self._actions = dict(actions)
         self._live_repeats_min = live_repeats_min

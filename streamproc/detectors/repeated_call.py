@@ -12,8 +12,11 @@ changed while nothing else happened is *live* (a poll): its unchanged answer onl
 three times the longest period without change so far. Answers that are equal only after masking (time stamps, ids)
 count less than answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx) are not repeats.
 
-Tuning: `warn`/`halt` for answers equal byte for byte, `masked_*` for those equal after masking, `unanswered_*` if no
-result was reported; `within` is the window in calls. Live calls: `live_repeats_min` and `live_standstills`.
+Tuning: `gate` names what restarts the count: `any` news; `results` only, and not the words of other nodes; `none` but
+measured progress and a person: the plain count of a tool with the same arguments within `within` calls, contiguous or
+interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte, `masked_*`
+for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls. Live calls:
+`live_repeats_min` and `live_standstills`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
@@ -21,11 +24,14 @@ Reference: "same tool called with identical arguments >= 3 times within 10 steps
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import CallMemory, RunState
+from streamproc.core.signals.novelty import Gate
+from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER, Call
@@ -43,6 +49,7 @@ class Limits:
     unanswered_halt: int = 5
     within: int = 10  # calls
     live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
+    gate: Gate = Gate.ANY  # a repeat between new findings is honest
     live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
 
 
@@ -59,9 +66,48 @@ class RepeatedCall:
             reached, count = _judge(view.run, made, memory, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, made, memory, count
+        if limits.gate != Gate.ANY and (best is None or best[0] != Level.HALT):
+            recent = self._recent(view, limits)
+            if recent is not None and (best is None or recent.level > best[0]):
+                return recent
         if best is None or already_reported(view.run, self.code, best[1].key ^ best[2].norm, best[0], view.index):
             return None
         return self._finding(view, *best)
+
+    def _recent(self, view: View, limits: Limits) -> Finding | None:
+        """Return the finding behind a gate of its own: a call that was made again and again in recent call turns."""
+        best: tuple[Level, Recent, list[int]] | None = None
+        first_step = view.run.call_turns - limits.within
+        for recent in view.recent:
+            steps = [step for step in recent.call_turns if step > first_step]
+            turns = recent.turns[-len(steps) :]
+            in_row = sum(step > steps[-1] - limits.warn for step in steps)
+            reached = level(len(steps), 0, limits.halt) or level(in_row, limits.warn, 0)
+            if reached is not None and (best is None or reached > best[0]):
+                best = reached, recent, turns
+        if best is None or already_reported(view.run, self.code, best[1].call.key, best[0], view.index):
+            return None
+        reached, (made, _, _), turns = best
+        plain = limits.gate == Gate.NONE
+        what = "was called with the same arguments" if plain else "returned the same result for the same arguments"
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=made.key,
+            onset=turns[0],
+            message=f"{made.name or 'A tool'} {what} at {listed(turns)}{'' if plain else _NO_RESULT}.",
+            evidence=Evidence(
+                kind=self.name,
+                tool=made.name,
+                args_hash=hex16(made.key),
+                result_hash=None if plain else hex16(made.exact),
+                turns=turns,
+                count=len(turns),
+                match="exact",
+            ),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
 
     def _finding(self, view: View, reached: Level, made: Call, memory: CallMemory, count: int) -> Finding:
         exact = memory.exact_run >= count
@@ -90,6 +136,9 @@ class RepeatedCall:
             reason=STALLED,
             status="aborted_stuck",
         )
+
+
+_NO_RESULT: Final = ", with no new result in between"
 
 
 def _judge(run: RunState, made: Call, memory: CallMemory, limits: Limits) -> tuple[Level | None, int]:
@@ -174,5 +223,12 @@ STUCK = [
     Example("answers that differ only by a time stamp", [
         call("run", {"cmd": "make"}, f"error at 2026-01-01T10:00:0{n}Z") for n in range(5)
     ], "halt", 4),
+    Example("under `gate: none`, three times within ten calls, whatever it answers", [
+        call("test", {}, "3 failed"), call("edit", {"line": 1}, "ok"), call("test", {}, "2 failed"),
+        call("edit", {"line": 2}, "ok"), call("test", {}, "1 failed"),
+    ], "halt", 4, {"detectors": {"LOOP003": {"gate": "none"}}}),
+    Example("under `gate: results`, between the new words of another node", [
+        turn for n in range(3) for turn in (call("run", {}, "error", node="a"), said("b", f"Try again{'!' * n}"))
+    ], "halt", 4, {"detectors": {"LOOP003": {"gate": "results"}}}),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
+from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import TierRules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.model.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
@@ -43,6 +44,7 @@ _DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
 _SECTIONS: Final = ("workflows", "tenants", "tiers")
 _UNNAMED: Final = "\0"  # stands for every name without a section: no policy file can contain it
 _RULES_MAX: Final = 1_024  # scopes with resolved rules, 20 KB each; past it, the oldest is dropped
+_GATED: Final = ("LOOP001", "LOOP002", "LOOP003", "STALL001")  # in the order of `Gates`
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
@@ -104,7 +106,7 @@ class Policy:
         return found
 
     def _in_force(self, overlays: list[Overlay]) -> dict[str, Any]:
-        detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
+        detectors: dict[str, dict[str, Any] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
         overridable: set[str] = set()
         actions: dict[str, str] = {}
@@ -172,6 +174,7 @@ class Policy:
             prices=found["prices"],
             accounts=self._accounts(found),
             backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
+            gates=Gates(*(_gate(limits[code], Gates()[at]) for at, code in enumerate(_GATED))),
             task_percents=list((limits["BUDGET008"] or {}).values()),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
@@ -264,9 +267,14 @@ def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
     return limit
 
 
-def _limits(code: str, own: dict[str, int]) -> dict[str, int]:
+def _limits(code: str, own: dict[str, Any]) -> dict[str, Any]:
     limits = BY_CODE[code].Limits(**own)
     return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _gate(limits: dict[str, Any] | None, default: Gate) -> Gate:
+    """Return the gate of a detector; one that is off counts nothing behind it."""
+    return default if limits is None else Gate(limits["gate"])
 
 
 def _with_usual_runtime(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:

@@ -10,6 +10,7 @@ from benchmarks.quality.traces import (
     boards,
     debugging,
     look_alikes,
+    others_words,
     polling,
     reading,
     retries,
@@ -27,6 +28,7 @@ FRAGMENTS: Final[tuple[Section, ...]] = (
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
     *look_alikes.FRAGMENTS,
     *boards.FRAGMENTS,
+    *others_words.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events
 
