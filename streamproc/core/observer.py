@@ -26,7 +26,7 @@ from streamproc.core.signals.periods import NARRATION, own_stream, push
 from streamproc.core.signals.queries import observe_query
 from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.similarity import observe_near, says_alike
-from streamproc.core.signals.spend import new_counts, spend
+from streamproc.core.signals.spend import add_runtime, new_counts, spend
 from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import remember, said_again
 from streamproc.core.signals.tools import observe_tools
@@ -157,6 +157,9 @@ class Observer:
             view.kinds |= SPENDING if view.budgets else kind.USAGE
         if run.open_turns:
             view.took_ms = end_turn(run, turn, tag, self._tag)
+            reported_ms = usage.duration_ms if usage is not None else 0
+            if view.took_ms > reported_ms:  # the time since `turn.started` contains what the turn reports itself
+                add_runtime(view.counts, view.took_ms - reported_ms)
         return usage
 
     def _observe_round(self, view: View, turn: Turn) -> None:

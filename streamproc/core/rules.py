@@ -53,6 +53,7 @@ class Rules:
         tiers: TierRules = NO_TIERS,
         backstop: int = 0,
         gates: Gates = NO_GATES,
+        suggested: Sequence[str] = (),
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -77,6 +78,7 @@ class Rules:
         self.own_turns = self.outputs_gated or self.sequences_gated
         """Whether the turns of each node are counted by themselves, too."""
         self._on_stall = on_stall
+        self._suggested = list(suggested)
         self._actions = dict(actions)
         self._live_repeats_min = live_repeats_min
         self._live_standstills = live_standstills
@@ -105,12 +107,13 @@ class Rules:
         if finding.level != Level.HALT:
             configured = self._actions.get(finding.code) if finding.action else None
             return configured or finding.action or "warn", []
-        alternatives = _ALTERNATIVES[finding.reason]
+        stuck = finding.reason in _STUCK
+        alternatives = (stuck and self._suggested) or _ALTERNATIVES[finding.reason]
         if finding.code in self._actions:
             action = self._actions[finding.code]
         elif finding.action:
             action = finding.action
-        elif finding.reason in ("stalled", "oscillating", "repeated_error"):
+        elif stuck:
             action = self._on_stall
         else:
             action = alternatives[0]
@@ -120,6 +123,7 @@ class Rules:
 
 
 _AFTER_SNITCH = ["ask_human", "done_partial"]  # a planner's way out: report it, ask a person, or deliver what it has
+_STUCK = ("stalled", "oscillating", "repeated_error")
 _ALTERNATIVES = {
     "stalled": ["switch_to_interactive", "spawn_reviewer", "ask_human", "retry_with_new_provider", "done_partial"],
     "oscillating": ["switch_to_interactive", "spawn_reviewer", "ask_human", "done_partial"],

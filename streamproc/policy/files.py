@@ -60,6 +60,7 @@ class Overlay(BaseModel):
     budgets: dict[str, Any] = {}
     actions: dict[str, Action] = {}
     on_stall: str | None = None
+    suggested_actions: list[Action] | None = Field(None, exclude_if=_unset)
     lower_is_better: list[str] | None = None
     board: BoardSetting | None = None
     prices: dict[str, dict[str, Any]] = {}

@@ -111,7 +111,7 @@ class Policy:
         overridable: set[str] = set()
         actions: dict[str, str] = {}
         prices: dict[str, Price] = {}
-        on_stall = "switch_to_interactive"
+        on_stall, suggested = "switch_to_interactive", list[str]()
         lower: list[str] = []
         board: dict[str, Any] = {}
         for overlay in overlays:
@@ -123,6 +123,7 @@ class Policy:
             actions |= overlay.actions
             prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
+            suggested = suggested if overlay.suggested_actions is None else [*overlay.suggested_actions]
             board = merge_board(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
@@ -131,6 +132,7 @@ class Policy:
             "overridable": sorted(overridable),
             "actions": actions,
             "on_stall": on_stall,
+            "suggested_actions": suggested,
             "lower_is_better": lower,
             "board": board,
             "prices": prices,
@@ -167,6 +169,7 @@ class Policy:
                 if name not in _ACCOUNT_BUDGETS
             },
             on_stall=found["on_stall"],
+            suggested=found["suggested_actions"],
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
             live_repeats_min=repeats.live_repeats_min,
