@@ -18,7 +18,7 @@ from streamproc.core.signals.handovers import count_handover, note_finder
 from streamproc.core.signals.metrics import observe_metrics
 from streamproc.core.signals.monologues import observe_monologue
 from streamproc.core.signals.node_errors import observe_errors
-from streamproc.core.signals.novelty import Gate, note_result
+from streamproc.core.signals.novelty import Gate, note_result, restart_of
 from streamproc.core.signals.open_turns import end_turn
 from streamproc.core.signals.own_turns import OWN_TIMES, count_own, own_period
 from streamproc.core.signals.pace import observe_pace
@@ -69,7 +69,7 @@ class Observer:
         if turn.next or run.chosen_edge:
             self._observe_choice(view)
         if run.cycles:
-            cycle = view.cycle = cycle_of(run, tag, usage)
+            cycle = view.cycle = cycle_of(view, tag, usage)
             if cycle is not None and cycle.iterations and view.budgets:
                 view.kinds |= kind.CYCLE
         if turn.calls:
@@ -189,31 +189,28 @@ class Observer:
         # in this very turn: a harness may attach unchanged results to every turn.
         worked = -1 if cycle is not None and node.last_call_news != index else node.last_call_news
         if turn.progress:
-            view.flat = observe_metrics(
-                run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.last_progress, worked)
-            )
+            since = restart_of(run, rules.gates.metrics, worked)
+            view.flat = observe_metrics(run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, since)
             if view.flat is not None:
                 view.kinds |= kind.METRIC
         if turn.tests is not None:
             view.kinds |= kind.TESTS
-            new_error = _has_new_error(turn, node)
-            since = max(run.last_progress, worked)
-            observe_tests(run, node, tag, turn.tests, index, stamp, since, new_error=new_error)
+            gates = rules.gates
+            restarts = restart_of(run, gates.failing_sets, worked), restart_of(run, gates.failing_counts, worked)
+            new_error = gates.failing_sets is not Gate.NONE and _has_new_error(turn, node)
+            observe_tests(run, node, tag, turn.tests, index, stamp, restarts, new_error=new_error)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= kind.ARTIFACT
-            gate = rules.gates.artifacts
-            since = run.last_progress if gate is Gate.NONE else max(run.last_progress, worked)
-            if gate is Gate.ANY:
-                since = max(since, run.last_news)
+            since = restart_of(run, rules.gates.artifacts, worked)
             period = observe_artifact(run, node, tag, turn, index, stamp, since)
-            if node.artifact is not None and node.artifact.count == 1:
+            if node.artifact is not None and node.artifact.first == index:
                 note_result(run, index)
             if period is not None:
                 view.add_period(period)
         if turn.errors is not None:
             if observe_errors(node, turn.errors, index, max(run.last_progress, node.last_call_news)):
                 view.kinds |= kind.ERRORS
-                if node.errors is not None and node.errors.count == 1:
+                if node.errors is not None and node.errors.first == index:
                     note_result(run, index)
             if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
                 run.size_left -= OTHER_EVENT_BYTES
@@ -242,8 +239,8 @@ class Observer:
             return  # counted with the texts beside calls
         if output is not None:
             remember(run.recent_outputs, output.norm)
-            since, own_since = max(run.last_news, node.last_call), max(run.last_result, node.last_call)
-            said = node.output = said_again(node.output, output.norm ^ topic, index, since, own_since)
+            value, called = output.norm ^ topic, node.last_call
+            said = node.output = said_again(node.output, value, index, run.last_news, run.last_result, called)
             if said.count > 1 or said.own >= OWN_TIMES:
                 view.add_repeated_text(said)
         if turn.structured is not None:

@@ -44,7 +44,15 @@ _DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
 _SECTIONS: Final = ("workflows", "tenants", "tiers")
 _UNNAMED: Final = "\0"  # stands for every name without a section: no policy file can contain it
 _RULES_MAX: Final = 1_024  # scopes with resolved rules, 20 KB each; past it, the oldest is dropped
-_GATED: Final = ("LOOP001", "LOOP002", "LOOP003", "STALL001")  # in the order of `Gates`
+_GATED: Final = (
+    "LOOP001",
+    "LOOP002",
+    "LOOP003",
+    "STALL001",
+    "STALL002",
+    "STALL003",
+    "STALL004",
+)  # in the order of `Gates`
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 

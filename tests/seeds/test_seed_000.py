@@ -18,6 +18,7 @@ from streamproc.monitor import Monitor
 from tests.feeding import Raw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from streamproc.model.controls import ControlEvent
@@ -47,6 +48,11 @@ def checked(*failed: str, **more: Any) -> Raw:
 
 def started(**budgets: Any) -> Raw:
     return {"type": "run.started", "graph": GRAPH, "budgets": budgets}
+
+
+def reading(n: int) -> Raw:
+    """Return a call of a session, with a new answer."""
+    return {"tool_calls": [{"name": "read", "args": n, "result": f"text {n}"}]}
 
 
 def loop(coder: list[Raw], verifier: list[Raw] | None = None) -> list[Raw]:
@@ -95,10 +101,7 @@ def test_the_nudge_comes_before_the_halt() -> None:
 
 
 def test_the_final_message_of_a_session_that_called_tools() -> None:
-    session = [
-        said("coder", "All done.", tool_calls=[{"name": "read", "args": {"n": n}, "result": f"text {n}"}])
-        for n in range(5)
-    ]
+    session = [said("coder", "All done.", **reading(n)) for n in range(5)]
     assert where(halted(loop(session))) == ("LOOP001", 4)  # "same `message.final` content hash N times"
 
 
@@ -117,20 +120,31 @@ def test_two_states_in_turn_of_one_node(name: str) -> None:
 
 @pytest.mark.parametrize("between", ["words", "calls"])
 def test_an_unchanged_diff(between: str) -> None:
-    calls = [{"tool_calls": [{"name": "read", "args": n, "result": f"text {n}"}]} for n in range(5)]
-    diffs = [patched("+return 1", **(calls[n] if between == "calls" else {})) for n in range(5)]
+    diffs = [patched("+return 1", **(reading(n) if between == "calls" else {})) for n in range(5)]
     assert where(halted(loop(diffs))) == ("STALL001", 4)  # "diff hash unchanged across M iterations": "2 times"
 
 
-def test_the_same_test_failures() -> None:
-    events = loop([patched(f"+return {'x' * n}") for n in range(6)], [checked("test_a", "test_b")] * 6)
+def test_two_diffs_in_turn() -> None:
+    halt = halted(loop([patched(f"+return {n % 2}", output=f"Now it is {n % 2}.") for n in range(8)]))
+    assert (where(halt), halt.halt_reason) == (("STALL008", 6), "oscillating")  # "alternates between two states"
+
+
+@pytest.mark.parametrize("verifier", ["reports", "reads", "fails in another way"])
+def test_the_same_test_failures(verifier: str) -> None:
+    more: dict[str, Callable[[int], Raw]] = {
+        "reports": lambda _: {}, "reads": reading, "fails in another way": lambda n: {"errors": [f"got {'x' * n}"]},
+    }  # fmt: skip
+    results = [checked("test_a", "test_b", **more[verifier](n)) for n in range(6)]
+    events = loop([patched(f"+return {'x' * n}") for n in range(6)], results)
     assert where(halted(events)) == ("STALL002", 5)  # "same test failures (same set) repeats": "2-3 iterations"
 
 
-def test_a_failing_count_that_does_not_decrease() -> None:
-    failed = [checked(f"test_{n}", f"test_{n + 1}") for n in range(6)]
+@pytest.mark.parametrize("verifier", ["reports", "reads"])
+def test_a_failing_count_that_does_not_decrease(verifier: str) -> None:
+    more = [reading(n) if verifier == "reads" else {} for n in range(6)]
+    failed = [checked(f"test_{n}", f"test_{n + 1}", **more[n]) for n in range(6)]
     events = loop([patched(f"+return {'x' * n}") for n in range(6)], failed)
-    assert where(halted(events))[0] == "STALL003"  # "failing count does not decrease for K iterations"
+    assert where(halted(events)) == ("STALL003", 7)  # "failing count does not decrease for K iterations"
 
 
 def test_a_loop_that_converges_is_left_alone() -> None:
@@ -153,8 +167,16 @@ def test_a_loop_that_converges_is_left_alone() -> None:
 def test_a_progress_signal_restarts_the_count(metric: str, values: list[float]) -> None:
     turns = [said("coder", "Next item.", progress={metric: value}) for value in values]
     assert played(loop(turns))[1] == played(turns)[1] == []  # "observable … indicator that the loop is converging"
-    flat = [said("coder", "Next item.", progress={metric: values[0]}) for _ in values]
-    assert halted(loop(flat)).halts
+    flat = [said("coder", f"Item {'I' * n}.", progress={metric: values[0]}, **reading(n)) for n in range(5)]
+    assert where(halted(loop(flat))) == ("STALL004", 6)
+
+
+@pytest.mark.parametrize("words", [["Done."], ["Done.", "Ready."]])
+def test_another_diff_is_a_progress_signal_whatever_is_said_about_it(words: list[str]) -> None:
+    turns = [patched(f"+return {'x' * n}", output=words[n % len(words)]) for n in range(5)]
+    assert played(loop(turns))[1] == []  # "Progress signal … examples: diff content hash changed"
+    same = [patched("+return 1", output=words[n % len(words)]) for n in range(5)]
+    assert halted(loop(same)).halts
 
 
 # "Required output on stall".
@@ -172,9 +194,23 @@ def test_a_halt_has_every_required_field() -> None:
     assert len(halt.evidence.output_hashes or ()) >= 2  # "last N node outputs (hashes)"
 
 
+HALT_REASONS: Final[dict[str, list[Raw]]] = {
+    "budget_exceeded": loop([said("coder", f"version {'x' * n}") for n in range(9)]),
+    "stalled": loop([said("coder", "Done.")] * 5),
+    "oscillating": loop([said("coder", f"use {n % 2}") for n in range(9)]),
+    "repeated_error": loop([{"node": "coder", "errors": ["ValueError: no rows"]}] * 5),
+    "user_stop": [said("coder", "Done."), {"type": "operator.stop", "issuer": "ann", "reason": "wrong branch"}],
+}
+
+
 def test_every_halt_reason_is_a_value() -> None:
     named = "budget_exceeded | stalled | oscillating | repeated_error | user_stop"  # "`haltReason`: …"
-    assert set(get_args(HaltReason)) == set(named.split(" | "))
+    assert set(get_args(HaltReason)) == set(named.split(" | ")) == set(HALT_REASONS)
+
+
+@pytest.mark.parametrize("reason", HALT_REASONS)
+def test_a_run_is_halted_for_each_reason(reason: str) -> None:
+    assert halted(HALT_REASONS[reason]).halt_reason == reason
 
 
 def test_the_suggested_actions_are_values_of_the_preset() -> None:
@@ -277,6 +313,15 @@ def test_a_cycle_is_a_strongly_connected_component_or_a_self_loop() -> None:
     graph = read_graph({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["c", "c"], ["c", "d"]]}, any_size=False)
     found = [sorted(graph.names[place] for place in places) for places, _ in graph.components()]
     assert sorted(found) == [["a", "b"], ["c"]]  # "any SCC in the graph with >= 2 nodes, or a self-loop"
+
+
+def test_a_self_loop_has_iterations_and_stalls() -> None:
+    graph = {"edges": [["writer", "writer"], ["writer", "end"]]}
+    start = {"type": "run.started", "graph": graph, "budgets": {"maxTurnsPerNode": 20}}
+    halt = halted([start, *(said("writer", f"version {'x' * n}") for n in range(12))])
+    assert (where(halt), halt.badge) == (("BUDGET003", 9), "Loop 8/8")  # "an output that … returns to itself as input"
+    pages = [{"node": "writer", "docs": "# Guide"}] * 5
+    assert where(halted([start, *pages])) == ("STALL001", 2)
 
 
 def test_a_cycle_id_is_stable() -> None:

@@ -33,6 +33,9 @@ class Gates(NamedTuple):
     sequences: Gate = Gate.ANY  # LOOP002
     calls: Gate = Gate.ANY  # LOOP003
     artifacts: Gate = Gate.RESULTS  # STALL001
+    failing_sets: Gate = Gate.RESULTS  # STALL002
+    failing_counts: Gate = Gate.RESULTS  # STALL003
+    metrics: Gate = Gate.RESULTS  # STALL004
 
 
 def remember_tag(run: RunState, tag: int) -> bool:
@@ -56,6 +59,15 @@ def last_end(run: RunState, gate: Gate) -> int:
     if gate is Gate.NONE:
         return run.last_progress
     return run.last_result if gate is Gate.RESULTS else run.last_news
+
+
+def restart_of(run: RunState, gate: Gate, worked: int) -> int:
+    """Return the last turn that restarted the count of an unchanged result. Behind `Gate.RESULTS` the work of the node
+    itself does (`worked`: its last turn with news of a call), and that of others does not."""
+    if gate is Gate.NONE:
+        return run.last_progress
+    restart = max(run.last_progress, worked)
+    return restart if gate is Gate.RESULTS else max(restart, run.last_news)
 
 
 def note_news(run: RunState, index: int, own: tuple[int, ...] = ()) -> None:

@@ -23,6 +23,8 @@ OWN_TIMES: Final = 3  # of the same between others' words; fewer are not even wo
 def count_own(run: RunState, node: NodeState, turn: Turn, topic: int, gate: Gate, index: int) -> list[Said]:
     """Count the text and the structured output of a turn, and return those that are repeats."""
     since, found = last_end(run, gate), []
+    if node.artifact is not None and node.artifact.first == index:
+        since = index  # another artifact than before is progress, whatever is said about it
     if turn.output is not None:
         node.output = said_again(node.output, turn.output.norm ^ topic, index, since, since)
         found.append(node.output)
@@ -37,8 +39,10 @@ def own_period(run: RunState, node_tag: int, turn: Turn, topic: int, gate: Gate,
     content = turn.output or turn.structured or turn.artifact or turn.docs
     if content is None:
         return None
+    left = turn.artifact or turn.docs
+    value = content.norm if left is None or left is content else content.norm ^ left.norm >> 3
     stream = own_stream(node_tag)
     window = run.hash_windows.get(stream)
     if window is not None and window.turns and last_end(run, gate) > window.turns[-1]:
         window.clear()
-    return push(run, stream, (node_tag ^ content.norm ^ topic) & TAG & ~1, index)
+    return push(run, stream, (node_tag ^ value ^ topic) & TAG & ~1, index)

@@ -13,7 +13,7 @@ from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
 from tests.feeding import STANDARD, Feed, Raw, Reported, halts, reported
 
-CODES = ("LOOP001", "LOOP002", "LOOP003", "STALL001")
+CODES = ("LOOP001", "LOOP002", "LOOP003", "STALL001", "STALL002", "STALL003", "STALL004")
 PROGRAM = "\n".join(f"def step_{n}(state):\n    return state.advance({n}, keep=True)" for n in range(9))
 STATE_BYTES_MAX = 4_096
 
@@ -84,7 +84,7 @@ def test_the_plain_count_ignores_results_and_counts_texts_beside_calls() -> None
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("between", [{"type": "user.message"}, {"node": "judge", "progress": {"score": 1}}])
 def test_a_person_and_measured_progress_restart_the_plain_count(code: str, between: Raw) -> None:
-    turn = called(1, "same", output="Done.", artifact="+a")
+    turn = called(1, "same", output="Done.", artifact="+a", tests={"failed": ["a"], "passed": 1, "total": 2})
     worst = {"node": "judge", "progress": {"score": 0}}
     policy = gated("none", "LOOP001", code)
     assert halts([worst, turn, turn, between, turn, turn], policy) == []
