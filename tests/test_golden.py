@@ -82,7 +82,7 @@ def test_a_stuck_run_is_halted_with_where_its_loop_began(trace: Raw) -> None:
 
 
 def test_a_second_loop_has_its_own_evidence() -> None:
-    [trace] = [trace for trace in TRACES["stuck"] if trace["title"] == "a second, different loop"]
+    [trace] = [trace for trace in STUCK if trace["title"] == "a second, different loop"]
     first, second = [decision for decision in decisions(trace["events"]) if decision.severity == "halt"]
     assert first.evidence is not None
     assert second.evidence is not None

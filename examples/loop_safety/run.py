@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 
-# This orchestrator's names for the actions.
-WORDS = {
-    "switch_to_interactive": "switch to interactive",
-    "spawn_reviewer": "spawn reconciliation node",
-    "retry_with_new_provider": "tighten context pack and retry with a new provider",
-    "ask_human": "update docs contract",
-    "force_synthesis": "answer with the results so far",
-    "done_partial": "deliver partial results",
-    "pause": "pause",
-    "halt": "stop",
-}
-
 
 def main() -> int:
     """Play every run."""
@@ -82,12 +70,17 @@ def report(control: ControlEvent, seen: str, after: int) -> None:
         "haltReason": f"{control.halt_reason} ({control.code}), ends as {control.terminal_status}",
         "badge": seen,
         **loop_evidence(control),
-        "onStall": WORDS.get(control.action or "", control.action),
-        "or": "; ".join(WORDS.get(action, action) for action in control.suggested_actions[1:]),
+        "onStall": in_words(control.action or ""),
+        "or": "; ".join(map(in_words, control.suggested_actions[1:])),
     }
     for name, value in rows.items():
         if value:
             print(f"    {name:<12} {value}")
+
+
+def in_words(action: str) -> str:
+    """Return an action as a person reads it."""
+    return action.replace("_", " ")
 
 
 def loop_evidence(control: ControlEvent) -> dict[str, str]:

@@ -28,7 +28,7 @@ class LimitRow(NamedTuple):
     """A parameter of a detector: its default, and the reason for it."""
 
     name: str
-    default: int
+    default: int | str
     reason: str
 
 
@@ -114,7 +114,8 @@ def markdown(page: Page) -> str:
 def _limits(module: ModuleType) -> Iterator[LimitRow]:
     reasons = dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", inspect.getsource(module.Limits), re.MULTILINE))
     for field in fields(module.Limits):
-        yield LimitRow(field.name, int(str(field.default)), reasons.get(field.name, ""))
+        default = field.default if isinstance(field.default, str) else int(str(field.default))
+        yield LimitRow(field.name, default, reasons.get(field.name, ""))
 
 
 def _limits_table(page: Page) -> Iterator[str]:

@@ -10,7 +10,8 @@ from streamproc.cli.terminal import COLOURS, clean, fold, paint
 from streamproc.core.decision import Decision, Evidence
 from streamproc.errors import plural
 
-UNSHOWN = {"kind", "turns", "output_hashes", "artifact_hashes", "failing_signatures"}  # in the message, or for machines
+LOOP_EVIDENCE = {"output_hashes": "outputs", "artifact_hashes": "artifacts", "failing_signatures": "failing test sets"}
+UNSHOWN = {"kind", "turns", *LOOP_EVIDENCE}  # in the message, or on a line of its own
 DETAIL_INDENT = 8  # columns
 
 
@@ -25,6 +26,7 @@ def by_run(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
 def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterator[str]:
     """Report one run of `turns` turns: when and why it was halted, the evidence, the actions, and its warnings."""
     halt = next((decision for decision in decisions if decision.severity == "halt"), None)
+    badge = (halt or decisions[-1]).badge
     if halt is None:
         head = f"{paint('WARNED', 'yellow', bold=True)}  {clean(run_id)}  ({plural(turns, 'turn')})"
     else:
@@ -33,7 +35,7 @@ def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterato
         rest = f", {after} more followed" if after > 0 else ""
         place = f"at turn {at} of {turns}" if turns else "before its first turn"
         head = f"{paint('HALTED', 'red', bold=True)}  {clean(run_id)}  {place}{rest}"
-    yield fold(head, DETAIL_INDENT)
+    yield fold(f"{head}  {clean(badge)}" if badge else head, DETAIL_INDENT)
     for decision in decisions:
         yield fold(_headline(decision), DETAIL_INDENT)
         if decision is halt:
@@ -52,6 +54,8 @@ def _details(decision: Decision) -> Iterator[str]:
     yield f"{decision.halt_reason}{onset}; the run ends as {decision.terminal_status}"
     if decision.evidence is not None:
         yield f"evidence: {clean(_evidence(decision.evidence))}"
+        if hashes := _loop_evidence(decision.evidence):
+            yield f"loop evidence: {clean(hashes)}"
     others = [action for action in decision.suggested_actions if action != decision.action]
     yield f"to do: {decision.action}" + (f"; or {', '.join(others)}" if others else "")
 
@@ -60,6 +64,13 @@ def _evidence(evidence: Evidence) -> str:
     fields = msgspec.to_builtins(evidence)
     parts = [f"{name} {_value(value)}" for name, value in fields.items() if name not in UNSHOWN]
     return ", ".join([evidence.kind, *parts])
+
+
+def _loop_evidence(evidence: Evidence) -> str:
+    """Return the last hashes of the run, oldest first."""
+    return "; ".join(
+        f"{title} {_value(hashes)}" for name, title in LOOP_EVIDENCE.items() if (hashes := getattr(evidence, name))
+    )
 
 
 def _value(value: object) -> str:

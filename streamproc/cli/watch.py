@@ -123,7 +123,8 @@ def _message(control: ControlEvent) -> str:
     from streamproc.model.controls import UnverifiedControlEvent
 
     mark = "UNVERIFIED (no worker has signed it): " if isinstance(control, UnverifiedControlEvent) else ""
-    return f"{mark}{clean(control.message)}"
+    badge = f"[{clean(control.badge)}] " if control.badge else ""
+    return f"{mark}{badge}{clean(control.message)}"
 
 
 def _since_ms(text: str | None) -> int | None:

@@ -161,6 +161,7 @@ class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
     policy: PolicyRef | None = None
     at: str | None = None
     labels: dict[str, str] | None = None
+    badge: str | None = None
 
 
 def hex16(value: int) -> str:

@@ -35,7 +35,7 @@ from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.replies import note_message
 from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
 from streamproc.core.size_budget import OTHER_EVENT_BYTES, TURN_BYTES, shrink_to_size
-from streamproc.core.status import Status, status_of
+from streamproc.core.status import Status, badge_of, status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph
 from streamproc.model.log_time import AT_MS_MAX, rfc3339
@@ -143,8 +143,7 @@ class Engine:
 
         Without `halt` the status of a halted run does not say why: do not overwrite an earlier one that does.
         """
-        limit = run.budgets.get("maxCycleIterations") or self.rules_of(run).budgets.get("maxCycleIterations")
-        return status_of(run, run_id, halt, limit)
+        return status_of(run, run_id, halt, _iterations_max(run, self.rules_of(run)))
 
     # Turns.
 
@@ -398,4 +397,9 @@ class Engine:
             policy=rules.policy,
             at=rfc3339(run.at_ms) if run.at_ms else None,
             labels=event.labels,
+            badge=badge_of(run, _iterations_max(run, rules)) if run.cycles else None,
         )
+
+
+def _iterations_max(run: RunState, rules: Rules) -> int | None:
+    return run.budgets.get("maxCycleIterations") or rules.budgets.get("maxCycleIterations")

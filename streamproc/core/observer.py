@@ -18,14 +18,17 @@ from streamproc.core.signals.handovers import count_handover, note_finder
 from streamproc.core.signals.metrics import observe_metrics
 from streamproc.core.signals.monologues import observe_monologue
 from streamproc.core.signals.node_errors import observe_errors
+from streamproc.core.signals.novelty import Gate, note_result, restart_of
 from streamproc.core.signals.open_turns import end_turn
+from streamproc.core.signals.own_turns import OWN_TIMES, count_own, own_period
 from streamproc.core.signals.pace import observe_pace
-from streamproc.core.signals.periods import NARRATION, push
+from streamproc.core.signals.periods import NARRATION, own_stream, push
 from streamproc.core.signals.queries import observe_query
+from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.replies import note_message, observe_reply
 from streamproc.core.signals.similarity import observe_near, says_alike
-from streamproc.core.signals.spend import new_counts, spend
-from streamproc.core.signals.statements import observe_statement, settle_pending
+from streamproc.core.signals.spend import add_runtime, new_counts, spend
+from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import remember, said_again
 from streamproc.core.signals.text_streaks import is_text_only, observe_text_streak
 from streamproc.core.signals.tools import observe_tools
@@ -33,9 +36,6 @@ from streamproc.core.size_budget import CALL_HASH_BYTES, OTHER_EVENT_BYTES, RESU
 from streamproc.core.view import GAP_MS, Handover, View
 from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
 
-# Nodes for which users' messages are published as turns. A user who says "continue", or asks
-# the next question, is not a fruitless handover.
-USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 SPENDING: Final = kind.USAGE | kind.SPENDING
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
 
@@ -71,7 +71,7 @@ class Observer:
         if turn.next or run.chosen_edge:
             self._observe_choice(view)
         if run.cycles:
-            cycle = view.cycle = cycle_of(run, tag, usage)
+            cycle = view.cycle = cycle_of(view, tag, usage)
             if cycle is not None and cycle.iterations and view.budgets:
                 view.kinds |= kind.CYCLE
         if turn.calls:
@@ -92,7 +92,9 @@ class Observer:
         changed = changed or run.last_discovery == index
         said = output if not turn.calls else None  # a text beside calls is narration
         if said is not None or left is not None or turn.structured is not None:
-            self._observe_content(view, turn, said, tag, node)
+            self._observe_content(view, rules, turn, said, tag, node)
+        if rules.own_turns:
+            self._observe_own_turns(view, rules, turn, tag, node)
         if said is not None or run.monologue is not None or run.text_streak is not None:
             self._observe_talk(view, turn, said, tag)
         if turn.query is not None:
@@ -137,6 +139,11 @@ class Observer:
         run.size_left -= CALL_HASH_BYTES * len(turn.calls)
         actor = tag ^ self._names[TASK + turn.task_id] if turn.task_id else tag  # who calls, and for which task
         observe_calls(view, actor, rules.judge_poll)
+        if rules.calls_gated:
+            view.recent = recent_repeats(run, turn.calls, actor, view.index, rules.gates.calls)
+            if view.recent and not view.kinds & kind.REPEATED_CALL:
+                view.repeated = ()
+                view.kinds |= kind.REPEATED_CALL
         view.tools = tools = observe_tools(run, turn, view.index, self._names)
         for tool in tools:
             if tool.same > 2 or (tool.failures and tool.failures[-1]):
@@ -154,6 +161,9 @@ class Observer:
             view.kinds |= SPENDING if view.budgets else kind.USAGE
         if run.open_turns:
             view.took_ms = end_turn(run, turn, tag, self._tag)
+            reported_ms = usage.duration_ms if usage is not None else 0
+            if view.took_ms > reported_ms:  # the time since `turn.started` contains what the turn reports itself
+                add_runtime(view.counts, view.took_ms - reported_ms)
         return usage
 
     def _observe_round(self, view: View, turn: Turn) -> None:
@@ -199,56 +209,84 @@ class Observer:
         # in this very turn: a harness may attach unchanged results to every turn.
         worked = -1 if cycle is not None and node.last_call_news != index else node.last_call_news
         if turn.progress:
-            view.flat = observe_metrics(
-                run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, max(run.last_progress, worked)
-            )
+            since = restart_of(run, rules.gates.metrics, worked)
+            view.flat = observe_metrics(run, tag, turn.progress, index, self._tag, rules.lower_is_better, stamp, since)
             if view.flat is not None:
                 view.kinds |= kind.METRIC
         if turn.tests is not None:
             view.kinds |= kind.TESTS
-            new_error = _has_new_error(turn, node)
-            since = max(run.last_progress, worked)
-            observe_tests(run, node, tag, turn.tests, index, stamp, since, new_error=new_error)
+            gates = rules.gates
+            restarts = restart_of(run, gates.failing_sets, worked), restart_of(run, gates.failing_counts, worked)
+            new_error = gates.failing_sets is not Gate.NONE and _has_new_error(turn, node)
+            observe_tests(run, node, tag, turn.tests, index, stamp, restarts, new_error=new_error)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= kind.ARTIFACT
-            period = observe_artifact(run, node, tag, turn, index, stamp, max(run.last_progress, worked))
+            since = restart_of(run, rules.gates.artifacts, worked)
+            period = observe_artifact(run, node, tag, turn, index, stamp, since)
+            if node.artifact is not None and node.artifact.first == index:
+                note_result(run, index)
             if period is not None:
                 view.add_period(period)
         if turn.errors is not None:
             if observe_errors(node, turn.errors, index, max(run.last_progress, node.last_call_news)):
                 view.kinds |= kind.ERRORS
+                if node.errors is not None and node.errors.first == index:
+                    note_result(run, index)
             if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
                 run.size_left -= OTHER_EVENT_BYTES
                 view.board_change = apply_failure(run, turn, rules.board, self._tag)
                 view.kinds |= kind.BOARD
 
-    def _observe_content(self, view: View, turn: Turn, output: Content | None, tag: int, node: NodeState) -> None:
-        """Apply texts and structured outputs. Streaks come last: they need to know what is new in this turn."""
+    def _observe_content(
+        self, view: View, rules: Rules, turn: Turn, output: Content | None, tag: int, node: NodeState
+    ) -> None:
+        """Apply texts and structured outputs. Repeats come last: they need to know what is new in this turn."""
         run, index = view.run, view.index
         run.size_left -= TEXT_BYTES
         left = turn.structured or turn.artifact or turn.docs
         topic = self._topic(turn)
         if output is not None and node.last_call >= 0 and left is None and turn.tests is None:
-            said = (tag ^ output.norm ^ topic) & HASH
-            if period := push(run, NARRATION, said & TAG & ~1, index):
+            said_tag = (tag ^ output.norm ^ topic) & HASH
+            if turn.query is not None and said_tag & TAG not in run.seen:
+                note_result(run, index)  # the answer to a query, whether or not it turns out to be narration
+            if period := push(run, NARRATION, said_tag & TAG & ~1, index):
                 view.add_period(period)
-            run.pending_text = [tag, said, index]
+            run.pending_text = [tag, said_tag, index]
         elif output is not None or left is not None:
             for period in observe_statement(run, tag, turn, topic, index):
                 view.add_period(period)
+        if not rules.outputs_gated:  # else they are counted with the texts beside calls
+            self._observe_repeats(view, turn, output, topic, node)
+
+    def _observe_repeats(self, view: View, turn: Turn, output: Content | None, topic: int, node: NodeState) -> None:
+        run, index = view.run, view.index
         if output is not None:
             remember(run.recent_outputs, output.norm)
             if not turn.next or output.size > HAND_OVER_MAX:  # repeated hand-overs are LOOP005's
-                since = max(run.last_news, node.last_call)
-                streak = node.output = said_again(node.output, output.norm ^ topic, index, since)
-                if streak.count > 1:
-                    view.add_repeated_text(streak)
+                value, called = output.norm ^ topic, node.last_call
+                said = node.output = said_again(node.output, value, index, run.last_news, run.last_result, called)
+                if said.count > 1 or said.own >= OWN_TIMES:
+                    view.add_repeated_text(said)
         if turn.structured is not None:
             if output is None:
                 remember(run.recent_outputs, turn.structured.norm)
-            streak = node.structured = said_again(node.structured, turn.structured.norm ^ topic, index, run.last_news)
-            if streak.count > 1:
-                view.add_repeated_text(streak)
+            value = turn.structured.norm ^ topic
+            said = node.structured = said_again(node.structured, value, index, run.last_news, run.last_result)
+            if said.count > 1 or said.own >= OWN_TIMES:
+                view.add_repeated_text(said)
+
+    def _observe_own_turns(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
+        """Count repeats in the node's own turns: the policy has a gate of its own for outputs or their sequences."""
+        run, index, gates, topic = view.run, view.index, rules.gates, self._topic(turn)
+        content = turn.output or turn.structured
+        if content is not None and rules.outputs_gated:
+            remember(run.recent_outputs, content.norm)
+            for said in count_own(run, node, turn, topic, gates.outputs, index):
+                view.add_repeated_text(said)
+        if rules.sequences_gated:
+            period = own_period(run, tag, turn, topic, gates.sequences, index)
+            if period is not None:
+                view.add_period(period)
 
     def _topic(self, turn: Turn) -> int:
         """Return a hash of what a turn is about (task, query, errors): equal texts on other topics are not repeats."""
@@ -262,7 +300,9 @@ class Observer:
 
 def _new_node(run: RunState, tag: int) -> NodeState:
     if len(run.nodes) >= NODES_MAX:
-        del run.nodes[min(run.nodes, key=lambda known: run.nodes[known].last_turn)]
+        oldest = min(run.nodes, key=lambda known: run.nodes[known].last_turn)
+        del run.nodes[oldest]
+        run.hash_windows.pop(own_stream(oldest), None)
         run.evicted += 1
     node = run.nodes[tag] = NodeState()
     run.size_left = 0  # its streaks and test results will need much more: measure

@@ -12,11 +12,13 @@ from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
 from streamproc.core.run_state import CallMemory
 from streamproc.core.signals.calls import IDLE, OVER, POLL
+from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View
 from streamproc.model.wire import WAITS
 
 NO_BACKSTOP: Final = 1 << 62  # more turns than a run can have
+NO_GATES: Final = Gates()
 KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
 
 
@@ -55,6 +57,8 @@ class Rules:
         overridable: frozenset[str] = frozenset(),
         tiers: TierRules = NO_TIERS,
         backstop: int = 0,
+        gates: Gates = NO_GATES,
+        suggested: Sequence[str] = (),
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -72,7 +76,14 @@ class Rules:
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
         self.backstop = backstop - 1 if backstop else NO_BACKSTOP
         """Index of the first turn about which the detector of steps is asked in a run without a budget."""
+        self.gates = gates
+        self.outputs_gated = gates.outputs is not Gate.ANY
+        self.sequences_gated = gates.sequences is not Gate.ANY
+        self.calls_gated = gates.calls is not Gate.ANY
+        self.own_turns = self.outputs_gated or self.sequences_gated
+        """Whether the turns of each node are counted by themselves, too."""
         self._on_stall = on_stall
+        self._suggested = list(suggested)
         self._actions = dict(actions)
         self._live_repeats_min = live_repeats_min
         self._live_standstills = live_standstills
@@ -114,12 +125,13 @@ class Rules:
         if finding.level != Level.HALT:
             configured = self._actions.get(finding.code) if finding.action else None
             return configured or finding.action or "warn", []
-        alternatives = _ALTERNATIVES[finding.reason]
+        stuck = finding.reason in _STUCK
+        alternatives = (stuck and self._suggested) or _ALTERNATIVES[finding.reason]
         if finding.code in self._actions:
             action = self._actions[finding.code]
         elif finding.action:
             action = finding.action
-        elif finding.reason in ("stalled", "oscillating", "repeated_error"):
+        elif stuck:
             action = self._on_stall
         else:
             action = alternatives[0]
@@ -129,6 +141,7 @@ class Rules:
 
 
 _AFTER_SNITCH = ["ask_human", "done_partial"]  # a planner's way out: report it, ask a person, or deliver what it has
+_STUCK = ("stalled", "oscillating", "repeated_error")
 _ALTERNATIVES = {
     "stalled": ["switch_to_interactive", "spawn_reviewer", "ask_human", "retry_with_new_provider", "done_partial"],
     "oscillating": ["switch_to_interactive", "spawn_reviewer", "ask_human", "done_partial"],

@@ -86,6 +86,17 @@ class Streak(msgspec.Struct, array_like=True):
     stamp: int = -1  # iteration in which it was last counted: once an iteration
 
 
+class Said(msgspec.Struct, array_like=True):
+    """The same text or structured output of a node several times in a row: each count has its own `Gate`."""
+
+    value: int  # tag of the text
+    count: int = 1  # how many times, behind the gate of LOOP001
+    first: int = 0  # turn of the first time
+    stamp: int = -1  # nothing reads it; it keeps the positions of the fields after it
+    own: int = 1  # how many times in the node's own turns, whatever words others found
+    own_first: int = 0  # turn of the first of these
+
+
 class SuiteTrack(msgspec.Struct, array_like=True):
     """The results of one test suite, as one node reports them."""
 
@@ -153,8 +164,8 @@ class NodeState(msgspec.Struct, array_like=True):
     last_turn: int = 0  # its last turn
     last_call: int = -1  # its last turn with calls
     last_call_news: int = -1  # its last turn in which a call returned something new
-    output: Streak | None = None  # the same text
-    structured: Streak | None = None  # the same structured output
+    output: Said | None = None  # the same text
+    structured: Said | None = None  # the same structured output
     artifact: Streak | None = None  # the same artifact or page
     tests: SuiteTrack | None = None  # the test suite that it reported last
     errors: Streak | None = None  # the same reported errors
@@ -310,6 +321,8 @@ class RunState(msgspec.Struct, array_like=True):
     messages: list[int] = []  # of people: [count, tag of the last text, or 0, last turn with a result]; empty: none
     declared: int = 0  # budgets in force that the run declared itself, as bits (`scope.BUDGET_BITS`)
     granted: int = 0  # budgets that an operator raised, likewise
+    last_result: int = -1  # last turn with a result that was new, or with a poll: `last_news` without words of nodes
+    recent_calls: list[list[int]] = []  # see `recent_calls`; only if the policy's gate of LOOP003 is not `any`
 
 
 _KEPT: Final = (

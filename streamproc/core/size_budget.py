@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from streamproc.core.run_state import RunState, dump
+from streamproc.core.signals.periods import OWN, own_stream
 
 STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and short numbers may get longer
 FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
@@ -68,6 +69,7 @@ def _silent_nodes(run: RunState) -> None:
     oldest = sorted(run.nodes, key=lambda tag: run.nodes[tag].last_turn)
     for tag in oldest[: len(oldest) // 2]:
         del run.nodes[tag]
+        run.hash_windows.pop(own_stream(tag), None)
 
 
 def _rare_nodes(run: RunState) -> None:
@@ -89,8 +91,13 @@ def _old_texts(run: RunState) -> None:
     del run.recent_simhashes[: len(run.recent_simhashes) // 2]
 
 
+def _own_streams(run: RunState) -> None:
+    for stream in [stream for stream in run.hash_windows if stream >= OWN]:
+        del run.hash_windows[stream]
+
+
 _LEAST_USEFUL_FIRST: Final = (
     _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _old_texts, _rare_nodes, _silent_nodes,
-    _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _silent_nodes, _half_of("seen"), _old_metrics,
-    _half_of("calls"),
+    _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _own_streams, _silent_nodes, _half_of("seen"),
+    _old_metrics, _half_of("calls"),
 )  # fmt: skip

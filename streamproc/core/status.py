@@ -47,7 +47,7 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         user=run.user or None,
         halt=halt,
         turns=run.turns,
-        badge=_badge(run, iterations_max),
+        badge=badge_of(run, iterations_max),
         failing_trend=list(run.recent_failing_counts),
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
@@ -64,7 +64,7 @@ def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -
     return Snapshot(
         turns=run.turns,
         round=run.round or None,
-        badge=_badge(run, budgets.get("maxCycleIterations")),
+        badge=badge_of(run, budgets.get("maxCycleIterations")),
         failing_trend=list(run.recent_failing_counts) or None,
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
@@ -73,12 +73,13 @@ def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -
     )
 
 
-def _badge(run: RunState, iterations_max: int | None) -> str | None:
-    """Return `Loop 3/8`, or `Loop 3` without a budget; None outside cycles."""
+def badge_of(run: RunState, iterations_max: int | None) -> str | None:
+    """Return `Loop 3/8`, or `Loop 3` without a budget; None outside cycles. One iteration too many is shown as
+    `Loop 8/8`, too."""
     iterations = max((cycle.iterations for cycle in run.cycles), default=0)
     if not iterations:
         return None
-    return f"Loop {iterations}/{iterations_max}" if iterations_max else f"Loop {iterations}"
+    return f"Loop {min(iterations, iterations_max)}/{iterations_max}" if iterations_max else f"Loop {iterations}"
 
 
 encode_status = msgspec.json.Encoder().encode

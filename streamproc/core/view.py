@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
-from streamproc.core.run_state import CallMemory, Cycle, Monologue, NodeState, RunState, Streak, TaskTokens, Tool
+from streamproc.core.run_state import CallMemory, Cycle, Monologue, NodeState, RunState, Said, Streak, TaskTokens, Tool
 from streamproc.core.signals.metrics import Flat
-from streamproc.core.signals.periods import ARTIFACTS, Period
+from streamproc.core.signals.periods import ARTIFACTS, OWN, Period
+from streamproc.core.signals.recent_calls import Recent
 from streamproc.model.wire import Call, Event, Turn
 
 GAP_MS: Final = 30_000  # detectors are not asked about shorter pauses between two events of a run
@@ -33,8 +34,8 @@ class View:
 
     __slots__ = (
         "board_change", "budgets", "counts", "cycle", "event", "flat", "handover", "index", "iterated", "kinds",
-        "last_event_ms", "monologue", "near", "node", "node_tag", "periods", "query", "repeated", "round_before",
-        "run", "said", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
+        "last_event_ms", "monologue", "near", "node", "node_tag", "periods", "query", "recent", "repeated",
+        "round_before", "run", "said", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
     )  # fmt: skip
 
     run: RunState  # state of the run, with this turn or event applied
@@ -48,7 +49,8 @@ class View:
     iterated: Cycle | None  # the cycle of which the turn completed an iteration
     periods: tuple[Period, ...]  # streams that repeat
     repeated: Sequence[tuple[Call, CallMemory, int]]  # calls whose answers are known; of polls, IDLE or OVER (`calls`)
-    said: tuple[Streak, ...]  # texts and structured outputs that the node repeated
+    recent: Sequence[Recent]  # calls that were made in recent call turns, too; only if the policy's gate counts them
+    said: tuple[Said, ...]  # texts and structured outputs that the node repeated
     near: int  # turn of a long text almost equal to this turn's; -1: none
     tools: Sequence[Tool]  # memory of each tool that was called
     flat: Flat | None  # the metric that has been flat for longest
@@ -101,16 +103,17 @@ class View:
         if handover.times > 1:
             self.kinds |= kind.HANDOVER
 
-    def add_repeated_text(self, streak: Streak) -> None:
+    def add_repeated_text(self, said: Said) -> None:
         """Add a text or structured output that the node repeated."""
-        self.said = (*self.said, streak) if self.kinds & kind.SAID else (streak,)
+        self.said = (*self.said, said) if self.kinds & kind.SAID else (said,)
         self.kinds |= kind.SAID
 
     def clear_loops(self) -> None:
-        """Remove evidence of loops: this turn brought something new. Only progress clears periods of artifacts."""
+        """Remove evidence of loops: this turn brought something new. Only progress clears periods of artifacts;
+        those of a node's own stream have a gate of their own."""
         if self.run.last_progress == self.index:
             self.kinds &= ~kind.LOOPS
         elif self.kinds & kind.PERIOD:
-            self.periods = tuple(period for period in self.periods if period.stream == ARTIFACTS)
+            self.periods = tuple([one for one in self.periods if one.stream == ARTIFACTS or one.stream >= OWN])
             if not self.periods:
                 self.kinds &= ~kind.PERIOD

@@ -10,7 +10,9 @@ False alarms: one step back is not a stall, because the count is against the bes
 (tests, another metric) restarts the count; outside cycles, so does a new tool answer of the same node in between. A
 metric that reaches a new low at each report may be meant to fall: unless its name is unambiguous, it only warns.
 
-Tuning: `warn` and `halt` count iterations after the best one; 0 turns a level off.
+Tuning: `warn` and `halt` count iterations after the best one; 0 turns a level off. `gate` names what else restarts the
+count: `results`, the node's own calls, as above; `none`, only measured progress and a person, where each turn is a
+whole session with calls of its own; `any`, also new words.
 
 Reference: loop-safety requirement, "acceptance checklist completed items increased; docs completeness score
 increased".
@@ -23,8 +25,9 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
+from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, level
+from streamproc.detectors.base import Example, call, level
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Limits:
 
     warn: int = 2
     halt: int = 3
+    gate: Gate = Gate.RESULTS  # a node that looks into new things works on it
 
 
 class FlatMetric:
@@ -91,6 +95,13 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 STUCK = [
+    Example(
+        "under `gate: none`, three iterations at 0.5 of sessions that read",
+        [call("read", {"f": n}, f"text {n}", node="writer", progress={"docs_score": 0.5}) for n in range(4)],
+        "halt",
+        3,
+        {"detectors": {"STALL004": {"gate": "none"}}},
+    ),
     Example("three iterations at 0.5", _scored(0.2, 0.5, 0.5, 0.5, 0.5), "halt", 4),
     Example("a falling metric that the policy does not list", _scored(9, 7, 6, 4, 3, 2, name="kilometres"), "warn", 2),
     Example("a loss that stops falling", _scored(0.9, 0.4, 0.5, 0.4, 0.4, name="val_loss"), "halt", 4),

@@ -10,6 +10,8 @@ beat it. More passing tests than before also count as progress. A longer plateau
 `halt` if your work has such plateaus. Outside cycles a new tool answer in between restarts the count.
 
 Tuning: `halt` counts iterations after the best one; `nothing_passes_warn` counts iterations in which no test passed.
+`gate` names what else restarts the count: `results`, the node's own calls, as above; `none`, only measured progress and
+a person, where each turn is a whole session with calls of its own; `any`, also new words.
 
 Reference: loop-safety requirement "failing count does not decrease for K iterations".
 """
@@ -21,8 +23,9 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
+from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, said, tested
+from streamproc.detectors.base import Example, call, said, tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Limits:
     """Iterations without a new lowest failing count."""
 
     halt: int = 3
+    gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
     nothing_passes_warn: int = 2  # 0 of N passing: something more basic is broken
 
 
@@ -88,6 +92,10 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 STUCK = [
+    Example("under `gate: none`, different tests of sessions that read", [
+        call("read", {"f": n}, f"text {n}", node="verifier", tests={"failed": ["a", "bcde"[n]], "total": 9})
+        for n in range(4)
+    ], "halt", 3, {"detectors": {"STALL003": {"gate": "none"}}}),
     Example("different tests fail each time", [
         tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"])
     ], "halt", 3),

@@ -1,7 +1,8 @@
 """BUDGET002 node: one node has used up its turns or its runtime.
 
-Sees: turns of one node in a run against `maxTurnsPerNode`, and their measured `usage.duration_ms` against
-`maxRuntimeMsPerNode`. Warns when a budget is used up, halts when it is exceeded.
+Sees: turns of one node in a run against `maxTurnsPerNode`, and their runtime against `maxRuntimeMsPerNode`: the log
+time from `turn.started` to the turn, or `usage.duration_ms` if that is more or nothing else is known. Warns when a
+budget is used up, halts when it is exceeded.
 
 Why: a budget is the last line of defence, whatever the other detectors find.
 
@@ -54,6 +55,7 @@ class NodeBudget:
 
 DETECTOR = NodeBudget()
 
+_AT_MS = 1_767_225_600_000  # 2026-01-01
 _BUDGET = {"type": "run.started", "budgets": {"maxTurnsPerNode": 3}}
 
 HEALTHY = [
@@ -64,5 +66,17 @@ HEALTHY = [
 ]
 STUCK = [
     Example("one turn too many", [_BUDGET, *(said("coder", f"step {n}") for n in range(4))], "halt", 3),
+    Example(
+        "too long since its turns were started",
+        [
+            {"type": "run.started", "at": _AT_MS, "budgets": {"maxRuntimeMsPerNode": 60_000}},
+            {"type": "turn.started", "at": _AT_MS + 1_000, "node": "coder"},
+            said("coder", "half", at=_AT_MS + 41_000),
+            {"type": "turn.started", "at": _AT_MS + 90_000, "node": "coder"},
+            said("coder", "all of it", at=_AT_MS + 115_000),
+        ],
+        "halt",
+        1,
+    ),
     Example("all of its turns", [_BUDGET, *(said("coder", f"step {n}") for n in range(3))], "warn", 2),
 ]

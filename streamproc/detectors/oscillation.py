@@ -10,7 +10,10 @@ False alarms: going twice over the same fifteen files is legitimate, so *calls* 
 rounds and halt at three. Anything new in between (an answer, a finding, a test result, a person) ends the round, so a
 poll whose answers change, or a cycle that makes progress, is never an oscillation.
 
-Tuning: `said_halt`, `calls_warn`, `calls_halt` are full rounds; 0 turns a level off.
+Tuning: `said_halt`, `calls_warn`, `calls_halt` are full rounds; 0 turns a level off. `gate` names what else ends a
+round: with `any`, all news does; with `results`, what each node says is also followed in its own turns, where only
+results end a round (of calls, tests, errors, artifacts, queries, or a person); with `none`, only measured progress and
+a person do.
 
 Reference: loop-safety requirement "oscillation: output alternates between two states".
 """
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level
+from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import STEPS, Period, loop_tag
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, said
@@ -33,6 +37,7 @@ class Limits:
     said_halt: int = 2  # words and artifacts do not recur by chance
     calls_warn: int = 2  # going twice over the same files is legitimate
     calls_halt: int = 3
+    gate: Gate = Gate.ANY  # others' new words may be the answer that a repeated question asks for
 
 
 class Oscillation:
@@ -108,6 +113,9 @@ STUCK = [
     Example("two alternating texts of a node that called a tool before", [
         call("ls", {}, "a b"), *[said("agent", "I will use a list."), said("agent", "I will use a set.")] * 3,
     ], "halt", 4),
+    Example("under `gate: none`, two answers in turn, whatever the reviewer says", [
+        turn for n in range(4) for turn in (said("coder", ("a list", "a set")[n % 2]), said("reviewer", f"no{'!' * n}"))
+    ], "halt", 6, {"detectors": {"LOOP002": {"gate": "none"}}}),
     Example("two alternating texts", [said("coder", "use a list"), said("coder", "use a set")] * 2, "halt", 3),
     Example("a ring of three nodes", [said("a", "x"), said("b", "y"), said("c", "z")] * 2, "halt", 5),
     Example("the same three calls three times", [

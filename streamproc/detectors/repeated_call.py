@@ -21,9 +21,12 @@ Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats. O
 their arguments count with new answers, and only with nothing else in between: a long test command that is run again and
 again, or a poll with a long command, is left alone.
 
-Tuning: `warn`/`halt` for answers equal byte for byte, `masked_*` for those equal after masking, `unanswered_*` if no
-result was reported; `within` is the window in calls. Live calls: `live_repeats_min`, `live_standstills`,
-`live_minutes`, `known_warn` and `known_halt`. Writing calls: `written_warn` and `written_halt`.
+Tuning: `gate` names what restarts the count: `any` news; `results` only, and not the words of other nodes; `none` but
+measured progress and a person: the plain count of a tool with the same arguments within `within` calls, contiguous or
+interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte, `masked_*`
+for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls. Live calls:
+`live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`. Writing calls: `written_warn` and
+`written_halt`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
@@ -31,13 +34,15 @@ Reference: "same tool called with identical arguments >= 3 times within 10 steps
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import CallMemory, RunState, Streak
 from streamproc.core.signals.calls import IDLE
+from streamproc.core.signals.novelty import Gate
+from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, args_excerpt, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER, Call
@@ -55,6 +60,7 @@ class Limits:
     unanswered_halt: int = 5
     within: int = 10  # calls
     live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
+    gate: Gate = Gate.ANY  # a repeat between new findings is honest
     live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
     live_minutes: int = 10  # since the last new answer of a poll, where there are times: jobs take minutes
     known_warn: int = 10  # answers of a poll in a row that it gave before: it changes back and forth
@@ -76,10 +82,15 @@ class RepeatedCall:
             reached, count = _judge(view.run, made, memory, state, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, made, memory, count
-        if view.run.writes is not None:
-            reached = level(view.run.writes.count, limits.written_warn, limits.written_halt)
-            if reached is not None and (best is None or reached > best[0]):
-                return self._written(view, reached, view.run.writes)
+        writes = view.run.writes
+        written = level(writes.count, limits.written_warn, limits.written_halt) if writes is not None else None
+        strongest = max(best[0] if best is not None else Level.INFO, written or Level.INFO)
+        if limits.gate != Gate.ANY and strongest < Level.HALT:
+            recent = self._recent(view, limits)
+            if recent is not None and recent.level > strongest:
+                return recent
+        if writes is not None and written is not None and (best is None or written > best[0]):
+            return self._written(view, written, writes)
         if best is None or already_reported(view.run, self.code, _loop(best[1], best[2]), best[0], view.index):
             return None
         return self._finding(view, *best)
@@ -96,7 +107,49 @@ class RepeatedCall:
             onset=writes.first,
             message=f"{made.name or 'A tool'} has written the same text {writes.count} times in a row, since turn "
             f"{writes.first}.",
-            evidence=Evidence(kind=self.name, tool=made.name, args_hash=hex16(made.key), count=writes.count),
+            evidence=Evidence(
+                kind=self.name,
+                tool=made.name,
+                args_hash=hex16(made.key),
+                args_excerpt=args_excerpt(view.turn, made),
+                count=writes.count,
+            ),
+            reason=STALLED,
+            status="aborted_stuck",
+        )
+
+    def _recent(self, view: View, limits: Limits) -> Finding | None:
+        """Return the finding behind a gate of its own: a call that was made again and again in recent call turns."""
+        best: tuple[Level, Recent, list[int]] | None = None
+        first_step = view.run.call_turns - limits.within
+        for recent in view.recent:
+            steps = [step for step in recent.call_turns if step > first_step]
+            turns = recent.turns[-len(steps) :]
+            in_row = sum(step > steps[-1] - limits.warn for step in steps)
+            reached = level(len(steps), 0, limits.halt) or level(in_row, limits.warn, 0)
+            if reached is not None and (best is None or reached > best[0]):
+                best = reached, recent, turns
+        if best is None or already_reported(view.run, self.code, best[1].call.key, best[0], view.index):
+            return None
+        reached, (made, _, _), turns = best
+        plain = limits.gate == Gate.NONE
+        what = "was called with the same arguments" if plain else "returned the same result for the same arguments"
+        return Finding(
+            code=self.code,
+            level=reached,
+            loop=made.key,
+            onset=turns[0],
+            message=f"{made.name or 'A tool'} {what} at {listed(turns)}{'' if plain else _NO_RESULT}.",
+            evidence=Evidence(
+                kind=self.name,
+                tool=made.name,
+                args_hash=hex16(made.key),
+                args_excerpt=args_excerpt(view.turn, made),
+                result_hash=None if plain else hex16(made.exact),
+                turns=turns,
+                count=len(turns),
+                match="exact",
+            ),
             reason=STALLED,
             status="aborted_stuck",
         )
@@ -133,6 +186,9 @@ class RepeatedCall:
             reason=STALLED,
             status="aborted_stuck",
         )
+
+
+_NO_RESULT: Final = ", with no new result in between"
 
 
 def _loop(made: Call, memory: CallMemory) -> int:
@@ -244,6 +300,13 @@ STUCK = [
     Example("answers that differ only by a time stamp", [
         call("run", {"cmd": "make"}, f"error at 2026-01-01T10:00:0{n}Z") for n in range(5)
     ], "halt", 4),
+    Example("under `gate: none`, three times within ten calls, whatever it answers", [
+        call("test", {}, "3 failed"), call("edit", {"line": 1}, "ok"), call("test", {}, "2 failed"),
+        call("edit", {"line": 2}, "ok"), call("test", {}, "1 failed"),
+    ], "halt", 4, {"detectors": {"LOOP003": {"gate": "none"}}}),
+    Example("under `gate: results`, between the new words of another node", [
+        turn for n in range(3) for turn in (call("run", {}, "error", node="a"), said("b", f"Try again{'!' * n}"))
+    ], "halt", 4, {"detectors": {"LOOP003": {"gate": "results"}}}),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),
     Example("a job that never ends", _polls(["still running"] * 61, 10), "halt", 60),
     Example("a job that never ends, without times", [call("poll", {}, "still running")] * 10, "halt", 9),

@@ -1,15 +1,21 @@
 """LOOP001 repeated_output: one node repeats the same output.
 
 Sees: the same `output` or `structured_output` of one node, turn after turn of that node. Functionally identical is
-enough: time stamps, ids, durations and white space do not count.
+enough: time stamps, ids, durations and white space do not count. Whether the words of other nodes in between count as
+news is a setting, the `gate`; under `any`, they do not for long outputs.
 
 Why: an agent that repeats its answer word for word makes no progress; more turns cost money and change nothing.
 
 False alarms: an agent may legitimately repeat itself if something new happened in between: another node said something
 new, a tool answered something new, a test result changed, a person spoke. Each of these restarts the count. Text
-between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
+between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted. A short line
+("Continue.", a speaker's name, a verdict) is honestly the same while others say new things, so others' words restart
+its count. A long one is work that is handed in again, however the others word their complaint: only results restart it.
 
-Tuning: `warn` and `halt` are counts of identical outputs in a row; 0 turns a level off.
+Tuning: `warn` and `halt` are counts of identical outputs in a row; 0 turns a level off. `gate` names what restarts the
+count: `any` news; `results` only (of calls, tests, errors, artifacts, queries, or a person); `none` but measured
+progress and a person: the plain count, also of texts beside calls. Under `any`, `long_*` and `medium_*` count behind
+`results`; structured outputs of `structured_chars` or more count as long.
 
 Reference: loop-safety requirement "repeated identical outputs: 2-3 times".
 """
@@ -17,19 +23,30 @@ Reference: loop-safety requirement "repeated identical outputs: 2-3 times".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.run_state import Said
+from streamproc.core.signals.novelty import Gate
+from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Counts of identical outputs in a row."""
+    """Counts of identical outputs in a row; sizes are in characters."""
 
     warn: int = 2  # the second is worth a nudge
     halt: int = 3  # the third shows that the nudge did not help
+    gate: Gate = Gate.ANY  # a short line between the new words of others is mostly honest
+    long_chars: int = 400  # a text of this size is work handed in again, not a phrase
+    long_halt: int = 3  # between others' words; as for texts without anything in between
+    medium_chars: int = 120  # longer than a phrase, and yet it may be one
+    medium_warn: int = 3  # between others' words
+    medium_halt: int = 5  # two more, after the nudge
+    structured_chars: int = 40  # of its JSON; a verdict or route of one field is shorter and honestly repeats
 
 
 class RepeatedOutput:
@@ -40,20 +57,25 @@ class RepeatedOutput:
     kinds = kind.SAID
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        streak = max(view.said, key=lambda streak: streak.count)
-        reached = level(streak.count, limits.warn, limits.halt)
+        said = max(view.said, key=lambda said: said.count)
+        reached, count, onset = level(said.count, limits.warn, limits.halt), said.count, said.first
+        ending = _ENDINGS[limits.gate]
+        if reached != Level.HALT and limits.gate == Gate.ANY:
+            for one in view.said:
+                own = _judge_own(view, one, limits)
+                if own is not None and (reached is None or own > reached):
+                    said, reached, count, onset, ending = one, own, one.own, one.own_first, _ENDINGS[Gate.RESULTS]
         if reached is None:
             return None
         return Finding(
             code=self.code,
             level=reached,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"{view.turn.node} repeated the same output {streak.count} times in a row, "
-            "with no new information in between.",
+            loop=view.node_tag ^ said.value,
+            onset=onset,
+            message=f"{view.turn.node} repeated the same output {count} times in a row{ending}.",
             evidence=Evidence(
                 kind=self.name,
-                count=streak.count,
+                count=count,
                 match="normalised",
                 hashes=[hex16(h) for h in view.run.recent_outputs[-3:]],
             ),
@@ -62,7 +84,34 @@ class RepeatedOutput:
         )
 
 
+def _judge_own(view: View, said: Said, limits: Limits) -> Level | None:
+    """Return the level of an output that the node repeated in its own turns, with only words of others in between."""
+    turn = view.turn
+    if turn.node in USER_NODES:
+        return None
+    if said is view.node.structured:
+        is_long = turn.structured is not None and turn.structured.size >= limits.structured_chars
+        return level(said.own, 0, limits.long_halt) if is_long else None
+    size = turn.output.size if turn.output is not None else 0
+    if size >= limits.long_chars:
+        return level(said.own, 0, limits.long_halt)
+    return level(said.own, limits.medium_warn, limits.medium_halt) if size >= limits.medium_chars else None
+
+
+_ENDINGS: Final = {
+    Gate.ANY: ", with no new information in between",
+    Gate.RESULTS: " of its own, with no new result in between",
+    Gate.NONE: " of its own",
+}
+
 DETECTOR = RepeatedOutput()
+
+_PROGRAM = "\n".join(f"def step_{n}(state):\n    return state.advance({n}, keep=True)" for n in range(9))
+_PLAN = (
+    "First I read the configuration and the schema of the old tables. "
+    "Then I write the migration, and at last I run it against a copy of the data."
+)
+
 
 HEALTHY = [
     Example("the same words about different findings", [
@@ -86,6 +135,19 @@ HEALTHY = [
             {"node": "agent", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]},
         )
     ]),
+    Example("a short line between new words", [
+        turn for n in range(8) for turn in (said("manager", "Continue."), said("writer", f"Chapter {'I' * n} is done."))
+    ]),
+    Example("the same verdict about new drafts", [
+        turn for n in range(6) for turn in (
+            said("writer", f"Draft {'x' * n}"), {"node": "judge", "structured_output": {"approved": False}},
+        )
+    ]),
+    Example("the same program with new results in between", [
+        turn for n in range(5) for turn in (
+            said("coder", _PROGRAM), call("run", {"seed": n}, f"score {n}", node="runner"),
+        )
+    ]),
     Example("answers that differ", [said("agent", "42"), said("agent", "43"), said("agent", "43, I am sure.")]),
 ]  # fmt: skip
 STUCK = [
@@ -94,5 +156,20 @@ STUCK = [
         said("agent", "Retrying at 10:00:01."), said("agent", "Retrying at 10:00:07."),
         said("agent", "Retrying at 10:00:13."),
     ], "halt", 2),
+    Example("the same program, whatever the verifier says", [
+        turn for n in range(3) for turn in (said("coder", _PROGRAM), said("verifier", f"It still fails{'!' * n}"))
+    ], "halt", 4),
+    Example("the same object, whatever the verifier says", [
+        turn for n in range(3) for turn in (
+            {"node": "coder", "structured_output": {"file": "app.py", "patch": "+return total"}},
+            said("verifier", f"It still fails{'!' * n}"),
+        )
+    ], "halt", 4),
+    Example("the same plan, whatever the planner says", [
+        turn for n in range(5) for turn in (said("coder", _PLAN), said("planner", f"Do it{'!' * n}"))
+    ], "halt", 8),
+    Example("under `gate: none`, a short answer between a verifier's new words", [
+        turn for n in range(3) for turn in (said("coder", "Fixed it."), said("verifier", f"It still fails{'!' * n}"))
+    ], "halt", 4, {"detectors": {"LOOP001": {"gate": "none"}}}),
     Example("the same answer twice", [said("agent", "I will try again.")] * 2, "warn", 1),
 ]  # fmt: skip

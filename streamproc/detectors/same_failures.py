@@ -9,7 +9,9 @@ another suite (another total), or another error of the same failing tests. Outsi
 node in between counts as work: a lone agent that edits and tests by itself is not halted here. A verifier that reports
 several times within one pass of a cycle is counted once.
 
-Tuning: `warn` and `halt` count iterations with the same failing set.
+Tuning: `warn` and `halt` count iterations with the same failing set. `gate` names what else restarts the count:
+`results`, the node's own calls and a new error, as above; `none`, only measured progress and a person, where each turn
+is a whole session with calls of its own; `any`, also new words.
 
 Reference: loop-safety requirement "unchanged failures: 2-3 iterations".
 """
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, hex16
 from streamproc.core.escalation import already_reported
+from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
@@ -31,6 +34,7 @@ class Limits:
 
     warn: int = 2
     halt: int = 3
+    gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
 
 
 class SameFailures:
@@ -93,6 +97,9 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 STUCK = [
+    Example("under `gate: none`, the same test of sessions that read", [
+        call("read", {"f": n}, f"text {n}", node="verifier", tests={"failed": ["t1"], "total": 9}) for n in range(3)
+    ], "halt", 2, {"detectors": {"STALL002": {"gate": "none"}}}),
     Example("two suites in turn", [
         turn for _ in range(3) for turn in (tested("verifier", ["t1"], 40), tested("verifier", ["u1"], 7))
     ], "halt", 4),

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.observer import USER_NODES
 from streamproc.core.run_state import OpenTurn, RunState
 from streamproc.core.signals.open_turns import node_of
+from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.text_streaks import may_wait
 from streamproc.core.view import GAP_MS, View
 from streamproc.detectors.base import Example, call, said

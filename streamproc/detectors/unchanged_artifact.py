@@ -10,7 +10,9 @@ False alarms: a node may legitimately leave its artifact unchanged while a measu
 restarts the count. Outside cycles a new tool answer in between does the same. An empty artifact is no evidence:
 committed work leaves an empty diff.
 
-Tuning: `warn` and `halt` count iterations *without a change*: with 2, the artifact is seen for the third time.
+Tuning: `warn` and `halt` count iterations *without a change*: with 2, the artifact is seen for the third time. `gate`
+names what else restarts the count: `results`, the node's own calls as above; `none`, only measured progress and a
+person, where each turn is a whole session with calls of its own; `any`, also new words.
 
 Reference: loop-safety requirement "unchanged diff: 2 times".
 """
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
@@ -31,6 +34,7 @@ class Limits:
 
     warn: int = 1
     halt: int = 2  # "unchanged diff: 2 times"
+    gate: Gate = Gate.RESULTS  # a harness may attach the same diff to every turn that reads
 
 
 class UnchangedArtifact:
@@ -103,5 +107,8 @@ STUCK = [
         {"node": "writer", "docs": "# Guide\n\n\nInstall  it."}, said("reviewer", "please say how"),
         {"node": "writer", "docs": "# Guide\n\nInstall it. "},
     ], "halt", 4),
+    Example("under `gate: none`, the same patch of a session that reads", [
+        call("read", {"f": n}, f"text {n}", node="coder", artifact="+a") for n in range(3)
+    ], "halt", 2, {"detectors": {"STALL001": {"gate": "none"}}}),
     Example("the same patch twice", [_patched("+a"), said("reviewer", "rename it"), _patched("+a")], "warn", 2),
 ]  # fmt: skip

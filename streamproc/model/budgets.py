@@ -37,7 +37,7 @@ def account_budget(owner: str, unit: str, window: str) -> str:
 
 BUDGETS: Final = (
     Budget("maxTurnsPerNode", "turns", (), "turns of one node in a run"),
-    Budget("maxRuntimeMsPerNode", "ms", (), "measured runtime of one node in a run"),
+    Budget("maxRuntimeMsPerNode", "ms", (), "runtime of one node in a run: since `turn.started`, or as reported"),
     Budget("maxCycleIterations", "iterations", (), "iterations of one cycle"),
     Budget("maxCycleRuntimeMs", "ms", (), "log time since a run entered a cycle"),
     Budget("maxCycleCost", "micro_usd", ("maxCycleCostUsd",), "spend since a run entered a cycle, in USD"),

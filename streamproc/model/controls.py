@@ -18,7 +18,8 @@ TerminalStatus = Literal[
 ]  # fmt: skip
 Action = Literal[
     "warn", "pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider", "force_synthesis",
-    "snitch", "ask_human", "done_partial", "halt", "kill",
+    "snitch", "ask_human", "done_partial", "halt", "kill", "spawn_reconciliation_node", "tighten_context_pack",
+    "update_docs_contract",
 ]  # fmt: skip
 
 
@@ -156,6 +157,7 @@ class ControlEvent(_Model):
     policy: ControlPolicy | None = None
     at: str | None = Field(None, description="log time of the trigger, RFC 3339")
     labels: dict[str, str] | None = None
+    badge: str | None = Field(None, description="iterations of the cycle that has most, such as `Loop 3/8`")
 
     @property
     def halts(self) -> bool:

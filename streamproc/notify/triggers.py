@@ -230,6 +230,9 @@ _ADVICE: Final = {
     "done_partial": "accept the partial result",
     "halt": "leave it halted until the cause is fixed",
     "kill": "end it",
+    "spawn_reconciliation_node": "let another node reconcile what the two cannot agree on",
+    "tighten_context_pack": "give it a smaller and clearer context",
+    "update_docs_contract": "update the documents that it works from",
 }
 
 _ADVICE_BY_TRIGGER: Final[dict[str, str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from enum import StrEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -59,6 +60,7 @@ class Overlay(BaseModel):
     budgets: dict[str, Any] = {}
     actions: dict[str, Action] = {}
     on_stall: str | None = None
+    suggested_actions: list[Action] | None = Field(None, exclude_if=_unset)
     lower_is_better: list[str] | None = None
     board: BoardSetting | None = None
     prices: dict[str, dict[str, Any]] = {}
@@ -313,10 +315,13 @@ def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str
 
 
 def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    known = [field.name for field in fields(BY_CODE[code].Limits)]
+    known = {field.name: field.default for field in fields(BY_CODE[code].Limits)}
     for name, value in setting.items():
         path = ("detectors", code, name)
-        if name not in known:
+        if isinstance(choices := known.get(name), StrEnum):
+            if value not in (names := list(type(choices))):
+                yield path, f"{shown(value)} is not a choice", f"use one of {', '.join(names)}"
+        elif name not in known:
             yield path, "unknown limit", f"{code} has: {', '.join(known) or 'no limits of its own'}"
         elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMIT_MAX:
             remedy = "set a whole number; 0 turns the limit off"

@@ -21,6 +21,7 @@ from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
+from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import TierRules
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.model.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
@@ -43,6 +44,15 @@ _DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
 _SECTIONS: Final = ("workflows", "tenants", "tiers")
 _UNNAMED: Final = "\0"  # stands for every name without a section: no policy file can contain it
 _RULES_MAX: Final = 1_024  # scopes with resolved rules, 20 KB each; past it, the oldest is dropped
+_GATED: Final = (
+    "LOOP001",
+    "LOOP002",
+    "LOOP003",
+    "STALL001",
+    "STALL002",
+    "STALL003",
+    "STALL004",
+)  # in the order of `Gates`
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
@@ -104,12 +114,12 @@ class Policy:
         return found
 
     def _in_force(self, overlays: list[Overlay]) -> dict[str, Any]:
-        detectors: dict[str, dict[str, int] | None] = {code: {} for code in BY_CODE}
+        detectors: dict[str, dict[str, Any] | None] = {code: {} for code in BY_CODE}
         budgets: dict[str, int] = {}
         overridable: set[str] = set()
         actions: dict[str, str] = {}
         prices: dict[str, Price] = {}
-        on_stall = "switch_to_interactive"
+        on_stall, suggested = "switch_to_interactive", list[str]()
         lower: list[str] = []
         board: dict[str, Any] = {}
         for overlay in overlays:
@@ -121,6 +131,7 @@ class Policy:
             actions |= overlay.actions
             prices |= {model: price_of(price) for model, price in overlay.prices.items()}
             on_stall = overlay.on_stall or on_stall
+            suggested = suggested if overlay.suggested_actions is None else [*overlay.suggested_actions]
             board = merge_board(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
@@ -129,6 +140,7 @@ class Policy:
             "overridable": sorted(overridable),
             "actions": actions,
             "on_stall": on_stall,
+            "suggested_actions": suggested,
             "lower_is_better": lower,
             "board": board,
             "prices": prices,
@@ -165,6 +177,7 @@ class Policy:
                 if name not in _ACCOUNT_BUDGETS
             },
             on_stall=found["on_stall"],
+            suggested=found["suggested_actions"],
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
             live_repeats_min=repeats.live_repeats_min,
@@ -176,6 +189,7 @@ class Policy:
             accounts=self._accounts(found),
             backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
             task_percents=[value for name, value in (limits["BUDGET008"] or {}).items() if name != "halt_run"],
+            gates=Gates(*(_gate(limits[code], Gates()[at]) for at, code in enumerate(_GATED))),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
             board=BoardConfig(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
@@ -267,9 +281,14 @@ def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
     return limit
 
 
-def _limits(code: str, own: dict[str, int]) -> dict[str, int]:
+def _limits(code: str, own: dict[str, Any]) -> dict[str, Any]:
     limits = BY_CODE[code].Limits(**own)
     return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _gate(limits: dict[str, Any] | None, default: Gate) -> Gate:
+    """Return the gate of a detector; one that is off counts nothing behind it."""
+    return default if limits is None else Gate(limits["gate"])
 
 
 def _with_usual_runtime(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:

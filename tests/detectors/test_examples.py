@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.core import kind
+from streamproc.core.signals.novelty import Gate
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.monitor import Monitor
 
@@ -142,9 +143,9 @@ def test_a_detectors_page_has_all_its_sections(module: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
-def test_every_limit_is_a_whole_number_with_a_default(module: ModuleType) -> None:
+def test_every_limit_is_a_whole_number_or_a_choice_with_a_default(module: ModuleType) -> None:
     limits = module.Limits()
-    assert all(type(getattr(limits, field.name)) is int for field in fields(module.Limits))
+    assert all(type(getattr(limits, field.name)) in (int, Gate) for field in fields(module.Limits))
 
 
 def test_codes_have_the_form_of_the_catalogue_and_are_unique() -> None:

@@ -12,7 +12,7 @@ STUCK = {
     "bugfix/same-diff": ("STALL001", 10, "stalled", "switch_to_interactive"),
     "bugfix/other-tests": ("STALL003", 11, "stalled", "switch_to_interactive"),
     "bugfix/stopped": ("OPERATOR001", 1, "user_stop", "halt"),
-    "planning/two-plans": ("LOOP002", 7, "oscillating", "spawn_reviewer"),
+    "planning/two-plans": ("LOOP002", 6, "oscillating", "spawn_reviewer"),
     "planning/same-answer": ("LOOP001", 2, "stalled", "spawn_reviewer"),
     "planning/same-structure": ("LOOP001", 2, "stalled", "spawn_reviewer"),
     "planning/seven-plans": ("BUDGET002", 12, "budget_exceeded", "force_synthesis"),

@@ -21,6 +21,7 @@ from benchmarks.quality.traces import (
     honest,
     no_progress,
     oscillation,
+    others_words,
     repeated_call,
     repeated_output,
     stagnation,
@@ -48,7 +49,7 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards, endless, framing, talking,
+            disguised, boards, endless, framing, talking, others_words,
         )
         for loop in module.KINDS
     ),

@@ -11,7 +11,7 @@ VERIFIER_MAX = 3
 
 
 def _edge(script: Script, source: str, target: str, most: int) -> None:
-    """The source finds new words each time; the target repeats one of two answers."""
+    """The source finds new words each time; the target repeats one of two answers, none of them four times in a row."""
     answers = [script.words.text(2) for _ in range(2)]
     for answer in answers:
         script.say(source, script.words.text(2))
@@ -23,7 +23,7 @@ def _edge(script: Script, source: str, target: str, most: int) -> None:
     with script.loop("LOOP005", halt=most + 1, also=("LOOP001", "LOOP002")) as loop:
         for count in range(1, most + script.times(1, 8) + 1):
             script.say(source, script.words.text(2))
-            script.say(target, script.dice.choice(answers), **({"from": source} if explicit else {}))
+            script.say(target, answers[count // 3 % 2], **({"from": source} if explicit else {}))
             loop.counted(count)
 
 

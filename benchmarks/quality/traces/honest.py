@@ -11,6 +11,7 @@ from benchmarks.quality.traces import (
     debugging,
     framing,
     look_alikes,
+    others_words,
     patience,
     polling,
     reading,
@@ -30,7 +31,7 @@ FRAGMENTS: Final[tuple[Section, ...]] = (
     *polling.FRAGMENTS, *reading.FRAGMENTS, *debugging.FRAGMENTS, *batches.FRAGMENTS, *siblings.FRAGMENTS,
     *retries.FRAGMENTS, *teamwork.FRAGMENTS, *second_thoughts.FRAGMENTS,
     *look_alikes.FRAGMENTS, *patience.FRAGMENTS,
-    *boards.FRAGMENTS, *framing.FRAGMENTS, *talking.FRAGMENTS, *stagnation.FRAGMENTS,
+    *boards.FRAGMENTS, *framing.FRAGMENTS, *talking.FRAGMENTS, *stagnation.FRAGMENTS, *others_words.FRAGMENTS,
 )  # fmt: skip
 LONG_RUN: Final = 500  # events
 

@@ -13,6 +13,7 @@ import xxhash
 
 from streamproc.core.graph import LARGE, Graph, read_graph, unsafe_cycles
 from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
+from streamproc.core.view import View
 from streamproc.model.wire import Usage
 
 EDGE_BYTES: Final = 14  # of an encoded state
@@ -71,14 +72,21 @@ def observe_handover(run: RunState, source: int, target: int) -> Cycle | None:
     return None
 
 
-def cycle_of(run: RunState, node_tag: int, usage: Usage | None) -> Cycle | None:
-    """Return the cycle that a node is in. Cost and runtime of a declared cycle count from its first turn."""
+def cycle_of(view: View, node_tag: int, usage: Usage | None) -> Cycle | None:
+    """Return the cycle that a node is in. Cost and runtime of a declared cycle count from its first turn.
+
+    A node with a self-loop that follows itself completes an iteration without a handover.
+    """
+    run = view.run
     for cycle in run.cycles:
         if cycle.anchor == node_tag or node_tag in cycle.members:
             if cycle.spent_before == NOT_ENTERED:
                 run.size_left = 0
                 cycle.since_ms = run.at_ms
                 cycle.spent_before = run.ledger.cost_usd_micro - (usage.cost_usd_micro or 0 if usage else 0)
+            if cycle.anchor == node_tag == run.previous_node and not view.turn.from_ and _is_self_loop(cycle):
+                cycle.iterations += 1
+                view.iterated = cycle
             return cycle
     return None
 
@@ -87,6 +95,10 @@ def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids (none: a very large one)."""
     text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
     return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def _is_self_loop(cycle: Cycle) -> bool:
+    return cycle.over == cycle.anchor or (not cycle.over and cycle.members == [cycle.anchor])
 
 
 def _inside(cycle: Cycle, node_tag: int) -> bool:

@@ -13,10 +13,18 @@ from streamproc.model.wire import Tests
 
 
 def observe_tests(
-    run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int, *, new_error: bool
+    run: RunState,
+    node: NodeState,
+    node_tag: int,
+    tests: Tests,
+    index: int,
+    stamp: int,
+    since: tuple[int, int],
+    *,
+    new_error: bool,
 ) -> None:
-    """Record test results. If the same tests fail with a new error (`new_error`), the work continues and the streak
-    starts again."""
+    """Record test results. `since` are the last turns that restarted the streaks of the failing set and of the failing
+    count. If the same tests fail with a new error (`new_error`), the work continues and both start again."""
     failing_set = tests.failing_set & HASH
     remember(run.recent_failing_sets, failing_set)
     remember(run.recent_failing_counts, tests.failing)
@@ -43,9 +51,9 @@ def observe_tests(
     if better:
         note_progress(run, index)
     if better or (new_error and track.same.value == failing_set):
-        since = index
-    extend(track.same, failing_set, index, stamp, since)
-    _count_flat(track, tests, index, stamp, since, better=better)
+        since = index, index
+    extend(track.same, failing_set, index, stamp, since[0])
+    _count_flat(track, tests, index, stamp, since[1], better=better)
 
 
 def _count_flat(track: SuiteTrack, tests: Tests, index: int, stamp: int, since: int, *, better: bool) -> None:

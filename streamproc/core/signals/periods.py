@@ -17,17 +17,23 @@ STEPS: Final = 1  # all steps: calls with their answers, and statements
 STATEMENTS: Final = 2  # texts, structured outputs, artifacts and pages, whatever was called in between
 ARTIFACTS: Final = 3  # artifacts, as they change; only measured progress clears it
 NARRATION: Final = 4  # texts with no call in between, of nodes that call tools
+OWN: Final = 8  # and above: the statements of one node (`own_stream`), if the policy's gate of LOOP002 is not `any`
 
 
 class Period(NamedTuple):
     """A period with which a stream repeats."""
 
-    stream: int  # STEPS, STATEMENTS, ARTIFACTS or NARRATION
+    stream: int  # STEPS, STATEMENTS, ARTIFACTS, NARRATION, or the own stream of a node
     length: int  # elements of a round
     matches: int  # elements in a row that equalled the one a round earlier
     onset: int  # turn in which the first round began
     tags: list[int]  # elements of the last round
     turns: list[int]  # and their turns
+
+
+def own_stream(node_tag: int) -> int:
+    """Return the stream of one node's statements."""
+    return (node_tag + 1) * OWN
 
 
 def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:

@@ -33,6 +33,11 @@ def spend(run: RunState, usage: Usage, counts: list[int]) -> None:
         _cap(ledger)
 
 
+def add_runtime(counts: list[int], took_ms: int) -> None:
+    """Add time to the `counts` of a node."""
+    counts[1] = min(counts[1] + took_ms, SPEND_MAX)
+
+
 def _cap(ledger: Ledger) -> None:
     for name in ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "cost_usd_micro", "duration_ms"):
         setattr(ledger, name, min(getattr(ledger, name), SPEND_MAX))

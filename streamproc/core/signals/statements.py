@@ -6,10 +6,15 @@ is it known to be a message; until then it is pending (`RunState.pending_text`, 
 
 from __future__ import annotations
 
+from typing import Final
+
 from streamproc.core.run_state import TAG, RunState
-from streamproc.core.signals.novelty import note_news, remember_tag
+from streamproc.core.signals.novelty import note_news, note_words, remember_tag
 from streamproc.core.signals.periods import STATEMENTS, STEPS, Period, push
 from streamproc.model.wire import Turn
+
+# Nodes for which users' messages are published as turns: their words are news for every gate but `none`.
+USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 
 
 def observe_statement(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:
@@ -25,7 +30,7 @@ def observe_statement(run: RunState, node_tag: int, turn: Turn, topic: int, inde
         tag ^= turn.artifact.norm >> 3
     if tag == node_tag:
         return ()
-    return _record(run, tag, index, step=not turn.calls)
+    return _record(run, tag, index, step=not turn.calls, words=turn.query is None and turn.node not in USER_NODES)
 
 
 def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
@@ -34,13 +39,16 @@ def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
     run.pending_text = []
     if waiting_node == node_tag:
         return ()
-    return _record(run, tag, index, step=True)
+    return _record(run, tag, index, step=True, words=True)
 
 
-def _record(run: RunState, tag: int, index: int, *, step: bool) -> tuple[Period, ...]:
-    """Record a statement as news or repeat, and add it to the streams. Return the periods that it extends."""
+def _record(run: RunState, tag: int, index: int, *, step: bool, words: bool) -> tuple[Period, ...]:
+    """Record a statement as news or repeat, and add it to the streams. Return the periods that it extends.
+
+    The answer to a query and what a person says are results, all other statements are `words`.
+    """
     if remember_tag(run, tag):
-        note_news(run, index, (STEPS, STATEMENTS))
+        (note_words if words else note_news)(run, index, (STEPS, STATEMENTS))
     tag &= TAG & ~1
     found = []
     if step and (period := push(run, STEPS, tag, index)):
