@@ -32,7 +32,7 @@ class PydanticTurn(BaseModel):
     output: tuple[int, int, int, int, int] | None = None
     structured: tuple[int, int, int, int, int] | None = None
     artifact: tuple[int, int, int, int, int] | None = None
-    calls: list[tuple[str, int, int, int, int, int]] = []
+    calls: list[tuple[str, int, int, int, int, int, int]] = []
     usage: tuple[int, int, int, int, int | None, int] | None = None
 
 

@@ -50,6 +50,9 @@ class RecurringError:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         for tool in view.tools:
+            failed = tool.failures.count(tool.failures[-1]) if tool.failures and tool.failures[-1] else -1
+            if failed < limits.warn and failed < limits.halt and failed < limits.varied_halt:
+                continue
             turns, recent, keys = _failures(tool, view.run.last_success)
             if 0 < limits.halt <= len(recent) and len(set(keys)) < len(keys):
                 return self._finding(view, tool, Level.HALT, recent)

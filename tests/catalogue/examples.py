@@ -25,11 +25,15 @@ def stuck() -> dict[str, tuple[str, Example]]:
 
 
 def policy() -> dict[str, Any]:
-    """Return a policy for all of the examples: some need budgets that no run may declare."""
-    settings: dict[str, Any] = {"presets": ["standard"]}
-    for _code, example in stuck().values():
+    """Return a policy for all of the examples. Budgets that no run may declare hold for all; settings of detectors for
+    the example's own workflow, because another example needs the usual ones."""
+    settings: dict[str, Any] = {"presets": ["standard"], "budgets": {}, "workflows": {}}
+    for run_id, (_code, example) in stuck().items():
         for section, values in (example.policy or {}).items():
-            settings[section] = settings.get(section, {}) | values
+            if section == "detectors":
+                settings["workflows"][run_id] = {section: values}
+            else:
+                settings[section] |= values
     return settings
 
 
@@ -43,5 +47,6 @@ def lines(runs: dict[str, tuple[str, Example]]) -> list[bytes]:
 
 
 def timed(run_id: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
-    """Return a raw event with run id, event id and time."""
-    return {"run_id": run_id, "event_id": f"{run_id}/{number}", "at": START_MS + number * 1_000, **raw}
+    """Return a raw event with run id, event id, workflow and time."""
+    event_id, at = f"{run_id}/{number}", START_MS + number * 1_000
+    return {"run_id": run_id, "event_id": event_id, "workflow": run_id, "at": at, **raw}
