@@ -56,6 +56,20 @@ def a_node_too_often(script: Script) -> None:
                 _step(script, other)
 
 
+def a_node_for_too_long(script: Script) -> None:
+    """BUDGET002: runtime that no turn reports, only the time since each was started."""
+    (node,) = script.team(1)
+    took, turns, at = script.dice.randrange(1_000, 60_000), script.dice.randint(2, 6), START_MS + 10**9
+    script.add({"type": "run.started", "budgets": {"maxRuntimeMsPerNode": took * turns}, "at": at})
+    with script.loop("BUDGET002", warn=turns, halt=turns + 1) as loop:
+        for count in range(1, turns + script.times(1, 3) + 1):
+            at += script.dice.randrange(1_000, 600_000)  # between its turns, which does not count
+            script.add({"type": "turn.started", "node": node, "at": at})
+            at += took
+            script.say(node, script.words.text(3), at=at)
+            loop.counted(count)
+
+
 def a_cycle_too_often(script: Script) -> None:
     """BUDGET003: one iteration of a cycle more than allowed."""
     coder, verifier = script.team(2)
@@ -178,9 +192,9 @@ def a_ring_without_a_way_out(script: Script) -> None:
 
 
 KINDS = (
-    a_turn_too_long, a_turn_too_large, a_node_too_often, a_cycle_too_often, too_many_steps, too_many_rounds, too_long,
-    too_dear, a_task_too_large, one_task_of_two_too_large, a_session_too_large, much_dearer_than_before,
-    a_ring_without_a_way_out,
+    a_turn_too_long, a_turn_too_large, a_node_too_often, a_node_for_too_long, a_cycle_too_often, too_many_steps,
+    too_many_rounds, too_long, too_dear, a_task_too_large, one_task_of_two_too_large, a_session_too_large,
+    much_dearer_than_before, a_ring_without_a_way_out,
 )  # fmt: skip
 
 

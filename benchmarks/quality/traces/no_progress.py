@@ -29,6 +29,17 @@ def unchanged_patch_of_a_lone_coder(script: Script) -> None:
             loop.counted(count)
 
 
+def unchanged_patch_in_a_self_loop(script: Script) -> None:
+    """The same, of a node that the declared graph leads back to itself."""
+    (coder,) = script.team(1)
+    script.add({"type": "run.started", "graph": {"edges": [[coder, coder], [coder, "end"]]}})
+    patch = script.words.patch()
+    with script.loop("STALL001", halt=3, also=ALSO) as loop:
+        for count in range(1, script.times(3, 8) + 1):
+            script.add({"node": coder, "artifact": patch})
+            loop.counted(count)
+
+
 def unchanged_patch_but_for_its_head(script: Script) -> None:
     """The same diff with different blob ids, time stamps and hunk positions."""
     coder, reviewer = script.team(2)
@@ -176,7 +187,8 @@ def artifact_flip_of_a_lone_coder(script: Script) -> None:
 
 
 KINDS = (
-    unchanged_patch, unchanged_patch_of_a_lone_coder, unchanged_patch_but_for_its_head, same_failures,
+    unchanged_patch, unchanged_patch_of_a_lone_coder, unchanged_patch_in_a_self_loop,
+    unchanged_patch_but_for_its_head, same_failures,
     same_failures_after_work, same_failures_of_two_suites, same_failures_in_a_longer_ring,
     same_failures_again_and_again, no_fewer_failures, nothing_passes, flat_metric, flat_metric_of_a_lone_node,
     artifact_flip, artifact_flip_of_a_lone_coder,
