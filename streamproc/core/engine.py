@@ -18,7 +18,7 @@ from streamproc.core.board.transitions import apply_event, settle
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, short_name
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
-from streamproc.core.escalation import admit, identity
+from streamproc.core.escalation import admit, explain_to_snitch, identity
 from streamproc.core.names import Names
 from streamproc.core.observer import Observer
 from streamproc.core.prices import priced
@@ -359,6 +359,8 @@ class Engine:
         index = max(0, run.turns - 1)
         action, suggested = rules.actions(finding)
         evidence = finding.evidence
+        if halts and action == "snitch":
+            explain_to_snitch(run, finding, self._view.node_tag if type(event) is Turn else 0)
         if halts:
             evidence.output_hashes = [hex16(value) for value in run.recent_outputs] or None
             evidence.artifact_hashes = [hex16(value) for value in run.recent_artifacts] or None
@@ -380,6 +382,7 @@ class Engine:
             task_id=finding.task or event.task_id or None,
             halt_reason=finding.reason if halts else None,
             terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
+            stop_reason=finding.stop or (evidence.kind if halts else None),
             action=action,
             suggested_actions=suggested,
             evidence=evidence,

@@ -50,6 +50,8 @@ class Rules:
         overridable: frozenset[str] = frozenset(),
         tiers: TierRules = NO_TIERS,
         backstop: int = 0,
+        edges_apart: bool = False,
+        every_error: bool = False,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -65,6 +67,8 @@ class Rules:
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
+        self.every_error = every_error  # whether failed calls and retryable errors are attempts as well
+        self.edges_apart = edges_apart  # whether news counts only for the edge that it came back on
         self.backstop = backstop - 1 if backstop else NO_BACKSTOP
         """Index of the first turn about which the detector of steps is asked in a run without a budget."""
         self._on_stall = on_stall

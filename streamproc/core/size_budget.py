@@ -90,7 +90,8 @@ def _old_texts(run: RunState) -> None:
 
 
 _LEAST_USEFUL_FIRST: Final = (
-    _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _old_texts, _rare_nodes, _silent_nodes,
+    _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _half_of("node_names"), _old_texts,
+    _rare_nodes, _silent_nodes,
     _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _silent_nodes, _half_of("seen"), _old_metrics,
     _half_of("calls"),
 )  # fmt: skip

@@ -10,6 +10,8 @@ beat it. More passing tests than before also count as progress. A longer plateau
 `halt` if your work has such plateaus. Outside cycles a new tool answer in between restarts the count.
 
 Tuning: `halt` counts iterations after the best one; `nothing_passes_warn` counts iterations in which no test passed.
+With `per_edge` of LOOP005, as in the preset `planner`, a failing test that did not fail before restarts the count: a
+verifier that stops at the first failure advances from one failing command to the next.
 
 Reference: loop-safety requirement "failing count does not decrease for K iterations".
 """

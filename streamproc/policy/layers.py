@@ -95,6 +95,7 @@ class Policy:
         `tier` is the one that a run names. As in the engine, it counts in full only if runs are believed; otherwise
         that of the tenant or user counts, or, without one, the lower budgets of the named tier.
         """
+        tier = self.tiers.known(tier)
         assigned = self.tiers.assigned(tenant, user) or (tier if self.tiers.believed else "")
         found = self._in_force(self._overlays(workflow, tenant, assigned, user))
         if not assigned:
@@ -173,6 +174,8 @@ class Policy:
             accounts=self._accounts(found),
             backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
             task_percents=list((limits["BUDGET008"] or {}).values()),
+            every_error=bool((limits["ERROR001"] or {}).get("every_error")),
+            edges_apart=bool((limits["LOOP005"] or {}).get("per_edge")),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
             board=BoardConfig(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
@@ -245,7 +248,12 @@ def _tier_rules(layers: tuple[Layer, ...]) -> TierRules:
         for name, tier in layer.tiers.items():
             own = {budget: value for budget, value in _values(tier).items() if budget in _DECLARABLE}
             budgets[name] = budgets.get(name, {}) | own
-    return TierRules(believed[-1:] == ["run"], tenants, users, budgets)
+    names = {name.casefold(): name for name in budgets}
+    tiers = TierRules(believed[-1:] == ["run"], budgets=budgets, names=names)
+    return tiers._replace(
+        tenants={name: tiers.known(tier) for name, tier in tenants.items()},
+        users={name: tiers.known(tier) for name, tier in users.items()},
+    )
 
 
 def _marks(owner: str, budgets: dict[str, int]) -> list[Mark]:

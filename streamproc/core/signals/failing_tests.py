@@ -13,14 +13,16 @@ from streamproc.model.wire import Tests
 
 
 def observe_tests(
-    run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int, *, new_error: bool
-) -> None:
+    run: RunState, node: NodeState, node_tag: int, tests: Tests, index: int, stamp: int, since: int,
+    *, new_error: bool, new_set_counts: bool = False,
+) -> None:  # fmt: skip
     """Record test results. If the same tests fail with a new error (`new_error`), the work continues and the streak
-    starts again."""
+    starts again; so do all counts when tests fail that did not fail before, if `new_set_counts`."""
     failing_set = tests.failing_set & HASH
     remember(run.recent_failing_sets, failing_set)
     remember(run.recent_failing_counts, tests.failing)
-    if remember_tag(run, node_tag ^ failing_set ^ ((tests.passed or 0) << 7)):
+    new = remember_tag(run, node_tag ^ failing_set ^ ((tests.passed or 0) << 7))
+    if new:
         note_news(run, index)
     track = node.tests
     total = -1 if tests.total is None else tests.total
@@ -42,7 +44,7 @@ def observe_tests(
     track.best_passed = max(track.best_passed, passed)
     if better:
         note_progress(run, index)
-    if better or (new_error and track.same.value == failing_set):
+    if better or (new_error if track.same.value == failing_set else new and new_set_counts):
         since = index
     extend(track.same, failing_set, index, stamp, since)
     _count_flat(track, tests, index, stamp, since, better=better)
