@@ -53,7 +53,7 @@ class RunClock:
         if limit_ms is None or run.at_ms - run.started_ms < limit_ms:
             return None
         found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0)
-        found.type = "run.timed_out"
+        found.type, found.stop = "run.timed_out", "timeout"
         found.evidence.snapshot = snapshot_of(run, view.last_event_ms, view.budgets)
         return found
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding
+from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, level, said
@@ -56,7 +56,10 @@ class StepBudget:
             limit = limits.steps_per_round * rounds + limits.steps_around
         steps = view.index + 1
         if limit is not None and steps >= limit:
-            return breach(self, steps, limit, "turns", "The run", 0)
+            found = breach(self, steps, limit, "turns", "The run", 0)
+            if found is not None and found.level == Level.HALT:
+                found.stop = "recursion_limit"
+            return found
         return self._backstop(view, limits, steps) if view.kinds & kind.LONG else None
 
     def _backstop(self, view: View, limits: Limits, steps: int) -> Finding | None:
@@ -89,7 +92,7 @@ STUCK = [
         {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(5)),
     ], "halt", 4),
     Example("a limit derived from the rounds", [
-        {"type": "run.started", "budgets": {"maxRounds": 1}}, *(said("agent", f"step {n}") for n in range(14)),
-    ], "halt", 13),
+        {"type": "run.started", "budgets": {"maxRounds": 5}}, *(said("agent", f"step {n}") for n in range(26)),
+    ], "halt", 25),
     Example("a new word in each turn, without a limit", [said("agent", f"step {n}") for n in range(510)], "warn", 499),
 ]  # fmt: skip
