@@ -19,6 +19,7 @@ from benchmarks.quality.traces import (
     honest,
     no_progress,
     oscillation,
+    presets,
     repeated_call,
     repeated_output,
     stagnation,
@@ -50,10 +51,11 @@ LOOPS: Final[tuple[Kind, ...]] = (
         for loop in module.KINDS
     ),
     *budgets.KINDS,
+    *presets.KINDS,
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
     work.plain_steps, work.talk, budgets.within_every_limit, *map(honest.around, honest.FRAGMENTS),
-    honest.mixed_day, honest.long_run,
+    honest.mixed_day, honest.long_run, *presets.HONEST,
 )  # fmt: skip
 
 
