@@ -83,7 +83,7 @@ class Monitor:
         raw = parse_raw({**(turn or {}), **fields})
         for sentence in self._unknown.add(raw):
             log.warning("ignored %s", sentence)
-        event = fingerprint(raw, include_content=self._include_content, key=self._key)
+        event = fingerprint(raw, include_content=self._include_content, key=self._key, local=True)
         run_id = event.run_id
         state = self._runs.pop(run_id, None) or RunState()
         self._runs[run_id] = state

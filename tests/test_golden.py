@@ -2,7 +2,7 @@
 
 `honest*.json` hold known complaints about other breakers, and past errors of this one: none of them is halted.
 `stuck*.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets, and
-`waiting.json` honest and endless waiting, searching and writing, side by side.
+`waiting.json` honest and endless waiting, searching and writing, side by side. Those of `seeds.json` name their preset.
 `samples.json` pins the real runs of the package.
 """
 
@@ -26,6 +26,7 @@ from tests.feeding import Feed, Raw, Reported, decisions, reported, short
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
+    from streamproc.policy import Policy
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
@@ -46,14 +47,18 @@ def pinned(trace: Raw) -> list[Reported]:
     return [Reported(*one) for one in trace["decisions"]]
 
 
+def policy_of(trace: Raw) -> Policy:
+    return load_policy(trace.get("preset", "standard"))
+
+
 @every_trace
 def test_a_trace_gets_exactly_its_decisions(trace: Raw) -> None:
-    assert reported(trace["events"]) == pinned(trace), trace["why"]
+    assert reported(trace["events"], policy_of(trace)) == pinned(trace), trace["why"]
 
 
 @every_trace
 def test_a_restart_after_every_event_loses_nothing(trace: Raw) -> None:
-    feed, found = Feed(), []
+    feed, found = Feed(policy_of(trace)), []
     for raw in trace["events"]:
         found += feed.raw(raw)
         feed.state = load(dump(feed.state))
@@ -62,10 +67,11 @@ def test_a_restart_after_every_event_loses_nothing(trace: Raw) -> None:
 
 @every_trace
 def test_raw_records_on_the_topic_get_the_same_decisions(trace: Raw) -> None:
-    feed = Feed()
+    feed = Feed(policy_of(trace))
     records = [read_event(orjson.dumps({"run_id": "r", **raw})) for raw in trace["events"]]
     found = [decision for record in records for decision in feed.event(record, record.at)]
-    assert [decision.id for decision in found] == [decision.id for decision in decisions(trace["events"])]
+    expected = decisions(trace["events"], policy_of(trace))
+    assert [decision.id for decision in found] == [decision.id for decision in expected]
 
 
 def test_healthy_traces_are_not_halted() -> None:

@@ -35,7 +35,8 @@ class Episode:
 class Trace:
     """One run: raw events as a user would publish them, and the loops planted in it (none: healthy work).
 
-    The rest of a `recorded` run has no labels, so it does not count as healthy work.
+    The rest of a `recorded` run has no labels, so it does not count as healthy work. A run with a `preset` is watched
+    under it, whatever policy is measured.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Trace:
     events: tuple[RawEvent, ...]
     episodes: tuple[Episode, ...] = ()
     recorded: bool = False
+    preset: str = ""
 
     @property
     def run_id(self) -> str:

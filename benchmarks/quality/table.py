@@ -64,8 +64,8 @@ def explanation(tally: Tally, traces: int, policy: str, machine: list[str]) -> l
     real = tally.real
     return [
         *machine,
-        f"Policy `{policy}`. Synthetic, from seeds: {traces} runs with {len(tally.outcomes)} planted episodes, and "
-        f"{tally.honest_turns} turns of healthy work around and beside them.",
+        f"Policy `{policy}`, or a run's own preset. Synthetic, from seeds: {traces} runs with {len(tally.outcomes)} "
+        f"planted episodes, and {tally.honest_turns} turns of healthy work around and beside them.",
         f"Real: {real.solved_runs} runs that were solved ({real.solved_turns} turns), in which any halt is a false "
         f"one, and {real.other_runs} others.{_saved(real)}",
         "Delay is counted in turns from the one at which the catalogue's threshold is met.",

@@ -10,7 +10,7 @@ from benchmarks.quality import scoring
 from benchmarks.quality.labels import Episode, Trace
 from benchmarks.quality.real import RealRun
 from benchmarks.quality.scoring import Alarm
-from benchmarks.quality.watchers import Watcher
+from benchmarks.quality.watchers import OURS, Watcher, breaker_of_preset
 
 
 class Outcome(NamedTuple):
@@ -91,11 +91,12 @@ class Tally:
 
 
 def tallies(watchers: dict[str, Watcher], traces: Iterable[Trace], runs: Iterable[RealRun]) -> dict[str, Tally]:
-    """Run every watcher on every trace and run."""
+    """Run every watcher on every trace and run. A trace with a preset is watched by the engine under that one."""
     found = {name: Tally() for name in watchers}
     for trace in traces:
         for name, watch in watchers.items():
-            found[name].add_trace(trace, list(watch(trace.events)))
+            chosen = breaker_of_preset(trace.preset) if trace.preset and name == OURS else watch
+            found[name].add_trace(trace, list(chosen(trace.events)))
     for run in runs:
         for name, watch in watchers.items():
             found[name].add_run(run, list(watch(run.events)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,9 @@ def breaker(policy: Policy | str | Path | None = None) -> Watcher:
                 yield Alarm(control.code, control.severity == "halt", position, control.id, control.message)
 
     return watch
+
+
+breaker_of_preset = cache(breaker)
 
 
 def same_call_3_of_10(events: Sequence[RawEvent]) -> Iterator[Alarm]:

@@ -26,9 +26,9 @@ FOLDER = Path(__file__).parent
 LAYERS = {
     "BUDGET004": ("layer 1", "GraphRecursionError"),
     "GRAPH001": ("layer 2", "ValueError"),
-    "BUDGET005": ("layer 3", ""),  # named by evidence.reason: hard_cap_15_rounds, max_rounds, consensus
+    "BUDGET005": ("layer 3", ""),  # `stop_reason` has the requirement's word: hard_cap_15_rounds, max_rounds, consensus
     "BUDGET006": ("layer 4", "TimeoutError"),
-    "BUDGET007": ("layer 5", "cost_budget_exceeded"),
+    "BUDGET007": ("layer 5", ""),  # cost_budget_exceeded
 }
 
 
@@ -63,7 +63,7 @@ def report(control: ControlEvent) -> None:
     if control.severity == "info":
         print(f"               should_stop = True, stop_reason = {stop_reason(control)!r}; the graph routes to vote")
     elif control.action == "force_synthesis" and not control.halts:
-        print(f"               should_stop = True, stop_reason = {stop_reason(control)!r}")
+        print("               the graph finishes in this round")
 
 
 def report_halt(control: ControlEvent, after: int) -> None:
@@ -84,7 +84,7 @@ def report_halt(control: ControlEvent, after: int) -> None:
 def stop_reason(control: ControlEvent) -> str:
     """Return `state["stop_reason"]`, or the exception that replaced it."""
     _, reason = LAYERS[control.code]
-    return reason or (control.evidence.reason if control.evidence is not None else None) or control.code
+    return reason or control.stop_reason or control.code
 
 
 if __name__ == "__main__":

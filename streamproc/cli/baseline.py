@@ -1,4 +1,4 @@
-"""``streamproc baseline``: usual runtime and cost per workflow, as limits for a policy."""
+"""``streamproc baseline``: usual runtime, cost and rounds per workflow, as limits for a policy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ app = typer.Typer()
     )
 )
 def baseline(files: Files, lenient: Lenient = False) -> None:
-    """Measure p99 runtime and median cost per turn for each workflow, and print them as lines of a policy.
+    """Measure p99 runtime, median cost per turn and rounds for each workflow, and print them as lines of a policy.
 
     BUDGET006 compares a run with a multiple of the p99, BUDGET011 with the median cost per turn.
+
+    maxRounds is the round in which 95 of 100 deliberations have agreed, and one more, within 5 and 15.
     """
     from streamproc.replay.baseline import policy_lines, usual
 

@@ -78,7 +78,7 @@ def replay(
 
     if not (run or everything or since or until):
         raise fail("choose what to replay: --run ID, --from/--to, or --all")
-    from_ms, to_ms = _time("--from", since), _time("--to", until)
+    from_ms, to_ms = time_ms("--from", since), time_ms("--to", until)
     settings = kafka_settings(brokers, topic_prefix, policy=policy)
     chosen = load_policy(settings.policy)
     found = asyncio.run(_replay(settings, chosen, run, from_ms, to_ms))
@@ -88,7 +88,7 @@ def replay(
         _show(found, format_)
 
 
-def _time(option: str, text: str | None) -> int | None:
+def time_ms(option: str, text: str | None) -> int | None:
     from pydantic import TypeAdapter, ValidationError
 
     from streamproc.model.raw_events import TimeMs

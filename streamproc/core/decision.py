@@ -96,6 +96,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     rejections: list[Rejection] | None = None
     options: list[str] | None = None
     snapshot: Snapshot | None = None
+    query: str | None = None
 
 
 class Finding(msgspec.Struct, kw_only=True):
@@ -115,6 +116,7 @@ class Finding(msgspec.Struct, kw_only=True):
     task: str = ""  # task that it is about
     node: str = ""  # if it is not that of the event
     task_status: str = ""  # new status of the task, whatever happens to the run
+    stop: str = ""  # short name of the reason to stop, if it is not the kind of the evidence of a halt
     remembered: bool = False  # recorded elsewhere: escalation reports it whenever it is found
 
 
@@ -153,6 +155,7 @@ class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
     task_id: str | None = None
     halt_reason: str | None = None
     terminal_status: str | None = None
+    stop_reason: str | None = None
     action: str | None = None
     suggested_actions: list[str] = []
     evidence: Evidence | None = None

@@ -18,15 +18,16 @@ from streamproc.core.board.holds import settle, stall
 from streamproc.core.board.transitions import apply_event
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session, short_name
 from streamproc.core.deadlines import Due, next_due
-from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
-from streamproc.core.escalation import admit, identity
+from streamproc.core.decide import decide, iterations_max
+from streamproc.core.decision import Decision
+from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import Observer
 from streamproc.core.prices import priced
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import ID_BYTES, IDS_MAX, UNBOUND, Cycle, RunState, reset_run
+from streamproc.core.run_state import ID_BYTES, IDS_MAX, UNBOUND, RunState, reset_run
 from streamproc.core.scope import declare_budgets, set_scope, settle_tier
 from streamproc.core.signals.cycles import declare
 from streamproc.core.signals.handovers import NAME_SHOWN, reset_for_user_message
@@ -35,10 +36,10 @@ from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.replies import note_message
 from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
 from streamproc.core.size_budget import OTHER_EVENT_BYTES, TURN_BYTES, shrink_to_size
-from streamproc.core.status import Status, badge_of, status_of
+from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph
-from streamproc.model.log_time import AT_MS_MAX, rfc3339
+from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import (
     OPERATOR_KINDS,
     BoardEvent,
@@ -143,7 +144,7 @@ class Engine:
 
         Without `halt` the status of a halted run does not say why: do not overwrite an earlier one that does.
         """
-        return status_of(run, run_id, halt, _iterations_max(run, self.rules_of(run)))
+        return status_of(run, run_id, halt, iterations_max(run, self.rules_of(run)))
 
     # Turns.
 
@@ -202,7 +203,7 @@ class Engine:
             if run.board is not None:
                 for one in admitted:
                     stall(run, one, event, rules.board, self._tag)
-            found += [self._decide(run, event, rules, one, view.cycle) for one in admitted]
+            found += [decide(view, event, rules, one) for one in admitted]
             for one in admitted:
                 if one.task_status:
                     settle(run, one, rules.board, self._tag)
@@ -360,46 +361,3 @@ class Engine:
             run.ignored_events += 1
             return []
         return self._ask_about(run, event, kind.COMMAND)
-
-    # Decisions.
-
-    def _decide(self, run: RunState, event: Event, rules: Rules, finding: Finding, cycle: Cycle | None) -> Decision:
-        halts = finding.level == Level.HALT
-        index = max(0, run.turns - 1)
-        action, suggested = rules.actions(finding)
-        evidence = finding.evidence
-        if halts:
-            evidence.output_hashes = [hex16(value) for value in run.recent_outputs] or None
-            evidence.artifact_hashes = [hex16(value) for value in run.recent_artifacts] or None
-            evidence.failing_signatures = [hex16(value) for value in run.recent_failing_sets] or None
-            evidence.failing_trend = list(run.recent_failing_counts) or None
-        budget = finding.reason == "budget_exceeded"
-        return Decision(
-            id=identity(event.run_id, run, finding, index, rules.policy.hash),
-            type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
-            run_id=event.run_id,
-            code=finding.code,
-            severity=finding.level.name.lower(),
-            message=finding.message,
-            workflow=run.workflow or None,
-            tenant=run.tenant or None,
-            user=run.user or None,
-            cycle_id=hex16(cycle.id) if cycle is not None else None,
-            node=finding.node or event.node or event.agent or None,
-            task_id=finding.task or event.task_id or None,
-            halt_reason=finding.reason if halts else None,
-            terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
-            action=action,
-            suggested_actions=suggested,
-            evidence=evidence,
-            trigger=Trigger(event_id=event.event_id, turn=index),
-            onset=finding.onset if finding.onset >= 0 else None,
-            policy=rules.policy,
-            at=rfc3339(run.at_ms) if run.at_ms else None,
-            labels=event.labels,
-            badge=badge_of(run, _iterations_max(run, rules)) if run.cycles else None,
-        )
-
-
-def _iterations_max(run: RunState, rules: Rules) -> int | None:
-    return run.budgets.get("maxCycleIterations") or rules.budgets.get("maxCycleIterations")

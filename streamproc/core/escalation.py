@@ -12,8 +12,9 @@ from typing import Final
 
 from xxhash import xxh3_128_hexdigest
 
-from streamproc.core.decision import Finding, Level
+from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
 from streamproc.core.run_state import EPISODES_MAX, TAG, RunState
+from streamproc.core.signals.handovers import edge_of
 
 EPISODE_BYTES: Final = 8  # of an encoded state
 NONE: Final = -1  # value of `unacknowledged_halt`: no halt waits for an acknowledgement
@@ -62,6 +63,16 @@ def _latch(run: RunState, finding: Finding, index: int) -> None:
 def hash_code(code: str) -> int:
     """Return a detector's code as a number, from the sum of its bytes and its digits; distinct for every code."""
     return sum(code.encode()) * 0x9E3779B1 ^ int(code[-3:]) * 0x85EBCA6B
+
+
+def explain_to_snitch(run: RunState, finding: Finding, node_tag: int) -> None:
+    """Complete a finding for a planner that routes to `snitch`: the run is stuck, on the edge on which the node got
+    its work."""
+    if finding.status == "stalled":
+        finding.status = "aborted_stuck"
+    if finding.reason != BUDGET_EXCEEDED and finding.evidence.edge is None and (edge := edge_of(run, node_tag)):
+        finding.evidence.edge = edge
+        finding.message = f"{finding.message.removesuffix('.')}, after handovers from {edge[0]} to {edge[1]}."
 
 
 def identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:

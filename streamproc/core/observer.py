@@ -14,16 +14,24 @@ from streamproc.core.signals.artifacts import observe_artifact
 from streamproc.core.signals.calls import observe_calls
 from streamproc.core.signals.cycles import cycle_of, observe_handover
 from streamproc.core.signals.failing_tests import observe_tests
-from streamproc.core.signals.handovers import count_handover, note_finder
+from streamproc.core.signals.handovers import (
+    brought_results,
+    count_handover,
+    end_handovers,
+    failing_set_of,
+    name_nodes,
+    note_finder,
+    shows_results,
+)
 from streamproc.core.signals.metrics import observe_metrics
 from streamproc.core.signals.monologues import observe_monologue
-from streamproc.core.signals.node_errors import observe_errors
+from streamproc.core.signals.node_errors import observe_attempt, observe_errors
 from streamproc.core.signals.novelty import Gate, note_result, restart_of
 from streamproc.core.signals.open_turns import end_turn
 from streamproc.core.signals.own_turns import OWN_TIMES, count_own, own_period
 from streamproc.core.signals.pace import observe_pace
 from streamproc.core.signals.periods import NARRATION, own_stream, push
-from streamproc.core.signals.queries import observe_query
+from streamproc.core.signals.queries import has_answer, observe_query
 from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.replies import note_message, observe_reply
 from streamproc.core.signals.similarity import observe_near, says_alike
@@ -63,13 +71,13 @@ class Observer:
         if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
             self._observe_round(view, turn)
         if run.pending_text:
-            _settle_pending_text(view, tag)
+            _settle_pending_text(view, rules, tag)
         if turn.from_:
-            self._observe_handover(view, names[turn.from_])
+            self._observe_handover(view, rules, names[turn.from_])
         elif run.previous_node != tag and run.previous_node:
-            self._observe_handover(view, run.previous_node)
+            self._observe_handover(view, rules, run.previous_node)
         if turn.next or run.chosen_edge:
-            self._observe_choice(view)
+            self._observe_choice(view, rules)
         if run.cycles:
             cycle = view.cycle = cycle_of(view, tag, usage)
             if cycle is not None and cycle.iterations and view.budgets:
@@ -86,10 +94,13 @@ class Observer:
         """Apply results and texts, and then streaks: counting them needs to know what is new."""
         run, index, output = view.run, view.index, turn.output
         left, errors, changed = turn.artifact or turn.docs, turn.errors, False
+        failing_set = failing_set_of(node) if rules.edges_apart else -1
         if left is not None or turn.tests is not None or errors is not None or turn.progress:
             self._observe_results(view, rules, turn, tag, node)
             changed = _has_changed_result(turn, node)
         changed = changed or run.last_discovery == index
+        if rules.every_error and observe_attempt(run, node, turn, index, self._names):
+            view.kinds |= kind.ERRORS
         said = output if not turn.calls else None  # a text beside calls is narration
         if said is not None or left is not None or turn.structured is not None:
             self._observe_content(view, rules, turn, said, tag, node)
@@ -97,41 +108,56 @@ class Observer:
             self._observe_own_turns(view, rules, turn, tag, node)
         if said is not None or run.monologue is not None or run.text_streak is not None:
             self._observe_talk(view, turn, said, tag)
-        if turn.query is not None:
-            view.query = observe_query(node, turn.query, index)
-            if view.query is not None:
-                view.kinds |= kind.QUERY
-        if output is not None or turn.structured is not None:
-            node.has_answered = True
+        if turn.query is not None or node.query is not None:
+            self._observe_query(view, turn, node)
         found = run.last_discovery == index
         if found:
             view.near = observe_near(run, turn, index)
             if view.near >= 0:
                 view.kinds |= kind.NEAR
         alike = output is not None and says_alike(node, output)
-        if changed or (found and not alike) or _has_unreported_answers(turn):
+        told = changed or (found and not alike) or _has_unreported_answers(turn)
+        if rules.edges_apart:
+            told = brought_results(run, turn, node, tag, index, failing_set) or (told and not shows_results(node))
+        if told:
             note_finder(run, 0 if changed else tag, index)
         if run.last_news == index:
             view.clear_loops()
 
-    def _observe_handover(self, view: View, source: int) -> None:
+    def _observe_query(self, view: View, turn: Turn, node: NodeState) -> None:
+        if turn.query is not None:
+            view.query = observe_query(node, turn.query, view.index)
+            if view.query is not None:
+                view.kinds |= kind.QUERY
+        if not node.has_answered:
+            node.has_answered = has_answer(turn)
+
+    def _observe_handover(self, view: View, rules: Rules, source: int) -> None:
         """Apply a handover from `source`, unless it was counted when a routing node chose it."""
-        run, turn, tag = view.run, view.turn, view.node_tag
+        run, turn, tag, apart = view.run, view.turn, view.node_tag, rules.edges_apart
         view.iterated = observe_handover(run, source, tag)
+        if apart:
+            end_handovers(run, tag)
         if run.chosen_edge != (source << 32 | tag) and turn.node not in USER_NODES and _has_evidence(turn):
             name = turn.from_ or run.previous_node_name
             if name not in USER_NODES:
-                counted = count_handover(run, source, tag, view.index)
+                counted = count_handover(run, source, tag, view.index, apart=apart)
                 view.set_handover(Handover(name, turn.node, *counted))
+                if apart:
+                    name_nodes(run, source, name, tag, turn.node)
 
-    def _observe_choice(self, view: View) -> None:
+    def _observe_choice(self, view: View, rules: Rules) -> None:
         """Apply the choice of a routing node: where to go next."""
-        run, turn, tag = view.run, view.turn, view.node_tag
+        run, turn, tag, apart = view.run, view.turn, view.node_tag, rules.edges_apart
         run.chosen_edge = 0
+        if apart:
+            end_handovers(run, tag)
         if turn.next:
             chosen = self._tag(turn.next)
             run.chosen_edge = tag << 32 | chosen
-            counted = count_handover(run, tag, chosen, view.index, chosen=True)
+            counted = count_handover(run, tag, chosen, view.index, chosen=True, apart=apart)
+            if apart:
+                name_nodes(run, tag, turn.node, chosen, turn.next)
             view.set_handover(Handover(turn.node, turn.next, *counted))
 
     def _observe_calls(self, view: View, rules: Rules) -> None:
@@ -171,6 +197,8 @@ class Observer:
         view.kinds |= kind.ROUND
         if turn.round is not None:
             view.round_before, run.round = run.round, max(run.round, min(turn.round, HASH))
+        if turn.convergence is not None or turn.consensus is not None:
+            run.checks_rounds = True
 
     def _observe_talk(self, view: View, turn: Turn, said: Content | None, tag: int) -> None:
         """Apply a text to the monologue and the text-only streak in progress; a turn with anything else ends them."""
@@ -218,7 +246,8 @@ class Observer:
             gates = rules.gates
             restarts = restart_of(run, gates.failing_sets, worked), restart_of(run, gates.failing_counts, worked)
             new_error = gates.failing_sets is not Gate.NONE and _has_new_error(turn, node)
-            observe_tests(run, node, tag, turn.tests, index, stamp, restarts, new_error=new_error)
+            apart = rules.edges_apart
+            observe_tests(run, node, tag, turn.tests, index, stamp, restarts, new_error=new_error, new_set_counts=apart)
         if turn.artifact is not None or turn.docs is not None:
             view.kinds |= kind.ARTIFACT
             since = restart_of(run, rules.gates.artifacts, worked)
@@ -309,13 +338,13 @@ def _new_node(run: RunState, tag: int) -> NodeState:
     return node
 
 
-def _settle_pending_text(view: View, tag: int) -> None:
+def _settle_pending_text(view: View, rules: Rules, tag: int) -> None:
     """Decide whether the text of the turn before was a message or narration, now that the next node is known."""
     run = view.run
     author, _, since = run.pending_text
     for period in settle_pending(run, tag):
         view.add_period(period)
-    if run.last_discovery == since:
+    if run.last_discovery == since and not (rules.edges_apart and shows_results(run.nodes.get(author))):
         note_finder(run, author, since)
 
 

@@ -59,6 +59,8 @@ class Rules:
         backstop: int = 0,
         gates: Gates = NO_GATES,
         suggested: Sequence[str] = (),
+        edges_apart: bool = False,
+        every_error: bool = False,
     ) -> None:
         self.policy = policy
         self.budgets = dict(budgets)
@@ -74,6 +76,8 @@ class Rules:
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
+        self.every_error = every_error  # whether failed calls and retryable errors are attempts as well
+        self.edges_apart = edges_apart  # whether news counts only for the edge that it came back on
         self.backstop = backstop - 1 if backstop else NO_BACKSTOP
         """Index of the first turn about which the detector of steps is asked in a run without a budget."""
         self.gates = gates

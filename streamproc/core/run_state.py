@@ -173,8 +173,10 @@ class NodeState(msgspec.Struct, array_like=True):
     query: Streak | None = None  # the same or nearly the same query
     query_simhash: int = 0  # SimHash of the last query
     text_simhash: int = 0  # SimHash of its last text
-    has_answered: bool = False  # whether it has produced any text or structured output
+    has_answered: bool = False  # whether it has answered its last query
     reply: Streak | None = None  # the same text to different messages of people; `stamp` is the message
+    attempts: Streak | None = None  # the same failure, whatever was reported in between; only if every error counts
+    attempted: list[int] = []  # tags of [tool, call] of the last failure as a call; empty: it was reported as an error
 
 
 class Cycle(msgspec.Struct, array_like=True):
@@ -284,7 +286,7 @@ class RunState(msgspec.Struct, array_like=True):
     last_success: int = -1  # last turn with progress, or in which a call that did not fail returned something new
     recent_simhashes: list[list[int]] = []  # [SimHash, turn] of the last long texts
     monologue: Monologue | None = None  # the monologue in progress
-    fruitless_handovers: dict[int, list[int]] = {}  # by edge: [count, last turn, 1 if it answers another, first turn]
+    fruitless_handovers: dict[int, list[int]] = {}  # by edge: [count, last turn, bits (`handovers`), first turn]
     chosen_edge: int = 0  # edge that the last turn, of a routing node, chose; 0: none
     last_finder: list[int] = msgspec.field(default_factory=lambda: [0, -1, -1])  # see `handovers.note_finder`
     round: int = 0  # highest round reported
@@ -323,6 +325,9 @@ class RunState(msgspec.Struct, array_like=True):
     granted: int = 0  # budgets that an operator raised, likewise
     last_result: int = -1  # last turn with a result that was new, or with a poll: `last_news` without words of nodes
     recent_calls: list[list[int]] = []  # see `recent_calls`; only if the policy's gate of LOOP003 is not `any`
+    checks_rounds: bool = False  # whether a convergence or consensus was reported: such turns check the round
+    unknown_tier: bool = False  # whether the run named a tier that the policy does not have, and is believed
+    node_names: dict[int, str] = {}  # by node tag, shortened: names for the counters of edges, oldest first
 
 
 _KEPT: Final = (

@@ -24,20 +24,25 @@ def set_scope(run: RunState, event: Event, rules_of: Callable[[RunState], Rules]
     run.workflow = run.workflow or event.workflow
     run.tenant = run.tenant or event.tenant
     run.user = run.user or event.user
-    run.named_tier = run.named_tier or event.tier
+    named = event.tier if event.tier and not run.named_tier else ""
+    run.named_tier = run.named_tier or named
     if not run.session and (event.session_id or event.parent_run_id):
         run.session = short_name(event.session_id or event.parent_run_id)
     run.child = run.child or bool(event.parent_run_id)
     if known == (run.workflow, run.tenant, run.user, run.named_tier, run.session):
         return
     run.size_left = 0
+    if named:
+        run.named_tier = rules_of(run).tiers.known(named)
     settle_tier(run, rules_of, named=run.named_tier != known[3])
 
 
 def settle_tier(run: RunState, rules_of: Callable[[RunState], Rules], *, named: bool) -> None:
     """Set the tier of a run, and lower its budgets to those of its scope; `named`: the run has just named its tier."""
     tiers = rules_of(run).tiers
-    run.tier = tiers.assigned(run.tenant, run.user) or run.tier or (run.named_tier if tiers.believed else "")
+    run.unknown_tier = tiers.believed and bool(run.named_tier) and run.named_tier not in tiers.budgets
+    believed = run.named_tier if tiers.believed and not run.unknown_tier else ""
+    run.tier = tiers.assigned(run.tenant, run.user) or run.tier or believed
     rules = rules_of(run)
     lower = tiers.budgets.get(run.named_tier, {}) if named and not run.tier else {}
     for name, value in lower.items():

@@ -97,7 +97,7 @@ def _own_streams(run: RunState) -> None:
 
 
 _LEAST_USEFUL_FIRST: Final = (
-    _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _old_texts, _rare_nodes, _silent_nodes,
-    _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _own_streams, _silent_nodes, _half_of("seen"),
-    _old_metrics, _half_of("calls"),
+    _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _half_of("node_names"), _old_texts,
+    _rare_nodes, _silent_nodes, _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _own_streams,
+    _silent_nodes, _half_of("seen"), _old_metrics, _half_of("calls"),
 )  # fmt: skip

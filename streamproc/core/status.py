@@ -9,6 +9,7 @@ import msgspec
 from streamproc.core.decision import Decision, Snapshot
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import capped_budgets
+from streamproc.core.signals.handovers import loop_counters
 from streamproc.model.log_time import rfc3339
 
 _SEVERITIES = ("info", "warn", "halt")
@@ -32,6 +33,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     at: str | None = None
     capped_budgets: list[str] = []
     strangers: int = 0
+    loop_counters: dict[str, int] = {}
     partition: int = -1
     offset: int = -1
 
@@ -54,6 +56,7 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         at=rfc3339(run.at_ms) if run.at_ms else None,
         capped_budgets=capped_budgets(run),
         strangers=run.strangers,
+        loop_counters=loop_counters(run),
         partition=run.partition,
         offset=run.offset,
     )

@@ -18,6 +18,11 @@ class TierRules(NamedTuple):
     tenants: Mapping[str, str] = NO_NAMES  # tiers that the policy assigns
     users: Mapping[str, str] = NO_NAMES  # these win over those of tenants
     budgets: Mapping[str, Mapping[str, int]] = NO_BUDGETS  # by tier: its budgets that a run may declare
+    names: Mapping[str, str] = NO_NAMES  # tiers of the policy, by their names in lower case
+
+    def known(self, name: str) -> str:
+        """Return the tier of this name, whatever its case; a name that the policy does not have is returned as is."""
+        return name if name in self.budgets else self.names.get(name.casefold(), name)
 
     def assigned(self, tenant: str, user: str) -> str:
         """Return the tier that the policy assigns; empty: none."""

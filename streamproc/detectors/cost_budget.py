@@ -4,7 +4,9 @@ Sees: the measured cost of a run (`usage.cost_usd`, in integer micro-USD) agains
 2.00, enterprise 10.00 USD) or against `maxCostUsd`. A tier that the policy assigns wins over its general limit, and a
 run may declare a lower one. Warns at a share of the limit and halts above it. The default action is
 `force_synthesis`: answer with the results so far. A turn with tokens but no price counts as unpriced, never as free.
-If the run's cost is limited, the first such turn is a warning, because the limit cannot see its cost.
+If the run's cost is limited, the first such turn is a warning, because the limit cannot see its cost. So is a tier that
+the policy does not have, if the policy believes what runs name (`tier_from: run`); the case of its letters does not
+matter. `stop_reason` of the halt is `cost_budget_exceeded`.
 
 Why: it is the kill switch that works whatever else fails.
 
@@ -20,6 +22,7 @@ Reference: deliberation requirement, layer 5: cost-based kill switch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
@@ -27,6 +30,11 @@ from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 from streamproc.detectors.breach import layer_of
+from streamproc.errors import shown
+from streamproc.model.wire import Turn
+
+STOP: Final = "cost_budget_exceeded"  # `stop_reason` in the requirement's words
+NAME_SHOWN: Final = 40  # characters of a tier's name in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,28 @@ class CostBudget:
     code = "BUDGET007"
     name = "cost"
     budgets = ("maxCostUsd",)
-    kinds = kind.SPENDING
+    kinds = kind.SPENDING | kind.STARTED
 
-    def check(self, view: View, limits: Limits) -> Finding | None:
+    def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
+        if not view.run.unknown_tier:
+            return self._spent(view, limits) if type(view.event) is Turn else None
+        found = self._unknown_tier(view), self._spent(view, limits) if type(view.event) is Turn else None
+        return tuple(one for one in found if one is not None)
+
+    def _unknown_tier(self, view: View) -> Finding:
+        limit = view.budgets.get("maxCostUsd")
+        applies = f"the limit of {dollars(limit)} for runs without a tier applies" if limit else "no limit applies"
+        return Finding(
+            code=self.code,
+            level=Level.WARN,
+            loop=2,
+            message=f"The policy has no tier {shown(view.run.named_tier[:NAME_SHOWN])}, so {applies}.",
+            evidence=Evidence(kind="unknown_tier", limit=limit, unit="micro_usd"),
+            reason=BUDGET_EXCEEDED,
+            status="budget_exceeded",
+        )
+
+    def _spent(self, view: View, limits: Limits) -> Finding | None:
         limit = view.budgets.get("maxCostUsd")
         used = view.run.ledger.cost_usd_micro
         if limit is None:
@@ -59,9 +86,17 @@ class CostBudget:
             level=Level.HALT if over else Level.WARN,
             loop=0,
             message=f"The run has spent {dollars(used)} of its {dollars(limit)} budget ({layer.words}).",
-            evidence=Evidence(kind="cost_budget", used=used, limit=limit, unit="micro_usd", limit_from=layer.name),
+            evidence=Evidence(
+                kind="cost_budget",
+                used=used,
+                limit=limit,
+                unit="micro_usd",
+                limit_from=layer.name,
+                reason=STOP if over else None,
+            ),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
+            stop=STOP if over else "",
         )
 
     def _unpriced(self, view: View, limit: int, limits: Limits) -> Finding | None:
@@ -83,22 +118,22 @@ class CostBudget:
 DETECTOR = CostBudget()
 
 
-def _spent(*amounts: str) -> list[dict[str, object]]:
+def _turns(*amounts: str) -> list[dict[str, object]]:
     return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
 
 
 _FREE = {"type": "run.started", "tier": "free"}
 
 HEALTHY = [
-    Example("no limit is set", _spent("5.00", "5.00", "5.00")),
-    Example("within the free tier", [_FREE, *_spent("0.20", "0.15")]),
+    Example("no limit is set", _turns("5.00", "5.00", "5.00")),
+    Example("within the free tier", [_FREE, *_turns("0.20", "0.15")]),
     Example("no price, but no limit on cost either", [{"node": "a", "usage": {"input_tokens": 10**6}}]),
     Example("a long turn that costs nothing", [_FREE, {"node": "a", "usage": {"duration_ms": 10**6}}]),
 ]
 STUCK = [
     Example("tokens without a price", [_FREE, *({"node": "a", "usage": {"input_tokens": 10**6}} for _ in range(9))],
             "warn", 0),
-    Example("over the free tier", [_FREE, *_spent("0.20", "0.20", "0.15")], "halt", 2),
+    Example("over the free tier", [_FREE, *_turns("0.20", "0.20", "0.15")], "halt", 2),
     Example("near the limit that the run declared", [{"type": "run.started", "budgets": {"maxCostUsd": "1"}},
-                                          *_spent("0.50", "0.35")], "warn", 1),
+                                          *_turns("0.50", "0.35")], "warn", 1),
 ]  # fmt: skip

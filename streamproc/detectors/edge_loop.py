@@ -11,9 +11,14 @@ findings of others. A turn without evidence does not count as fruitless. One fru
 its edge, so slow progress is not halted. Nodes that answer in new words without new content are missed.
 
 Tuning: `halt` and `verifier_halt` are the fruitless handovers that are still allowed; 0 turns it off. `verifier_halt`
-applies to edges into a node with "verif" in its name, because repeated failing tests are expensive.
+applies to edges into a node with "verif" in its name, because repeated failing tests are expensive. With `per_edge: 1`,
+as in the preset `planner`, news counts only for the edge that it came back on: a new file does not excuse the same
+research again. A node that reports tests is then judged by them: other tests fail, more pass, another suite runs. A
+node that leaves artifacts is judged by files that it had not left before, and by better test results than ever; any
+other node by a changed query, a new answer, or new words. The counters are in the status of the run (`loop_counters`).
 
-Reference: planner loop requirement, `MAX_LOOP_EDGE` = 5, 3 for the verifier.
+Reference: planner loop requirement, `MAX_LOOP_EDGE` = 5, 3 for the verifier; "if `fileChanges` gained new entries,
+reset `planner_to_coder`".
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ class Limits:
 
     halt: int = 5
     verifier_halt: int = 3
+    per_edge: int = 0  # 1: only news from an edge restarts its count; right for a planner that directs all others
 
 
 class EdgeLoop:
@@ -72,6 +78,10 @@ def _assess(rounds: int, answer: str = "Already done.") -> list[dict[str, object
     ]
 
 
+def _wrote(n: int) -> dict[str, object]:
+    return {"node": "coder", "artifact": {f"part_{n}.py": f"x = {n}"}}
+
+
 HEALTHY = [
     Example("every answer is new", _assess(9, "Found source {}.")),
     Example("a moderator between findings", [
@@ -97,7 +107,13 @@ HEALTHY = [
         for turn in (said("coder", f"patch {n}"), tested("verifier", [f"t{k}" for k in range(5 - n)]))
     ]),
 ]  # fmt: skip
+_PLANNER = {"detectors": {"LOOP005": {"per_edge": 1}}}
+
 STUCK = [
+    Example("new files do not excuse the same research", [
+        turn for n in range(7)
+        for turn in (*_assess(1, "Already done."), said("planner", f"Write part {'x' * n}."), _wrote(n))
+    ], "halt", 25, _PLANNER),
     Example("planner and researcher", [*_assess(7), said("planner", "Need to assess, really.")], "halt", 13),
     Example("a lower limit for verifiers", [
         turn for n in range(6)

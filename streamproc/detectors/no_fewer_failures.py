@@ -12,6 +12,8 @@ beat it. More passing tests than before also count as progress. A longer plateau
 Tuning: `halt` counts iterations after the best one; `nothing_passes_warn` counts iterations in which no test passed.
 `gate` names what else restarts the count: `results`, the node's own calls, as above; `none`, only measured progress and
 a person, where each turn is a whole session with calls of its own; `any`, also new words.
+With `per_edge` of LOOP005, as in the preset `planner`, a failing test that did not fail before restarts the count: a
+verifier that stops at the first failure advances from one failing command to the next.
 
 Reference: loop-safety requirement "failing count does not decrease for K iterations".
 """

@@ -6,13 +6,19 @@ each of the first three messages, masked and joined with a bar.
 Why: if a repair cannot fix an error, the error stays the same. Stopping after the first futile repair needs no
 classification of errors; where this rule comes from, it turned 27 attempts into 2.
 
-False alarms: retryable infrastructure errors (429, 5xx, declared `retryable`) are not counted. An empty `errors` list
-means that nothing failed and ends the streak. So does measured progress, or a new tool answer of the same node in
-between: a lone agent that investigates is not in a futile repair loop.
+False alarms: retryable infrastructure errors (429, 5xx, declared `retryable`; `retryable: false` is believed, whatever
+the text) are not counted. An empty `errors` list means that nothing failed and ends the streak. So does measured
+progress, or a new tool answer of the same node in between: a lone agent that investigates is not in a futile repair
+loop.
 
-Tuning: `halt` counts attempts with the same error; 2 stops after the first futile repair.
+Tuning: `halt` counts attempts with the same error; 2 stops after the first futile repair. `every_error: 1`, as in the
+preset `repair`, is for work that consists of attempts and repairs: retryable errors count too, unless the same one
+follows at once with no turn in between, which is a retry and no repair; failed calls count like reported errors, per
+tool, and by their whole text if it has several lines, because the output of a test runner always begins alike; and what
+a node finds out in between excuses nothing. Agents that explore fail alike more often.
 
-Reference: repair-loop requirement "compare error signatures before and after repair attempts".
+Reference: repair-loop requirement "compare error signatures before and after repair attempts"; "comparing signatures
+is universal: works for any error type".
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ class Limits:
 
     warn: int = 0  # the first repeat already halts
     halt: int = 2
+    every_error: int = 0  # 1: retryable errors and failed calls are attempts as well
 
 
 class RepeatedError:
@@ -42,22 +49,26 @@ class RepeatedError:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak, errors = view.node.errors, view.turn.errors
-        if streak is None or errors is None:
+        if limits.every_error:
+            streak, errors = view.node.attempts, errors or view.turn.call_errors
+        if streak is None or errors is None or not errors.count:
             return None
         reached = level(streak.count, limits.warn, limits.halt)
         if reached is None:
             return None
+        excerpt = errors.excerpt
+        if errors is view.turn.call_errors:
+            excerpt = excerpt or f"{errors.error_class} failed (the text of a call's error is not published)"
         return Finding(
             code=self.code,
             level=reached,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"{view.turn.node} reported the same error in {streak.count} consecutive attempts: "
-            f"{errors.excerpt}",
+            message=f"{view.turn.node} reported the same error in {streak.count} consecutive attempts: {excerpt}",
             evidence=Evidence(
                 kind=self.name,
                 count=streak.count,
-                first_error=errors.excerpt,
+                first_error=errors.excerpt or None,
                 hashes=[hex16(errors.signature)],
                 match="normalised",
             ),
@@ -88,7 +99,16 @@ HEALTHY = [
         _failed("boom", "agent"), call("read", {"f": 1}, "one"), _failed("boom", "agent"),
     ]),
 ]  # fmt: skip
+_REPAIR = {"detectors": {"ERROR001": {"every_error": 1}}}
+_RUN = {"node": "agent", "tool_calls": [{"name": "run_workflow", "args": {}, "error": "channel_not_found"}]}
+
 STUCK = [
+    Example("a server error after a repair", [
+        _failed("HTTP 503 Unavailable"), said("repair", "another host"), _failed("HTTP 503 Unavailable"),
+    ], "halt", 2, _REPAIR),
+    Example("failures of calls, with an edit in between", [
+        _RUN, call("edit", {"line": 1}, "ok"), _RUN,
+    ], "halt", 2, _REPAIR),
     Example("a futile repair", [
         _failed("API error: channel_not_found"), said("repair", "join the channel first"),
         _failed("API error: channel_not_found"),

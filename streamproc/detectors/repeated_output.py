@@ -46,7 +46,7 @@ class Limits:
     medium_chars: int = 120  # longer than a phrase, and yet it may be one
     medium_warn: int = 3  # between others' words
     medium_halt: int = 5  # two more, after the nudge
-    structured_chars: int = 40  # of its JSON; a verdict or route of one field is shorter and honestly repeats
+    structured_chars: int = 24  # of its JSON; a verdict or route of one field is shorter and honestly repeats
 
 
 class RepeatedOutput:

@@ -1,6 +1,8 @@
 """LOOP007 repeated_query: a research node is asked a query that it has already answered.
 
-Sees: the same `query`, or one whose SimHash is within 3 bits, to a node that answered it before.
+Sees: the same `query`, or one whose SimHash is within 3 bits, to a node that has answered it: with a text, a
+structured output, a page or the result of a call, and without errors. The message names the query: its text in a scan,
+in `Monitor`, and where texts are published (`include_content`), else its hash and the turn in which it was first asked.
 
 Why: a planner that asks again gets the old results presented as fresh research, and pays for them. The control event
 `information.none` informs the planner, and lets the researcher return its existing results.
@@ -20,6 +22,7 @@ from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
+from streamproc.model.redaction import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,17 @@ class RepeatedQuery:
         streak = view.query
         if streak is None or not 0 < limits.inform <= streak.count:
             return None
+        text = (view.turn.content or {}).get("query")
+        shown = redact(text) if isinstance(text, str) else None
+        query = f'"{shown}"' if shown else f"{hex16(streak.value)[8:]} of turn {streak.first}"
         return Finding(
             code=self.code,
             level=Level.INFO,
             loop=view.node_tag ^ streak.value,
             onset=streak.first,
-            message=f"{view.turn.node} has already answered this query; use the existing results.",
-            evidence=Evidence(kind=self.name, count=streak.count, hashes=[hex16(streak.value)]),
+            message=f"No new information: {view.turn.node} has already answered the query {query}; "
+            "use the existing results.",
+            evidence=Evidence(kind=self.name, count=streak.count, hashes=[hex16(streak.value)], query=shown),
             reason=STALLED,
             status="aborted_stuck",
             type="information.none",
@@ -63,6 +70,11 @@ HEALTHY = [
     Example("the same question about different subjects", [
         said("researcher", f"Page {n}.", query=f"How does the billing API treat {what}?")
         for n, what in enumerate(("rate limits", "page sizes", "retry headers", "webhooks", "refunds", "tax ids"))
+    ]),
+    Example("asked again because only another query was answered", [
+        said("researcher", "Hello."), {"node": "researcher", "query": "do whales sing"},
+        {"node": "researcher", "query": "do whales sing", "output": "An error.", "errors": ["HTTP 503"]},
+        {"node": "researcher", "query": "do whales sing"},
     ]),
     Example("asked again because there was no answer", [
         {"node": "researcher", "query": "do whales sing"}, {"node": "researcher", "query": "do whales sing"},

@@ -1,19 +1,22 @@
 """BUDGET005 rounds: a deliberation has run for too many rounds, or has reached agreement.
 
-Sees: `round`, `convergence` and `consensus` of the turns of a deliberation. The last allowed round is a warning with
-the action `force_synthesis`: finish in this round. A round beyond it halts. The limit is `maxRounds`, and never more
-than 15. `evidence.reason` names the reason in the terms of the deliberation requirement: `hard_cap_15_rounds`,
-`max_rounds`, `consensus`. Convergence above 0.85, or consensus of 80 percent, is a *good* reason to stop: it is one
-notification and never a halt. Rounds only rise: a falling round is a fault of the run and is reported once.
+Sees: `round`, `convergence` and `consensus` of the turns of a deliberation. It ends in the round `maxRounds`, and never
+later than in round 15: halted at the turn that checks this round, with the action `force_synthesis`. Turns that report
+`convergence` or `consensus` are checks, and the first turn of the last round is a warning to finish; in a run without
+such turns, any turn with a `round` is a check. `stop_reason` names the reason in the terms of the deliberation
+requirement: `hard_cap_15_rounds`, `max_rounds`, `consensus`. Convergence above 0.85, or consensus of 80 percent, is a
+*good* reason to stop before the last round: a notification with the action `force_synthesis`, and never a halt. Rounds
+only rise: a falling round is a fault of the run and is reported once.
 
 Why: agreement is reached within fifteen rounds or not at all, and every further round costs as much as a useful one.
 
 False alarms: none if `round` counts rounds of a deliberation. A publisher that counts something else under this name
-is halted at its sixteenth.
+is halted at its fifteenth.
 
-Tuning: declare `maxRounds` on `run.started` or in the policy: 5 to 15 are usual, 7 in the preset `deliberation`, and
-less is accepted. A policy that sets more than 15, or turns this detector off, is refused; on `run.started`, a higher
-value is reported and 15 applies.
+Tuning: declare `maxRounds`, 5 to 15, on `run.started` or in the policy; 7 in the preset `deliberation`. Other values
+are refused where they are read, and a publisher that sends one all the same gets a warning, and the policy's limit.
+No policy turns this detector off. `invariants_halt: 1`, as in `deliberation`, ends a run whose round falls;
+`streamproc baseline` proposes a limit for each workflow from its recorded runs.
 
 Reference: deliberation requirement, layer 3: round counter, hard cap, invariants.
 """
@@ -25,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.core.decision import BUDGET_EXCEEDED, STALLED, Evidence, Finding, Level
 from streamproc.core.run_state import HASH
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
@@ -33,6 +36,7 @@ from streamproc.detectors.breach import layer_of
 from streamproc.model.wire import RunStarted
 
 HARD_CAP: Final = 15  # no policy can lift it
+LEAST: Final = 5  # rounds that a limit must allow: fewer give no agreement a chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Limits:
 
     convergence_percent: int = 85  # above this, arguments are the same opinion in other words
     consensus_percent: int = 80  # four of five
+    invariants_halt: int = 0  # 1: a falling round ends the run; elsewhere rounds may start again with a new subject
 
 
 class RoundBudget:
@@ -52,38 +57,51 @@ class RoundBudget:
     kinds = kind.ROUND | kind.STARTED
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
-        if type(view.event) is RunStarted:
-            declared = (view.event.budgets or {}).get("maxRounds", 0)
-            limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
-            return (self._above_cap(declared, limit),) if declared > HARD_CAP else ()
-        return (*self._counted(view), *self._agreed(view, limits))
-
-    def _counted(self, view: View) -> Iterator[Finding]:
-        if view.turn.round is None:
-            return
-        current, before = min(view.turn.round, HASH), view.round_before
-        if current < before:
-            message = f"The round fell from {before} to {current}; rounds must only rise."
-            yield self._finding(Level.WARN, 2, message, "round_fell", current, before)
-            return
         limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
+        if type(view.event) is RunStarted:
+            declared = (view.event.budgets or {}).get("maxRounds", LEAST)
+            return () if LEAST <= declared <= HARD_CAP else (self._out_of_range(declared, limit),)
+        found = self._counted(view, limit, limits)
+        if found is not None and found.level == Level.HALT:
+            return (found,)  # the limit comes before agreement
+        return (*((found,) if found is not None else ()), *self._agreed(view, limits))
+
+    def _counted(self, view: View, limit: int, limits: Limits) -> Finding | None:
+        turn = view.turn
+        checks = turn.convergence is not None or turn.consensus is not None
+        if turn.round is None and not checks:
+            return None
+        current = view.run.round if turn.round is None else min(turn.round, HASH)
+        if turn.round is not None and current < view.round_before:
+            return self._fell(view, current, limits)
+        if current < limit:
+            return None
         if current > HARD_CAP:
             limit = HARD_CAP  # the graver of the two limits: a message names one
-        capped = limit == HARD_CAP
-        reason, layer = (
-            ("hard_cap_15_rounds", "hard_cap") if capped else ("max_rounds", layer_of(view, "maxRounds").name)
-        )
-        if current > limit:
-            message = f"Round {current} has started, but only {limit} rounds are allowed ({reason})."
-            found = self._finding(Level.HALT, 0, message, reason, current, limit)
-            found.evidence.limit_from = layer
-            yield found
-        elif current == limit:
+        reason, layer = "hard_cap_15_rounds", "hard_cap"
+        if limit < HARD_CAP:
+            reason, layer = "max_rounds", layer_of(view, "maxRounds").name
+        if current == limit and view.run.checks_rounds and not checks:
             message = f"Round {current} is the last allowed round ({reason}); finish in this round."
             found = self._finding(Level.WARN, 0, message, reason, current, limit)
             found.action = "force_synthesis"
-            found.evidence.limit_from = layer
-            yield found
+        else:
+            message = f"The deliberation ends in round {current} of {limit} ({reason})."
+            if current > limit:
+                message = f"Round {current} has started, but only {limit} rounds are allowed ({reason})."
+            found = self._finding(Level.HALT, 0, message, reason, current, limit)
+        found.evidence.limit_from = layer
+        return found
+
+    def _fell(self, view: View, current: int, limits: Limits) -> Finding:
+        before = view.round_before
+        message = f"The round fell from {before} to {current}; rounds must only rise."
+        found = self._finding(Level.WARN, 2, message, "round_fell", current, before)
+        if limits.invariants_halt:
+            found.level, found.reason, found.status, found.action = Level.HALT, STALLED, "blocked", "halt"
+            found.evidence.kind, found.stop = self.name, "round_fell"
+            found.onset = max(0, view.index - 1)  # the round was still higher
+        return found
 
     def _agreed(self, view: View, limits: Limits) -> Iterator[Finding]:
         turn = view.turn
@@ -96,15 +114,12 @@ class RoundBudget:
             return
         message = f"The deliberation has reached agreement ({how}) and can stop."
         found = self._finding(Level.INFO, 1, message, "consensus", view.run.round or None, None)
-        found.type = "notification"
+        found.type, found.action, found.stop = "notification", "force_synthesis", "consensus"
         yield found
 
-    def _above_cap(self, declared: int, limit: int) -> Finding:
-        declared = min(declared, HASH)
-        message = f"maxRounds {declared} is above the hard cap, so {HARD_CAP} applies; declare 5 to {HARD_CAP}."
-        if limit < HARD_CAP:
-            message = f"maxRounds {declared} is above the hard cap of {HARD_CAP}; the policy's limit, {limit}, applies."
-        return self._finding(Level.WARN, 3, message, "hard_cap_15_rounds", declared, HARD_CAP)
+    def _out_of_range(self, declared: int, limit: int) -> Finding:
+        message = f"maxRounds {declared} is refused, so {limit} applies; declare {LEAST} to {HARD_CAP}."
+        return self._finding(Level.WARN, 3, message, "max_rounds_refused", min(declared, HASH), limit)
 
     def _finding(
         self, level: Level, loop: int, message: str, reason: str, used: int | None, limit: int | None
@@ -117,6 +132,7 @@ class RoundBudget:
             evidence=Evidence(kind="rounds_budget", used=used, limit=limit, unit="rounds", reason=reason),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
+            stop=reason if level == Level.HALT else "",
         )
 
 
@@ -135,16 +151,21 @@ HEALTHY = [
     Example("no agreement yet", _rounds(1, 2, 3, 4, convergence=0.85, consensus=0.79)),
 ]
 STUCK = [
-    Example("more rounds declared than the hard cap", [
-        {"type": "run.started", "budgets": {"maxRounds": 20}}, *_rounds(1, 2),
-    ], "warn", 0),
-    Example("an eighth round where seven are allowed", [_SEVEN, *_rounds(*range(1, 9))], "halt", 7),
+    Example("the last of seven rounds", [_SEVEN, *_rounds(*range(1, 9))], "halt", 6),
+    Example("the last of seven rounds, once it is checked", [
+        _SEVEN, *(
+            turn for n in range(1, 9)
+            for turn in (said("persona", f"view {n}", round=n), said("check", f"apart {n}", round=n, convergence=0.2))
+        ),
+    ], "halt", 13),
     Example("the hard cap, whatever was declared", [
         {"type": "run.started", "budgets": {"maxRounds": 15}}, *_rounds(*range(1, 17)),
-    ], "halt", 15),
-    Example("the hard cap, with nothing declared", _rounds(*range(1, 17)), "halt", 15),
-    Example("the last round", [_SEVEN, *_rounds(*range(1, 8))], "warn", 6),
+    ], "halt", 14),
+    Example("the hard cap, with nothing declared", _rounds(*range(1, 17)), "halt", 14),
     Example("the round falls", _rounds(1, 2, 3, 1), "warn", 3),
+    Example("the round of a deliberation falls", _rounds(1, 2, 3, 1), "halt", 3, {
+        "detectors": {"BUDGET005": {"invariants_halt": 1}},
+    }),
     Example("an agreement is a good stop", _rounds(1, 2, 3, 4, convergence=0.9), "info", 0),
     Example("four of five agree", [*_rounds(1, 2), said("check", "voted", round=3, consensus=0.8)], "info", 2),
 ]  # fmt: skip

@@ -56,7 +56,7 @@ class RunClock:
         if limit_ms != view.budgets.get("maxRuntimeMs"):
             layer = LimitLayer("detector", f"{limits.p99_multiple} times the usual {limits.p99_s} s")
         found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0, layer)
-        found.type = "run.timed_out"
+        found.type, found.stop = "run.timed_out", "timeout"
         found.evidence.snapshot = snapshot_of(run, view.last_event_ms, view.budgets)
         return found
 

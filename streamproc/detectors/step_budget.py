@@ -59,7 +59,10 @@ class StepBudget:
             layer = layer_of(view, budget)
             if budget == "maxRounds":
                 layer = layer._replace(words=f"follows from maxRounds, {layer.words}")
-            return breach(self, steps, limit, "turns", "The run", 0, layer=layer)
+            found = breach(self, steps, limit, "turns", "The run", 0, layer=layer)
+            if found is not None and found.level == Level.HALT:
+                found.stop = "recursion_limit"
+            return found
         return self._backstop(view, limits, steps) if view.kinds & kind.LONG else None
 
     def _backstop(self, view: View, limits: Limits, steps: int) -> Finding | None:
@@ -98,7 +101,7 @@ STUCK = [
         {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(5)),
     ], "halt", 4),
     Example("a limit derived from the rounds", [
-        {"type": "run.started", "budgets": {"maxRounds": 1}}, *(said("agent", f"step {n}") for n in range(14)),
-    ], "halt", 13),
+        {"type": "run.started", "budgets": {"maxRounds": 5}}, *(said("agent", f"step {n}") for n in range(26)),
+    ], "halt", 25),
     Example("a new word in each turn, without a limit", [said("agent", f"step {n}") for n in range(510)], "warn", 499),
 ]  # fmt: skip

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
 import xxhash
 
-from streamproc.fingerprint.keyed import HashKey
+from streamproc.fingerprint.keyed import ABOUT_MAX, HashKey
 from streamproc.fingerprint.mask import END_MAX, mask, mask_ends
 from streamproc.fingerprint.similarity import short_simhash, simhash, subjects
 from streamproc.model.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
+TRACEBACK: Final = "Traceback (most recent call last)"
 SIGNATURE_CHARACTERS: Final = 50
 MASKED_CHARACTERS: Final = 4_000  # of a message that are masked for its first 50: masks make a text shorter
 
@@ -88,17 +90,24 @@ def patch(text: str, key: HashKey | None = None) -> Content:
     """Hash a patch or file; in a unified diff, ignore blob ids, time stamps after file names and hunk positions."""
     if not (text.startswith(("diff --git ", "--- ", "Index: ")) or "\n@@ " in text):
         return content(text, key)
-    lines = []
+    lines, names = [], set()
     for line in text.splitlines():
         if line.startswith(_PATCH_NOISE):
             continue
         if line.startswith(("--- ", "+++ ")):
             line = line.split("\t", 1)[0]
+            names.add(line[4:].removeprefix("a/").removeprefix("b/").rstrip())
         elif line.startswith("@@ "):
             line = "@@"
         lines.append(line.rstrip())
     plain = content("\n".join(lines), key)
-    return Content(h64(text), plain.norm, plain.sim, len(text))
+    return Content(h64(text), plain.norm, plain.sim, len(text), names_hash(names - {"/dev/null"}))
+
+
+def names_hash(names: Iterable[str]) -> int:
+    """Return a 32-bit hash of the files of an artifact, whatever their content; 0 for none."""
+    known = sorted(names)
+    return (h64("\n".join(known)) & ABOUT_MAX or 1) if known else 0
 
 
 def signature(messages: list[str]) -> tuple[int, int]:
@@ -111,6 +120,6 @@ def signature(messages: list[str]) -> tuple[int, int]:
 
 def _last_line(message: str) -> str:
     """Return the last line of a traceback, because all tracebacks start alike; any other message as it is."""
-    if not message.startswith("Traceback (most recent call last)"):
+    if not message.startswith(TRACEBACK):
         return message
     return message.rstrip().rpartition("\n")[2]

@@ -8,9 +8,21 @@ from itertools import repeat
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.hash import canonical, content, h64, markdown, patch, question, signature, words
+from streamproc.fingerprint.hash import (
+    TRACEBACK,
+    canonical,
+    content,
+    h64,
+    markdown,
+    names_hash,
+    patch,
+    question,
+    signature,
+    words,
+)
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.marks import marks_of
 from streamproc.model.board_events import RawBoardEvent
@@ -83,14 +95,23 @@ RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
 _ERROR_HEAD: Final = 400  # characters of an error that are searched for its kind
 
 
-def fingerprint(raw: RawEvent, *, include_content: bool = False, key: HashKey | None = None) -> Event:
+def fingerprint(
+    raw: RawEvent, *, include_content: bool = False, key: HashKey | None = None, local: bool = False
+) -> Event:
     """Return the event as it crosses the wire: texts hashed (under the `key`, if there is one), secrets redacted.
 
-    `include_content` adds the texts of a turn as they are.
+    `include_content` adds the texts of a turn as they are; `local`, for an event that stays in this process, only the
+    query and an excerpt of the first call that failed.
     """
     shared = _shared_fields(raw)
     if isinstance(raw, RawTurn):
-        return Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content, key))
+        turn = Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content, key))
+        if local and raw.query is not None:
+            turn.content = {"query": _printable(raw.query)}
+        if local and turn.call_errors is not None:
+            failed = next(call for call in raw.tool_calls if call.error not in _NO_ERROR)
+            turn.call_errors = replace(turn.call_errors, excerpt=_printable(redact(_error_text(failed))))
+        return turn
     if isinstance(raw, RawRunStarted):
         graph = None if raw.graph is None else redact_json(raw.graph)
         return RunStarted(w=WIRE_VERSION, **shared, graph=graph, budgets=raw.budgets)
@@ -151,6 +172,7 @@ def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> di
         "progress": {redact_name(name): value for name, value in raw.progress.items()} if raw.progress else None,
         "errors": None if raw.errors is None else _errors(raw.errors),
         "calls": tuple(map(_call, raw.tool_calls, repeat(key))),
+        "call_errors": None,
         "usage": None if raw.usage is None else _usage(raw.usage),
         "next": redact_name(raw.decision.next if raw.decision else _next_speaker(raw)),
         "round": raw.round,
@@ -159,6 +181,11 @@ def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> di
         "model": redact_name(raw.model),
         "provider": redact_name(raw.provider),
     }
+    if raw.errors is None:
+        for call in raw.tool_calls:
+            if call.error not in _NO_ERROR:
+                fields["call_errors"] = _call_errors(raw.tool_calls, fields["calls"])
+                break
     if key is not None:
         _hash_again(fields, key)
     if include_content:
@@ -174,6 +201,7 @@ def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
     for name in _HASHED:
         fields[name] = key.content(fields[name])
     fields["tests"], fields["errors"] = key.tests(fields["tests"]), key.errors(fields["errors"])
+    fields["call_errors"] = key.errors(fields["call_errors"])
     fields["calls"] = tuple(map(key.call, fields["calls"]))
 
 
@@ -238,7 +266,7 @@ def _artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Conten
         parts = [(path, patch(text)) for path, text in sorted(value.items())]
         exact = h64("|".join(f"{path}={part.exact}" for path, part in parts))
         norm = h64("|".join(f"{path}={part.norm}" for path, part in parts))
-        return Content(exact, norm, 0, sum(part.size for _, part in parts))
+        return Content(exact, norm, 0, sum(part.size for _, part in parts), names_hash(path for path, _ in parts))
     return _text(value, patch, key)
 
 
@@ -256,7 +284,9 @@ def _tests(report: TestReport) -> Tests | None:
 def _errors(reports: list[ErrorReport]) -> Errors:
     messages = [report.message for report in reports]
     exact, norm = signature(messages)
-    retryable = bool(reports) and all(r.retryable or looks_retryable(r.message) for r in reports)
+    retryable = bool(reports) and all(
+        looks_retryable(one.message) if one.retryable is None else one.retryable for one in reports
+    )
     first = reports[0] if reports else None
     return Errors(
         exact,
@@ -266,6 +296,25 @@ def _errors(reports: list[ErrorReport]) -> Errors:
         _printable(redact_name(first.class_)[:80]) if first else "",
         retryable,
     )
+
+
+def _call_errors(made: list[ToolCall], calls: tuple[Call, ...]) -> Errors:
+    """Return the errors of failed calls in the form of reported ones, without an excerpt: answers of tools are not
+    sent as text. The class is the name of the tool.
+
+    Text of several lines is the output of a program, whose first line is alike whatever failed: all of it counts.
+    """
+    failed = [(one, call) for one, call in zip(made, calls, strict=True) if one.error not in _NO_ERROR]
+    texts = [_error_text(one) for one, _ in failed]
+    exact, norm = signature(texts)
+    if "\n" in texts[0].strip() and not texts[0].startswith(TRACEBACK):
+        exact, norm = failed[0][1].exact, failed[0][1].norm
+    retryable = all(call.outcome == FAILED_RETRYABLE for _, call in failed)
+    return Errors(exact, norm, len(failed), "", failed[0][1].name, retryable)
+
+
+def _error_text(call: ToolCall) -> str:
+    return canonical(call.result if call.error is True else call.error)
 
 
 def looks_retryable(text: str) -> bool:
@@ -292,8 +341,9 @@ def _call(call: ToolCall, secret: HashKey | None) -> Call:
     name = redact_name(call.name)
     key = h64(f"{call.name}\0{canonical(call.args)}")
     if call.error not in _NO_ERROR:
-        text = canonical(call.result if call.error is True else call.error)
-        outcome = FAILED_RETRYABLE if call.retryable or looks_retryable(text) else FAILED
+        text = _error_text(call)
+        retryable = looks_retryable(text) if call.retryable is None else call.retryable
+        outcome = FAILED_RETRYABLE if retryable else FAILED
         shown = "" if call.result is None or call.error is True else canonical(call.result)
         if outcome == FAILED and _ran(text, shown):
             outcome = FAILED_RUN
@@ -304,7 +354,7 @@ def _call(call: ToolCall, secret: HashKey | None) -> Call:
     if call.result is None:
         return Call(name, key, 0, 0, NO_ANSWER)
     answer = content(text := canonical(call.result), secret)
-    if len(text) <= RETRYABLE_ANSWER_MAX and _RETRYABLE_ANSWER.match(text):
+    if call.retryable is not False and len(text) <= RETRYABLE_ANSWER_MAX and _RETRYABLE_ANSWER.match(text):
         return Call(name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
     return Call(name, key, answer.exact, answer.norm, ANSWERED, answer.sim, marks_of(call.args, text))
 

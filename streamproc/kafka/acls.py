@@ -54,7 +54,7 @@ def _topics(*operations: Operation, of: Iterable[str]) -> tuple[Right, ...]:
 ROLES: Final = (
     Role("publisher", "`TurnPublisher`, `streamproc publish`", _topics("Write", of=["turns"])),
     Role("listener", "`HaltListener`", _topics("Read", of=["runs", "control", "commands"])),
-    Role("watch", "`streamproc watch`", _topics("Read", of=["runs", "control", "commands"])),
+    Role("watch", "`streamproc watch`, `streamproc stats`", _topics("Read", of=["runs", "control", "commands"])),
     Role(
         "worker",
         "`streamproc worker`",

@@ -17,7 +17,8 @@ INTEGER_MAX: Final = 2**53
 
 
 class Budget(NamedTuple):
-    """One budget: its public name, unit, aliases, what it limits, its hard ceiling, and whether a run may declare it.
+    """One budget: its public name, unit, aliases, what it limits, its hard ceiling, whether a run may declare it, and
+    its floor: a value outside floor and ceiling is refused.
 
     Only the policy may set a budget that is not `declarable`.
     """
@@ -28,6 +29,7 @@ class Budget(NamedTuple):
     limits: str
     ceiling: int | None = None
     declarable: bool = True
+    floor: int = 0
 
 
 def account_budget(owner: str, unit: str, window: str) -> str:
@@ -43,7 +45,7 @@ BUDGETS: Final = (
     Budget("maxCycleCost", "micro_usd", ("maxCycleCostUsd",), "spend since a run entered a cycle, in USD"),
     Budget("maxSteps", "turns", ("steps", "recursionLimit"), "graph steps (turns) of a run"),
     Budget("maxCostUsd", "micro_usd", ("maxCost", "costUsd"), "cost of a run, in USD"),
-    Budget("maxRounds", "rounds", (), "rounds of a deliberation", 15),
+    Budget("maxRounds", "rounds", (), "rounds of a deliberation", 15, floor=5),
     Budget("turnTimeoutMs", "ms", (), "one turn"),
     Budget("maxTokens", "tokens", (), "tokens of one turn"),
     Budget("maxTaskTokens", "tokens", (), "tokens of a task that was delegated without its own budget"),
@@ -100,9 +102,18 @@ def budget_value(budget: Budget, value: Any) -> int:
 
 
 def declared(budgets: Mapping[str, int]) -> dict[str, int]:
-    """Return the known budgets among those that a run declared, each capped at its ceiling."""
+    """Return the known budgets among those that a run declared, without those out of range: they are refused."""
     return {
-        name: min(value, known.ceiling or INTEGER_MAX)
+        name: min(value, INTEGER_MAX)
         for name, value in budgets.items()
-        if (known := _BY_NAME.get(_plain(name))) is not None and known.name == name and known.declarable and value >= 0
+        if (known := _BY_NAME.get(_plain(name))) is not None
+        and known.name == name
+        and known.declarable
+        and value >= 0
+        and in_range(known, value)
     }
+
+
+def in_range(budget: Budget, value: int) -> bool:
+    """Return whether a value is between the floor and the ceiling of a budget."""
+    return budget.ceiling is None or budget.floor <= value <= budget.ceiling

@@ -70,6 +70,7 @@ class ControlEvidence(_Model):
         None,
         description="cycles of the declared graph without an exit, each by its first nodes; count has their number",
     )
+    query: str | None = Field(None, description="redacted excerpt of a repeated query, where content is published")
     failing: int | None = Field(None, description="failing tests at the trigger")
     failing_tests: list[str] | None = Field(None, description="the first failing test ids")
     failing_trend: list[int] | None = Field(None, description="failing counts of the last results")
@@ -149,6 +150,11 @@ class ControlEvent(_Model):
     task_id: str | None = None
     halt_reason: HaltReason | None = None
     terminal_status: TerminalStatus | None = None
+    stop_reason: str | None = Field(
+        None,
+        description="why the run stops, as a short name: cost_budget_exceeded, max_rounds, hard_cap_15_rounds, "
+        "consensus (a good stop), recursion_limit, timeout, unsafe_cycle, or the kind of the evidence",
+    )
     action: Action | None = Field(None, description="the action that the policy sets")
     suggested_actions: list[str] = Field([], description="alternative actions, best first")
     evidence: ControlEvidence | None = None
@@ -189,6 +195,11 @@ class RunStatus(_Model):
     at: str | None = None
     capped_budgets: list[str] = Field(
         [], description="budgets that the run declared above the policy's limit, which therefore applies"
+    )
+    loop_counters: dict[str, int] = Field(
+        {},
+        description="handovers in a row without progress on each edge, such as planner_to_researcher; "
+        "counted where the policy counts each edge apart, as `planner` does",
     )
     strangers: int = Field(0, description="events that were refused because they lack the token of the run")
     partition: int = Field(-1, description="partition of the turns topic; -1: not on Kafka")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from streamproc.model.raw_fields import Budgets, RawEvent, ScopeName, Text
+from streamproc.model.raw_fields import Amounts, RawEvent, ScopeName, Text
 
 # Short names for what a resume grants. Every budget name is accepted as well.
 GRANTED: Final = {
@@ -25,7 +25,7 @@ def _named(value: Any) -> Any:
     return {GRANTED.get(str(name), str(name)): amount for name, amount in value.items()}
 
 
-Grant = Annotated[Budgets, BeforeValidator(_named, json_schema_input_type=dict[str, str | float])]
+Grant = Annotated[Amounts, BeforeValidator(_named, json_schema_input_type=dict[str, str | float])]
 
 
 class RawOperatorEvent(RawEvent):

@@ -87,7 +87,9 @@ class ToolCall(Model):
     result: Any = Field(None, description="what the tool returned; also accepted as output or content")
     error: Any = Field(None, description="why the call failed; true if the result says why")
     id: str | None = Field(None, description="the call's id at the model's API; not interpreted")
-    retryable: bool = Field(False, description="the error is an infrastructure failure, so a retry is right")
+    retryable: bool | None = Field(
+        None, description="whether a retry is right, as after an infrastructure failure; default: the text decides"
+    )
 
     aliases: ClassVar = TOOL_CALL_ALIASES
 
@@ -111,7 +113,9 @@ class ErrorReport(Model):
 
     message: str
     class_: str = Field("", alias="class")
-    retryable: bool = False
+    retryable: bool | None = Field(
+        None, description="whether a retry is right, as after an infrastructure failure; default: the text decides"
+    )
 
     aliases: ClassVar = ERROR_ALIASES
 

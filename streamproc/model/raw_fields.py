@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from streamproc.errors import InvalidGraph
 from streamproc.model.aliases import Alias
-from streamproc.model.budgets import budget_value, find_budget, usd_micro
+from streamproc.model.budgets import budget_value, find_budget, in_range, usd_micro
 from streamproc.model.graph_declaration import declaration
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times
@@ -69,6 +69,16 @@ def read_time_ms(value: Any) -> int:
     return int(value)
 
 
+def _declared_budgets(value: Any) -> dict[str, int]:
+    budgets = _budgets(value)
+    for name, number in budgets.items():
+        if not in_range(budget := find_budget(name), number):
+            what = f"expected {budget.floor} to {budget.ceiling} {budget.unit}, got {number}"
+            remedy = f"declare {budget.floor} to {budget.ceiling}, or leave it out: the policy's limit applies"
+            raise Mistake(what, remedy, name)
+    return budgets
+
+
 def _budgets(value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise Mistake("expected an object of budget names and numbers")
@@ -86,7 +96,7 @@ def _budgets(value: Any) -> dict[str, int]:
             raise Mistake(str(error), part=str(name)) from None
         if not budget.declarable:
             raise Mistake(f"a run cannot declare {budget.name}", "set it in the policy", str(name))
-        budgets[budget.name] = number  # also above its ceiling: the engine reports that and applies the ceiling
+        budgets[budget.name] = number
     return budgets
 
 
@@ -143,7 +153,8 @@ Files = Annotated[
 ]
 Object = Annotated[dict[str, Any], AfterValidator(sendable)]
 Graph = Annotated[Object, BeforeValidator(_declared, json_schema_input_type=dict[str, Any])]
-Budgets = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
+Budgets = Annotated[dict[str, int], BeforeValidator(_declared_budgets, json_schema_input_type=dict[str, str | float])]
+Amounts = Annotated[dict[str, int], BeforeValidator(_budgets, json_schema_input_type=dict[str, str | float])]
 
 
 class Model(BaseModel):

@@ -52,7 +52,8 @@ class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The fingerprint of a text.
 
     `exact` and `norm` are xxh3-64 of the text as it is and normalised; `sim` is a 64-bit SimHash (0: text too short);
-    `size` counts characters; `about` hashes the numbers and names in the text (0: none, or not computed).
+    `size` counts characters; `about` hashes the numbers and names in the text, or the names of an artifact's files (0:
+    none, or not computed).
     """
 
     exact: Hash
@@ -169,6 +170,7 @@ class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
     model: Name = ""
     provider: Name = ""
     content: dict[str, Any] | None = None
+    call_errors: Errors | None = None  # of failed calls, in a turn that reports no errors itself; class: the first tool
 
 
 class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):

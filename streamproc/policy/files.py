@@ -19,6 +19,7 @@ from streamproc.model.budgets import budget_value, find_budget
 from streamproc.model.controls import Action
 from streamproc.model.yaml_text import UnboundedYAML, compose, data_of
 from streamproc.policy.boards import BoardSetting, GuardSetting, board_problems, merge_board
+from streamproc.policy.locks import lock_problems
 from streamproc.policy.prices import PRICE_REMEDY, price_problems
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
@@ -32,6 +33,10 @@ Lines = dict[tuple[str | int, ...], int]
 def _unset(value: Any) -> bool:
     """Whether a setting is not part of a policy's content hash: it is newer than policies that have a hash already."""
     return value is None
+
+
+def _empty(value: Any) -> bool:
+    return not value
 
 
 class BudgetSetting(NamedTuple):
@@ -92,6 +97,7 @@ class Layer(Overlay):
     name: str = Field("policy", min_length=1, max_length=100)
     version: str | int | float = "1"
     presets: list[str] = []
+    locked: list[str] = Field([], exclude_if=_empty)
     tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
     workflows: dict[str, Overlay] = {}
     tenants: dict[str, TenantOverlay] = {}
@@ -254,7 +260,10 @@ def _check_values(layer: Layer, lines: Lines, place: str) -> list[Problem]:
                 what = f"{budget} is not a budget of a user"
                 remedy = "use one that starts with maxUser, such as maxUserCostUsdPerDay"
                 found.append((("users", name, "budgets", budget), what, remedy))
-    found += [(path, what, remedy) for path, what, remedy in _check_tiers(layer)]
+    if layer.locked and not place.startswith("preset "):
+        found.append((("locked",), "only a preset can lock", "remove the line"))
+    below = [read_preset(name) for name in layer.presets if name in known]
+    found += [*_check_tiers(layer), *lock_problems(layer.overlays(), below)]
     for path, overlay in layer.overlays():
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
         found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
@@ -272,7 +281,7 @@ def _check_tiers(layer: Layer) -> Iterator[tuple[tuple[str, ...], str, str]]:
     for preset in [STANDARD, *(name for name in layer.presets if name in preset_names())]:
         known |= set(read_preset(preset).tiers)
     for path, tier in assigned:
-        if tier is not None and tier not in known:
+        if tier is not None and tier.casefold() not in {name.casefold() for name in known}:
             yield path, f"no tier {shown(tier)}", f"there are: {', '.join(sorted(known))}; or add it to `tiers`"
 
 
@@ -286,22 +295,29 @@ def _check_board(overlay: Overlay, layer: Layer) -> list[tuple[tuple[str, ...], 
     return list(board_problems(merge_board(below, overlay.board)))
 
 
+def _check_budget(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    try:
+        budget = find_budget(name)
+        limit, overridable = budget_setting(value)
+        amount = budget_value(budget, limit)
+    except (KeyError, ValueError) as error:
+        yield ("budgets", name), str(error.args[0]), ""
+        return
+    if overridable and not budget.declarable:
+        what = f"a run cannot declare {budget.name}, so it cannot override it"
+        yield ("budgets", name), what, f"write {budget.name}: {limit}"
+    if budget.ceiling is not None and amount > budget.ceiling:
+        what = f"{limit} is above the ceiling {budget.ceiling}"
+        yield ("budgets", name), what, f"use at most {budget.ceiling}; no policy can raise the ceiling"
+    elif amount < budget.floor:
+        yield ("budgets", name), f"{limit} is below the floor {budget.floor}", f"use {budget.floor} or more"
+
+
 def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if overlay.on_stall is not None and overlay.on_stall not in ON_STALL:
         yield ("on_stall",), f"{shown(overlay.on_stall)} is not a choice", f"use one of {', '.join(ON_STALL)}"
     for name, value in overlay.budgets.items():
-        try:
-            budget = find_budget(name)
-            limit, overridable = budget_setting(value)
-            amount = budget_value(budget, limit)
-            if overridable and not budget.declarable:
-                what = f"a run cannot declare {budget.name}, so it cannot override it"
-                yield ("budgets", name), what, f"write {budget.name}: {limit}"
-            if budget.ceiling is not None and amount > budget.ceiling:
-                what = f"{limit} is above the ceiling {budget.ceiling}"
-                yield ("budgets", name), what, f"use at most {budget.ceiling}; no policy can raise the ceiling"
-        except (KeyError, ValueError) as error:
-            yield ("budgets", name), str(error.args[0]), ""
+        yield from _check_budget(name, value)
     for code in overlay.actions:
         if code not in BY_CODE:
             yield ("actions", code), "no such detector", f"there are: {', '.join(BY_CODE)}"

@@ -105,6 +105,7 @@ class Policy:
         `tier` is the one that a run names. As in the engine, it counts in full only if runs are believed; otherwise
         that of the tenant or user counts, or, without one, the lower budgets of the named tier.
         """
+        tier = self.tiers.known(tier)
         assigned = self.tiers.assigned(tenant, user) or (tier if self.tiers.believed else "")
         found = self._in_force(self._overlays(workflow, tenant, assigned, user))
         if not assigned:
@@ -189,6 +190,8 @@ class Policy:
             accounts=self._accounts(found),
             backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
             task_percents=[value for name, value in (limits["BUDGET008"] or {}).items() if name != "halt_run"],
+            every_error=bool((limits["ERROR001"] or {}).get("every_error")),
+            edges_apart=bool((limits["LOOP005"] or {}).get("per_edge")),
             gates=Gates(*(_gate(limits[code], Gates()[at]) for at, code in enumerate(_GATED))),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
@@ -262,7 +265,12 @@ def _tier_rules(layers: tuple[Layer, ...]) -> TierRules:
         for name, tier in layer.tiers.items():
             own = {budget: value for budget, value in _values(tier).items() if budget in _DECLARABLE}
             budgets[name] = budgets.get(name, {}) | own
-    return TierRules(believed[-1:] == ["run"], tenants, users, budgets)
+    names = {name.casefold(): name for name in budgets}
+    tiers = TierRules(believed[-1:] == ["run"], budgets=budgets, names=names)
+    return tiers._replace(
+        tenants={name: tiers.known(tier) for name, tier in tenants.items()},
+        users={name: tiers.known(tier) for name, tier in users.items()},
+    )
 
 
 def _marks(owner: str, budgets: dict[str, int]) -> list[Mark]:

@@ -15,23 +15,28 @@ from typing import Final, NamedTuple
 
 import yaml
 
+from streamproc.detectors.round_budget import HARD_CAP, LEAST, Limits as Agreement
 from streamproc.model.raw_events import RawTurn
 from streamproc.policy.files import LIMIT_MAX
 from streamproc.replay.source import Source
 
 P99_MULTIPLE: Final = 3  # a first value for BUDGET006
 RUNS_FOR_P99: Final = 100  # with fewer runs, the p99 is the longest run
+AGREED_SHARE: Final = 0.95  # of deliberations that must have agreed within the proposed rounds
 
 
 class WorkflowBaseline(NamedTuple):
     """A workflow: the number of runs with times and their p99 runtime; the number of turns with a cost and their
-    median. Zero means that nothing was recorded."""
+    median; the number of deliberations that reached agreement, and the rounds that they need. Zero means that nothing
+    was recorded."""
 
     workflow: str
     runs: int
     p99_s: int
     turns: int
     micro_usd_per_turn: int
+    agreed: int = 0
+    rounds: int = 0
 
 
 @dataclass
@@ -40,6 +45,8 @@ class _Run:
     first_ms: int = 0
     last_ms: int = 0
     costs: list[int] = field(default_factory=list)
+    round: int = 0
+    agreed_in: int = 0  # round of the first agreement; 0: none
 
 
 def usual(sources: Iterable[Source]) -> Iterator[WorkflowBaseline]:
@@ -54,8 +61,27 @@ def usual(sources: Iterable[Source]) -> Iterator[WorkflowBaseline]:
                 run.last_ms = max(run.last_ms, raw.at)
             if isinstance(raw, RawTurn) and raw.usage is not None and raw.usage.cost_usd:
                 run.costs.append(raw.usage.cost_usd)
+            if isinstance(raw, RawTurn):
+                _note_round(run, raw)
     for workflow in sorted({run.workflow for run in runs.values()}):
         yield _measure(workflow, [run for run in runs.values() if run.workflow == workflow])
+
+
+def _note_round(run: _Run, turn: RawTurn) -> None:
+    run.round = max(run.round, turn.round or 0)
+    agreement = Agreement()
+    agreed = (turn.convergence or 0) * 100 > agreement.convergence_percent
+    if not run.agreed_in and (agreed or (turn.consensus or 0) * 100 >= agreement.consensus_percent):
+        run.agreed_in = run.round
+
+
+def _rounds_needed(agreed_in: list[int]) -> int:
+    """Return a limit on rounds in which nearly all deliberations of a workflow agree, within 5 and 15: the round in
+    which 95 of 100 have agreed, and one more, because the last round ends without regard to agreement."""
+    if not agreed_in:
+        return 0
+    usual = sorted(agreed_in)[ceil(len(agreed_in) * AGREED_SHARE) - 1]
+    return min(max(usual + 1, LEAST), HARD_CAP)
 
 
 def _measure(workflow: str, runs: list[_Run]) -> WorkflowBaseline:
@@ -63,7 +89,11 @@ def _measure(workflow: str, runs: list[_Run]) -> WorkflowBaseline:
     costs = [cost for run in runs for cost in run.costs]
     p99_s = ceil(runtimes_ms[ceil(len(runtimes_ms) * 0.99) - 1] / 1000) if runtimes_ms else 0
     median = median_low(costs) if costs else 0
-    return WorkflowBaseline(workflow, len(runtimes_ms), min(p99_s, LIMIT_MAX), len(costs), min(median, LIMIT_MAX))
+    agreed_in = [run.agreed_in for run in runs if run.agreed_in]
+    return WorkflowBaseline(
+        workflow, len(runtimes_ms), min(p99_s, LIMIT_MAX), len(costs), min(median, LIMIT_MAX),
+        len(agreed_in), _rounds_needed(agreed_in),
+    )  # fmt: skip
 
 
 def policy_lines(found: Iterable[WorkflowBaseline]) -> Iterator[str]:
@@ -78,6 +108,9 @@ def policy_lines(found: Iterable[WorkflowBaseline]) -> Iterator[str]:
             yield f"  {_quoted(one.workflow)}:"
         yield f"{indent}  detectors:" if one.workflow else "detectors:"
         yield from (f"{indent}{'  ' if one.workflow else ''}{line}" for line in _settings(one))
+        if one.rounds:
+            budgets = f"budgets: {{ maxRounds: {{ limit: {one.rounds}, overridable: true }} }}"
+            yield f"{indent * 2}{budgets} # deliberations that agreed: {one.agreed}"
 
 
 def _settings(one: WorkflowBaseline) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Scan:
         step, runs = self._accounts.step, self.runs
         for source in self.sources:
             for line in source:
-                raw, event = line.raw, fingerprint(line.raw, key=self._key)
+                raw, event = line.raw, fingerprint(line.raw, key=self._key, local=True)
                 state = runs.get(event.run_id)
                 if state is None:
                     state = runs[event.run_id] = RunState()

@@ -135,6 +135,16 @@ def test_the_text_of_a_replay_is_the_report_of_a_scan(run, deployment: Settings)
     assert "HALTED  " + STUCK in run("replay", "--all", *options(deployment)).stdout
 
 
+def test_stats_of_the_topics_are_those_of_the_file(run, deployment: Settings) -> None:
+    published = json.loads(run("stats", "--json", *options(deployment)).stdout)
+    scanned = json.loads(run("stats", SAMPLES, "--json").stdout)
+
+    assert published["detectors"] == scanned["detectors"]
+    assert [end["halted"] for end in published["ends"]] == [end["halted"] for end in scanned["ends"]]
+    assert published["ends"][0]["runs"] == scanned["ends"][0]["runs"] > 20
+    assert published["ends"][0]["ended"] < scanned["ends"][0]["ended"]  # runs of a file have ended, others may go on
+
+
 def test_an_unknown_run_gets_an_error(run, deployment: Settings) -> None:
     result = run("replay", "--run", "unknown", *options(deployment))
 

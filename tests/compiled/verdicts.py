@@ -29,7 +29,7 @@ LONG_TURNS: Final = 3_000
 def golden() -> Iterator[tuple[str, list[Raw], Policy]]:
     for file in sorted(GOLDEN.glob("*.json")):
         for trace in json.loads(file.read_text("utf-8")) if file.stem != "samples" else ():
-            yield f"golden: {trace['title']}", trace["events"], STANDARD
+            yield f"golden: {trace['title']}", trace["events"], load_policy(trace.get("preset", "standard"))
 
 
 def examples() -> Iterator[tuple[str, list[Raw], Policy]]:

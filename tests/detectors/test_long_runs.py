@@ -54,7 +54,10 @@ def test_policy_moves_the_backstop(limits: dict[str, int], expected: list[tuple[
 def test_a_lower_limit_replaces_the_backstop_and_a_higher_one_does_not() -> None:
     policy = under(warn_turns=20)
     assert reported(40, policy, started(maxSteps=10)) == [("BUDGET004", "warn", 9), ("BUDGET004", "halt", 10)]
-    assert reported(40, policy, started(maxRounds=1)) == [("BUDGET004", "warn", 12), ("BUDGET004", "halt", 13)]
+    assert reported(40, under(warn_turns=30), started(maxRounds=5)) == [
+        ("BUDGET004", "warn", 24),
+        ("BUDGET004", "halt", 25),
+    ]
     assert reported(40, policy, started(maxSteps=1_000)) == [("BUDGET004", "warn", 19)]
 
 

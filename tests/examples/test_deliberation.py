@@ -18,8 +18,9 @@ NAME = "deliberation"
 ENDED = {
     "layer-1/bug-in-routing": ("BUDGET004", 55, "budget_exceeded"),
     "layer-2/forgotten-exit": ("GRAPH001", 0, "blocked"),
-    "layer-3/user-limit": ("BUDGET005", 23, "budget_exceeded"),
-    "layer-3/never-converges": ("BUDGET005", 47, "budget_exceeded"),
+    "layer-3/user-limit": ("BUDGET005", 22, "budget_exceeded"),
+    "layer-3/never-converges": ("BUDGET005", 46, "budget_exceeded"),
+    "layer-3/round-falls": ("BUDGET005", 11, "blocked"),
     "layer-4/slow-model": ("BUDGET006", 8, "timed_out"),
     "layer-4/five-minutes": ("BUDGET006", 8, "timed_out"),
     "layer-5/free": ("BUDGET007", 9, "budget_exceeded"),
@@ -72,20 +73,22 @@ def test_agreement_is_a_good_stop() -> None:
 
 @pytest.mark.parametrize(
     ("run_id", "reason", "turns"),
-    [("layer-3/user-limit", "max_rounds", (20, 23)), ("layer-3/never-converges", "hard_cap_15_rounds", (44, 47))],
+    [("layer-3/user-limit", "max_rounds", (20, 22)), ("layer-3/never-converges", "hard_cap_15_rounds", (44, 46))],
 )
-def test_the_last_round_is_a_warning_and_the_next_one_a_halt(run_id: str, reason: str, turns: tuple[int, int]) -> None:
+def test_the_last_round_is_a_warning_and_its_check_a_halt(run_id: str, reason: str, turns: tuple[int, int]) -> None:
     warned, halted = scanned(NAME)[run_id][:2]
     assert (turn_of(warned), turn_of(halted)) == turns
     assert (warned.severity, warned.action, halted.severity) == ("warn", "force_synthesis", "halt")
     for one in (warned, halted):
         assert one.evidence is not None
         assert one.evidence.reason == reason
+    assert (warned.stop_reason, halted.stop_reason) == (None, reason)
 
 
-def test_a_falling_round_is_reported_and_stops_nothing() -> None:
-    [reported] = scanned(NAME)["layer-3/round-falls"]
-    assert (reported.code, reported.severity, turn_of(reported)) == ("BUDGET005", "warn", 11)
+def test_a_falling_round_is_an_error_that_ends_the_run() -> None:
+    halt = first_halts(NAME)["layer-3/round-falls"]
+    assert halt is not None
+    assert (halt.code, turn_of(halt), halt.action, halt.stop_reason) == ("BUDGET005", 11, "halt", "round_fell")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +103,9 @@ def test_operators_are_notified(run_id: str, alert: str) -> None:
     assert any(line.startswith(f"    alert        {alert}: ") for line in chapter(NAME, run_id))
 
 
-def test_a_run_that_declares_more_than_the_hard_cap_gets_a_warning() -> None:
-    reported, agreed = scanned(NAME)["layer-3/twenty-rounds-wanted"]
-    assert (reported.code, reported.severity, turn_of(reported)) == ("BUDGET005", "warn", 0)
-    assert reported.message == "maxRounds 20 is above the hard cap, so 15 applies; declare 5 to 15."
-    assert agreed.severity == "info"
+def test_a_run_may_declare_as_many_rounds_as_the_hard_cap() -> None:
+    [agreed] = scanned(NAME)["layer-3/fifteen-rounds-wanted"]
+    assert (agreed.severity, agreed.stop_reason) == ("info", "consensus")
 
 
 def test_the_last_snapshot_survives_the_time_out() -> None:

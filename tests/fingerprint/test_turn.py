@@ -84,7 +84,7 @@ def test_content_is_sent_on_request() -> None:
     raw = parse_raw({"run_id": "r", "node": "n", "output": "hello", "tool_calls": [{"name": "t", "args": {"a": 1}}]})
     event = fingerprint(raw, include_content=True)
     assert isinstance(event, wire.Turn)
-    assert event.content == {"output": "hello", "tool_calls": [{"name": "t", "args": {"a": 1}, "retryable": False}]}
+    assert event.content == {"output": "hello", "tool_calls": [{"name": "t", "args": {"a": 1}}]}
     assert turn(output="hello").content is None
 
 

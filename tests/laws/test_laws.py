@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, strategies as st
 
+from streamproc.core import engine
+from streamproc.core.decide import decide
 from streamproc.core.decision import Decision, Finding, Level, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.run_state import RunState, dump, load
@@ -26,8 +30,10 @@ from tests.laws.traces import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamproc.core.rules import Rules
-    from streamproc.core.run_state import Cycle
+    from streamproc.core.view import View
     from streamproc.model.wire import Event
 
 traces = all_traces | boards | clocks
@@ -39,16 +45,18 @@ def written(decisions: list[Decision]) -> list[bytes]:
     return [encode_decision(decision) for decision in decisions]
 
 
-class Recording(Engine):
-    """An engine that records the finding behind each decision."""
+@contextmanager
+def recorded_findings() -> Iterator[list[Finding]]:
+    """Record the finding behind each decision of any engine."""
+    findings: list[Finding] = []
 
-    def __init__(self) -> None:
-        super().__init__(STANDARD)
-        self.findings: list[Finding] = []
+    def recording(view: View, event: Event, rules: Rules, finding: Finding) -> Decision:
+        findings.append(finding)
+        return decide(view, event, rules, finding)
 
-    def _decide(self, run: RunState, event: Event, rules: Rules, finding: Finding, cycle: Cycle | None) -> Decision:
-        self.findings.append(finding)
-        return super()._decide(run, event, rules, finding, cycle)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "decide", recording)
+        yield findings
 
 
 def starts_again(state: RunState, raw: Raw) -> bool:
@@ -110,18 +118,19 @@ def test_interleaved_runs_do_not_affect_each_other(first: list[Raw], second: lis
 @given(traces)
 @LONGER
 def test_a_loop_is_reported_once_at_each_level(trace: list[Raw]) -> None:
-    engine, state = Recording(), RunState()
+    state, machine = RunState(), Engine(STANDARD)
     ids: list[str] = []
-    for raw in trace:
-        if starts_again(state, raw):
-            engine.findings.clear()
-        event = event_of({"run_id": "r", **raw})
-        ids += [decision.id for decision in engine.step(state, event, event.at)]
-        reported = [(finding.code, finding.loop, finding.level) for finding in engine.findings]
-        assert len(reported) == len(set(reported))
-        for code, loop, _ in reported:
-            levels = [level for other, where, level in reported if (other, where) == (code, loop)]
-            assert levels == sorted(levels)
+    with recorded_findings() as findings:
+        for raw in trace:
+            if starts_again(state, raw):
+                findings.clear()
+            event = event_of({"run_id": "r", **raw})
+            ids += [decision.id for decision in machine.step(state, event, event.at)]
+            reported = [(finding.code, finding.loop, finding.level) for finding in findings]
+            assert len(reported) == len(set(reported))
+            for code, loop, _ in reported:
+                levels = [level for other, where, level in reported if (other, where) == (code, loop)]
+                assert levels == sorted(levels)
     assert len(ids) == len(set(ids))
 
 

@@ -108,7 +108,7 @@ CLOCKS: Final[tuple[Raw, ...]] = (
     {"node": "coder", "round": 3, "convergence": 0.9, "consensus": 0.5},
     {"node": "coder", "round": 16, "usage": {"total_tokens": 9_000, "duration_ms": 700_000}},
     {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000, "maxTokens": 8_000, "maxRounds": 7}},
-    {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000, "maxRounds": 50}},
+    {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000, "maxRounds": 15}},
 )  # fmt: skip
 ENDINGS: Final[tuple[Raw, ...]] = (
     {"type": "run.finished"},

@@ -301,11 +301,11 @@ def test_budgets_are_accepted_under_all_their_names() -> None:
     assert started.budgets == {"maxTurnsPerNode": 6, "maxSteps": 55, "maxCostUsd": 1_500_000, "maxTokens": 9}
 
 
-def test_a_budget_above_its_ceiling_is_kept_and_the_engine_caps_it() -> None:
-    started = parse_raw(START | {"budgets": {"maxRounds": 50}})
-    assert isinstance(started, RawRunStarted)
-    assert started.budgets == {"maxRounds": 50}
-    assert declared(started.budgets) == {"maxRounds": 15}
+@pytest.mark.parametrize("rounds", [1, 4, 16, 50])
+def test_a_budget_out_of_its_range_is_refused_with_field_and_remedy(rounds: int) -> None:
+    with pytest.raises(InvalidEvent, match=r"budgets\.maxRounds: expected 5 to 15 rounds, got \d+ \(declare 5 to 15"):
+        parse_raw(START | {"budgets": {"maxRounds": rounds}})
+    assert declared({"maxRounds": rounds}) == {}
 
 
 def test_nesting_up_to_the_limit_is_accepted() -> None:

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.quality import scoring
 from benchmarks.quality.catalogue import TITLES
 from benchmarks.quality.tally import Tally
-from benchmarks.quality.traces import LOOPS, Kind, honest, name_of, trace_of
-from benchmarks.quality.watchers import breaker
+from benchmarks.quality.traces import LOOPS, Kind, honest, name_of, presets, trace_of
+from benchmarks.quality.watchers import breaker_of_preset
 from streamproc.detectors import BY_CODE
 
 SEEDS: Final = 2
@@ -24,16 +24,21 @@ FOUND: Final = [kind for kind in LOOPS if {episode.code for episode in trace_of(
 
 
 def tally(kind: Kind, seeds: int) -> Tally:
-    found, watch = Tally(), breaker()
+    found = Tally()
     for seed in range(seeds):
         trace = trace_of(kind, seed)
-        found.add_trace(trace, list(watch(trace.events)))
+        found.add_trace(trace, list(breaker_of_preset(trace.preset or "standard")(trace.events)))
     return found
 
 
 @pytest.mark.parametrize("fragment", honest.FRAGMENTS, ids=name_of)
 def test_healthy_work_is_not_halted(fragment: Kind) -> None:
     assert not tally(fragment, SEEDS).false_halts
+
+
+@pytest.mark.parametrize("kind", presets.HONEST, ids=name_of)
+def test_healthy_work_of_a_preset_is_not_halted_under_it(kind: Kind) -> None:
+    assert not tally(kind, 9).false_halts
 
 
 @pytest.mark.parametrize("kind", FOUND, ids=name_of)

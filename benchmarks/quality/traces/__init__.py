@@ -22,6 +22,7 @@ from benchmarks.quality.traces import (
     no_progress,
     oscillation,
     others_words,
+    presets,
     repeated_call,
     repeated_output,
     stagnation,
@@ -54,10 +55,11 @@ LOOPS: Final[tuple[Kind, ...]] = (
         for loop in module.KINDS
     ),
     *budgets.KINDS,
+    *presets.KINDS,
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
     work.plain_steps, work.talk, budgets.within_every_limit, *map(honest.around, honest.FRAGMENTS),
-    honest.mixed_day, honest.long_run,
+    honest.mixed_day, honest.long_run, *presets.HONEST,
 )  # fmt: skip
 
 

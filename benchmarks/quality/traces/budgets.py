@@ -94,16 +94,22 @@ def too_many_steps(script: Script) -> None:
 
 
 def too_many_rounds(script: Script) -> None:
-    """BUDGET005: one round more than declared, or than the hard cap."""
+    """BUDGET005: as many rounds as declared, or as the hard cap. Some runs check each round at its end."""
     limit = script.dice.choice((5, 7, 12, 15, 0))
     if limit:
         _declared(script, maxRounds=limit)
-    personas = script.team(3)
-    with script.loop("BUDGET005", halt=(limit or 15) + 1, also=ALSO) as loop:
-        for count in range(1, (limit or 15) + 2):
-            script.say(personas[0], script.words.text(2), round=count)
+    personas, limit = script.team(3), limit or 15
+    checked = script.dice.random() < 0.5
+    if checked:
+        script.say(personas[0], script.words.text(2), round=0, convergence=0.1)
+    with script.loop("BUDGET005", halt=limit, also=ALSO) as loop:
+        for count in range(1, limit + 2):
+            for node in personas[1:] if checked else ():
+                script.say(node, script.words.text(2), round=count)
+            measured = {"convergence": 0.3} if checked else {}
+            script.say(personas[0], script.words.text(2), round=count, **measured)
             loop.counted(count)
-            for node in personas[1:]:
+            for node in () if checked else personas[1:]:
                 script.say(node, script.words.text(2), round=count)
 
 

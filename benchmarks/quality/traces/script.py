@@ -31,6 +31,7 @@ class Script:
     def __init__(self, kind: str, seed: int) -> None:
         self.dice = random.Random(f"{kind}/{seed}")
         self.words = Words(self.dice)
+        self.preset = ""
         self.agent = self.dice.choice(LONE)
         self.made: list[Made] = []
         self._kind, self._seed = kind, seed
@@ -41,7 +42,7 @@ class Script:
 
     def trace(self) -> Trace:
         """Return the finished trace."""
-        return Trace(self._kind, self._seed, tuple(self._events), tuple(self._episodes))
+        return Trace(self._kind, self._seed, tuple(self._events), tuple(self._episodes), preset=self.preset)
 
     @property
     def next(self) -> int:

@@ -22,13 +22,16 @@ def observe_tests(
     since: tuple[int, int],
     *,
     new_error: bool,
+    new_set_counts: bool = False,
 ) -> None:
     """Record test results. `since` are the last turns that restarted the streaks of the failing set and of the failing
-    count. If the same tests fail with a new error (`new_error`), the work continues and both start again."""
+    count. If the same tests fail with a new error (`new_error`), the work continues and both start again; so they do
+    when tests fail that did not fail before, if `new_set_counts`."""
     failing_set = tests.failing_set & HASH
     remember(run.recent_failing_sets, failing_set)
     remember(run.recent_failing_counts, tests.failing)
-    if remember_tag(run, node_tag ^ failing_set ^ ((tests.passed or 0) << 7)):
+    new = remember_tag(run, node_tag ^ failing_set ^ ((tests.passed or 0) << 7))
+    if new:
         note_news(run, index)
     track = node.tests
     total = -1 if tests.total is None else tests.total
@@ -50,7 +53,7 @@ def observe_tests(
     track.best_passed = max(track.best_passed, passed)
     if better:
         note_progress(run, index)
-    if better or (new_error and track.same.value == failing_set):
+    if better or (new_error if track.same.value == failing_set else new and new_set_counts):
         since = index, index
     extend(track.same, failing_set, index, stamp, since[0])
     _count_flat(track, tests, index, stamp, since[1], better=better)

@@ -1,0 +1,59 @@
+"""What is published of a finding: with its evidence, its action, its place in the log, and who it is about."""
+
+from __future__ import annotations
+
+from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
+from streamproc.core.escalation import explain_to_snitch, identity
+from streamproc.core.rules import Rules
+from streamproc.core.run_state import RunState
+from streamproc.core.status import badge_of
+from streamproc.core.view import View
+from streamproc.model.log_time import rfc3339
+from streamproc.model.wire import Event, Turn
+
+
+def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision:
+    """Return the decision that a finding about an event becomes. Its topic, partition and offset are not known here."""
+    run, cycle, evidence = view.run, view.cycle, finding.evidence
+    halts = finding.level == Level.HALT
+    index = max(0, run.turns - 1)
+    action, suggested = rules.actions(finding)
+    if halts and action == "snitch":
+        explain_to_snitch(run, finding, view.node_tag if type(event) is Turn else 0)
+    if halts:
+        evidence.output_hashes = [hex16(value) for value in run.recent_outputs] or None
+        evidence.artifact_hashes = [hex16(value) for value in run.recent_artifacts] or None
+        evidence.failing_signatures = [hex16(value) for value in run.recent_failing_sets] or None
+        evidence.failing_trend = list(run.recent_failing_counts) or None
+    budget = finding.reason == "budget_exceeded"
+    return Decision(
+        id=identity(event.run_id, run, finding, index, rules.policy.hash),
+        type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
+        run_id=event.run_id,
+        code=finding.code,
+        severity=finding.level.name.lower(),
+        message=finding.message,
+        workflow=run.workflow or None,
+        tenant=run.tenant or None,
+        user=run.user or None,
+        cycle_id=hex16(cycle.id) if cycle is not None else None,
+        node=finding.node or event.node or event.agent or None,
+        task_id=finding.task or event.task_id or None,
+        halt_reason=finding.reason if halts else None,
+        terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
+        stop_reason=finding.stop or (evidence.kind if halts else None),
+        action=action,
+        suggested_actions=suggested,
+        evidence=evidence,
+        trigger=Trigger(event_id=event.event_id, turn=index),
+        onset=finding.onset if finding.onset >= 0 else None,
+        policy=rules.policy,
+        at=rfc3339(run.at_ms) if run.at_ms else None,
+        labels=event.labels,
+        badge=badge_of(run, iterations_max(run, rules)) if run.cycles else None,
+    )
+
+
+def iterations_max(run: RunState, rules: Rules) -> int | None:
+    """Return how many iterations a cycle of a run may take; None: any number."""
+    return run.budgets.get("maxCycleIterations") or rules.budgets.get("maxCycleIterations")

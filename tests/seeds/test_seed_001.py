@@ -1,0 +1,290 @@
+"""Seed 001, planner loops, played under the preset `planner`; the line of the seed stands beside each assertion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from streamproc import Monitor
+from streamproc.core.run_state import dump, load
+from streamproc.policy import load_policy
+from tests.feeding import Feed, Raw, decisions, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamproc.core.decision import Decision
+
+PLANNER: Final = load_policy("planner")
+
+
+def planned(n: int, target: str, *, decides: bool = True) -> Raw:
+    """Return the planner's turn: it asks for the same thing in other words each time."""
+    turn: Raw = {"node": "planner", "output": f"Need to assess, wording {'x' * n}."}
+    return turn | {"decision": {"next": target}} if decides else turn
+
+
+def researched(answer: str = "Already done.", query: str = "do whales sing") -> Raw:
+    return {"node": "researcher", "query": query, "output": answer}
+
+
+def wrote(*paths: str, text: str = "x = 1") -> Raw:
+    return {"node": "coder", "artifact": dict.fromkeys(paths, text)}
+
+
+def verified(*failed: str, said: str = "Not green.", total: int = 9) -> Raw:
+    report = {"failed": list(failed), "passed": total - len(failed), "total": total}
+    return {"node": "verifier", "output": said, "tests": report}
+
+
+def hops(target: str, answers: Iterable[Raw], *, decides: bool = True) -> list[Raw]:
+    return [turn for n, answer in enumerate(answers) for turn in (planned(n, target, decides=decides), answer)]
+
+
+def halts(raws: list[Raw]) -> list[Decision]:
+    return [one for one in decisions(raws, PLANNER) if one.severity == "halt"]
+
+
+def counters(raws: list[Raw]) -> dict[str, int]:
+    feed = Feed(PLANNER)
+    feed.all(raws)
+    return feed.engine.status(feed.state, "r").loop_counters
+
+
+def edge(decision: Decision) -> list[str] | None:
+    assert decision.evidence is not None
+    return decision.evidence.edge
+
+
+# "planner → 'need to assess' → researcher → 'already done' → planner → 'need to assess' → …"
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_the_loop_of_the_seed_ends_as_aborted_stuck_with_snitch(decides: bool) -> None:
+    [halt] = halts(hops("researcher", [researched()] * 9, decides=decides))[:1]
+    assert halt.code == "LOOP005"
+    assert halt.terminal_status == "aborted_stuck"  # "routes to `snitch` with `terminalStatus = 'aborted_stuck'`"
+    assert halt.action == "snitch"
+    # "a clear, SDD-aligned escalation path (`snitch` / `ask_human` / `done_partial`)"
+    assert halt.suggested_actions == ["snitch", "ask_human", "done_partial"]
+    assert edge(halt) == ["planner", "researcher"]  # "mentioning which edge looped"
+    # "Planner detected loop planner→researcher without progress after ${…} hops."
+    assert halt.message == "planner handed over to researcher 6 times in a row without progress."
+    assert halt.evidence is not None
+    assert (halt.evidence.count, halt.evidence.limit) == (6, 5)  # "planner_to_researcher > MAX_LOOP_EDGE", 5
+
+
+def test_the_counters_are_in_the_status_and_are_those_of_the_edges() -> None:
+    # "`planner_to_researcher`, `planner_to_coder`, `planner_to_verifier` are incremented when planner selects those"
+    assert counters([planned(0, "researcher")]) == {"planner_to_researcher": 1}
+    raws = [planned(0, "researcher"), researched(), planned(1, "coder"), wrote("a.py"), planned(2, "verifier")]
+    # "Counters reset or decay when progress is made (e.g., new research results, new file changes, new test results)"
+    assert counters(raws) == {"planner_to_researcher": 0, "planner_to_coder": 0, "planner_to_verifier": 1}
+    assert counters(hops("researcher", [researched()] * 4)) == {"planner_to_researcher": 3}
+    with_status = Monitor(policy="planner")
+    for raw in raws:
+        with_status.feed({"run_id": "r", **raw})
+    status = with_status.status("r")
+    assert status is not None
+    assert status.loop_counters["planner_to_verifier"] == 1  # "loopCounters in AgentState are actively maintained"
+
+
+def test_the_counters_survive_a_restart() -> None:
+    feed, found = Feed(PLANNER), []
+    for raw in hops("researcher", [researched()] * 7):
+        found += feed.raw(raw)
+        feed.state = load(dump(feed.state))
+    assert [one.id for one in found] == [one.id for one in decisions(hops("researcher", [researched()] * 7), PLANNER)]
+
+
+# "If `state.researchResults` changed meaningfully, reset `planner_to_researcher`."
+# "If `state.fileChanges` gained new entries, reset `planner_to_coder`."
+# "If `state.testResults` changed command or result, reset `planner_to_verifier`."
+
+
+def test_new_files_do_not_forgive_the_same_research() -> None:
+    raws = [
+        turn
+        for n in range(9)
+        for turn in (planned(n, "researcher"), researched(), planned(n + 20, "coder"), wrote(f"part_{n}.py"))
+    ]
+    halt = halts(raws)[0]
+    assert (halt.code, edge(halt)) == ("LOOP005", ["planner", "researcher"])
+
+
+def test_new_research_does_not_forgive_a_coder_that_writes_no_new_file() -> None:
+    raws = [
+        turn
+        for n in range(9)
+        for turn in (
+            planned(n, "researcher"), researched(f"Source {'x' * n}: {n}.", f"what about source {n}"),
+            planned(n + 20, "coder"), wrote("a.py", text=f"x = {n}"),
+        )
+    ]  # fmt: skip
+    halt = halts(raws)[0]
+    assert (halt.code, edge(halt)) == ("LOOP005", ["planner", "coder"])
+
+
+def test_new_test_results_forgive_only_the_edge_to_the_verifier() -> None:
+    tests = [[f"t{k}" for k in range(9 - n)] for n in range(9)]
+    raws = [
+        turn
+        for n in range(9)
+        for turn in (planned(n, "verifier"), verified(*tests[n]), planned(n + 20, "researcher"), researched())
+    ]
+    first = next(one for one in halts(raws) if one.code == "LOOP005")
+    assert edge(first) == ["planner", "researcher"]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [researched("Already done.", f"question {n} about topic {'xyz'[n % 3] * n}") for n in range(9)],
+        [researched() | {"progress": {"attempts": n}} for n in range(9)],
+        [researched(f"Found source {letter * 9}.") for letter in "abcdefg"],
+    ],
+    ids=["`lastQuery` changes", "`attemptCount` increases", "the length or hash of `researchResults` changes"],
+)
+def test_progress_of_research_is_as_the_seed_says(answers: list[Raw]) -> None:
+    assert halts(hops("researcher", answers)) == []
+
+
+def test_progress_of_files_is_a_new_entry_of_the_key_set() -> None:
+    # "`fileChanges`: Compare previous vs new key set size."
+    assert halts(hops("coder", [wrote(f"part_{n}.py") for n in range(9)])) == []
+    grown = [wrote(*(f"part_{k}.py" for k in range(n + 1))) for n in range(9)]
+    assert halts(hops("coder", grown)) == []
+    halt = halts(hops("coder", [wrote("a.py", text=f"x = {n}") for n in range(9)]))[0]
+    assert (halt.code, halt.terminal_status, edge(halt)) == ("LOOP005", "aborted_stuck", ["planner", "coder"])
+
+
+def test_progress_of_files_is_read_from_a_diff_as_well() -> None:
+    def diff(path: str, line: int) -> Raw:
+        return {"node": "coder", "artifact": f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-x = 0\n+x = {line}\n"}
+
+    assert halts(hops("coder", [diff(f"part_{n}.py", 1) for n in range(9)])) == []
+    assert halts(hops("coder", [diff("a.py", n) for n in range(9)]))[0].code == "LOOP005"
+
+
+def test_the_same_files_with_ever_better_tests_are_progress() -> None:
+    # "Over-aggressive loop detection could prematurely abort runs where slow, incremental progress is actually being
+    # made. Mitigation: keep thresholds conservative and progress heuristics permissive."
+    raws = [
+        turn
+        for n in range(9)
+        for turn in (
+            planned(n, "coder"), wrote("a.py", text=f"x = {n}"),
+            planned(n + 20, "verifier"), verified(*(f"t{k}" for k in range(9 - n)), total=20),
+        )
+    ]  # fmt: skip
+    assert halts(raws) == []
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_repeated_failing_tests_name_the_edge_and_go_to_snitch(decides: bool) -> None:
+    # "maybe thresholds (e.g., 3 for verifier, since repeated failing tests are expensive)"
+    answers = [verified("t1", said=f"Not green, attempt {'x' * n}.") for n in range(9)]
+    halt = halts(hops("verifier", answers, decides=decides))[0]
+    assert (halt.code, halt.action, halt.terminal_status) == ("LOOP005", "snitch", "aborted_stuck")
+    assert edge(halt) == ["planner", "verifier"]
+    assert halt.evidence is not None
+    assert (halt.evidence.count, halt.evidence.limit) == (4, 3)
+
+
+def test_failing_tests_that_change_in_turn_name_the_edge_as_well() -> None:
+    answers = [verified("ab"[n % 2], said=f"Not green, attempt {'x' * n}.") for n in range(9)]
+    halt = halts(hops("verifier", answers))[0]
+    assert (halt.action, halt.terminal_status) == ("snitch", "aborted_stuck")
+    assert edge(halt) == ["planner", "verifier"]
+    assert "planner to verifier" in halt.message  # "a short explanation … mentioning which edge looped"
+
+
+def test_another_failing_command_each_time_is_progress() -> None:
+    # "Consider progress when the primary failing command changes": a verifier that stops at the first failure
+    answers = [verified(f"make {'abcdefghijkl'[n]}", said=f"Not green {'x' * n}.") for n in range(12)]
+    assert halts(hops("verifier", answers)) == []
+
+
+def test_a_pass_is_progress_and_another_pass_is_not() -> None:
+    # "or pass/fail status flips"
+    flips = [verified("t1"), verified("t1"), verified("t1"), verified(), verified("t1"), verified("t1"), verified()]
+    assert [one for one in halts(hops("verifier", flips)) if one.code == "LOOP005"] == []
+    assert halts(hops("verifier", [verified(said=f"Green {'x' * n}.") for n in range(9)]))[0].code == "LOOP005"
+
+
+def test_a_ring_of_nodes_that_gets_further_is_left_alone() -> None:
+    raws = [
+        turn
+        for n in range(12)
+        for turn in (
+            {"node": "planner", "output": "Continue."}, {"node": "loader", "output": "Loaded."}, wrote(f"p{n}.py"),
+        )
+    ]  # fmt: skip
+    assert [one for one in halts(raws) if one.code == "LOOP005"] == []
+
+
+def test_a_person_who_speaks_resets_the_counters() -> None:
+    raws = hops("researcher", [researched()] * 5)
+    assert counters([*raws, {"type": "user.message"}]) == {"planner_to_researcher": 0}
+
+
+# "Simulate a run where planner repeatedly asks for research without changing plan; assert early termination with
+# `aborted_stuck`."
+
+
+def test_a_planner_that_does_not_change_its_plan_ends_early() -> None:
+    turn = {"node": "planner", "output": "Need to assess.", "decision": {"next": "researcher"}}
+    halt = halts([one for _ in range(9) for one in (turn, researched())])[0]
+    assert (halt.terminal_status, halt.action) == ("aborted_stuck", "snitch")
+    assert edge(halt) == ["planner", "researcher"]
+    assert short(halt).at < 12
+
+
+def test_steps_are_a_limit_of_their_own() -> None:
+    # "per-edge loop limits (`MAX_LOOP_EDGE`) distinct from `MAX_STEPS`"
+    assert PLANNER.effective()["budgets"] == {"maxSteps": 55}
+
+
+# "If invoked with identical query & context repeatedly, it returns a structured 'no new information' result"
+
+
+def none(raws: list[Raw]) -> list[Decision]:
+    return [one for one in decisions(raws, PLANNER) if one.type == "information.none"]
+
+
+@pytest.mark.parametrize("again", ["do whales sing", "Do whales sing?"])
+def test_the_same_or_a_near_identical_query_is_reported(again: str) -> None:
+    # "If the planner sends the same query (or near-identical) and previous `researchResults` already exist"
+    [told] = none([researched("They sing."), researched("They sing.", again)])
+    assert told.code == "LOOP007"
+    assert told.message.startswith("No new information")
+
+
+def test_no_information_is_claimed_where_no_answer_exists() -> None:
+    unanswered: Raw = {"node": "researcher", "query": "do whales sing"}
+    failed = unanswered | {"output": "HTTP 503", "errors": ["HTTP 503"]}
+    # "and previous `researchResults` already exist"
+    assert none([{"node": "researcher", "output": "Hello."}, unanswered, unanswered]) == []
+    assert none([failed, failed, unanswered]) == []
+    assert none([researched("One.", "whale age"), unanswered, unanswered]) == []
+    assert len(none([unanswered, {"node": "researcher", "output": "They sing."}, unanswered])) == 1
+
+
+def test_the_repeated_query_is_named() -> None:
+    # "No new information found; repeated query "${primaryQuery}"."
+    monitor = Monitor(policy="planner")
+    told = [one for raw in [researched("They sing.")] * 2 for one in monitor.feed({"run_id": "r", **raw})]
+    [named] = [one for one in told if one.code == "LOOP007"]
+    assert '"do whales sing"' in named.message
+    assert named.evidence is not None
+    assert named.evidence.query == "do whales sing"
+
+
+def test_a_query_that_is_not_published_is_named_by_hash_and_turn() -> None:
+    [told] = none([researched("They sing.")] * 2)
+    assert told.evidence is not None
+    assert told.evidence.hashes is not None
+    assert told.evidence.query is None
+    assert told.evidence.hashes[0][8:] in told.message
+    assert "of turn 0" in told.message

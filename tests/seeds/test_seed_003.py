@@ -1,0 +1,184 @@
+"""Seed 003, repair loops, played under the preset `repair`; the line of the seed stands beside each assertion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from streamproc import Monitor
+from streamproc.core.run_state import dump, load
+from streamproc.fingerprint import fingerprint
+from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import encode
+from streamproc.policy import load_policy
+from tests.feeding import Feed, Raw, decisions, short
+
+if TYPE_CHECKING:
+    from streamproc.core.decision import Decision
+
+REPAIR: Final = load_policy("repair")
+EDIT: Final[Raw] = {"node": "repair", "output": "I changed the template."}
+
+
+def failed(*messages: str, **more: Any) -> Raw:
+    return {"node": "executor", "errors": [{"message": message, **more} for message in messages]}
+
+
+def called(error: str, node: str = "executor", tool: str = "run_workflow", **more: Any) -> Raw:
+    return {"node": node, "tool_calls": [{"name": tool, "args": more.pop("args", {}), "error": error, **more}]}
+
+
+def halts(raws: list[Raw]) -> list[Decision]:
+    return [one for one in decisions(raws, REPAIR) if one.severity == "halt"]
+
+
+def repaired(*attempts: Raw) -> list[Raw]:
+    """Return attempts with a repair after each but the last."""
+    return [turn for n, one in enumerate(attempts) for turn in (one, EDIT | {"output": f"Repair {'x' * n}."})][:-1]
+
+
+def test_1_a_repair_that_makes_progress() -> None:
+    # "Error 1: "Template ${foo.bar} not found"; Error 2: "Command failed with exit code 1"; Different signature →
+    # Continue trying ✓"
+    assert halts(repaired(failed("Template ${foo.bar} not found"), failed("Command failed with exit code 1"))) == []
+
+
+def test_2_a_repair_that_is_stuck() -> None:
+    # "Error 1: "API error: channel_not_found"; Repair attempts fix; Error 2: "API error: channel_not_found"; Same
+    # signature → Stop trying ✓"
+    [halt] = halts(repaired(*[failed("API error: channel_not_found")] * 9))
+    assert (halt.code, short(halt).at, halt.halt_reason) == ("ERROR001", 2, "repeated_error")
+    assert halt.action == "halt"  # "return result  # Stop trying, we're stuck"
+    assert "the same error in 2 consecutive attempts" in halt.message  # "Same error after repair attempt, stopping"
+
+
+def test_3_several_nodes_fail_and_the_first_three_messages_count() -> None:
+    # "Multiple nodes fail with different errors. Signature captures first 3. If signature unchanged after repair →
+    # Stop ✓"
+    assert [short(one).at for one in halts(repaired(failed(*"abcd"), failed(*"abce")))] == [2]
+    assert halts(repaired(failed(*"abc"), failed(*"abd"))) == []
+
+
+def test_only_the_first_50_characters_count() -> None:
+    # "False positives … Mitigation: Only compare first 50 chars of messages"
+    head = "Validation failed in the section of the orders, row"
+    assert len(halts(repaired(failed(f"{head} one"), failed(f"{head} two")))) == 1
+    assert len(halts(repaired(called(f"{head} one"), called(f"{head} two")))) == 1
+
+
+def test_the_first_repair_is_never_prevented() -> None:
+    # "Does NOT prevent the first repair attempt"
+    for attempt in (failed("boom"), failed("HTTP 503"), called("boom"), called("HTTP 503")):
+        assert halts([attempt, EDIT]) == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["HTTP 500 Internal Server Error", "HTTP 503 Service Unavailable", "HTTP 429 Too Many Requests", "read timed out"],
+)
+@pytest.mark.parametrize("report", [failed, called])
+def test_the_rule_is_universal(report: Any, message: str) -> None:
+    # "Comparing signatures is universal - works for any error type"; "Does NOT classify errors as repairable"
+    assert [short(one).at for one in halts(repaired(*[report(message)] * 4))] == [2]
+
+
+@pytest.mark.parametrize("report", [failed, called])
+def test_a_retry_at_once_is_not_a_repair(report: Any) -> None:
+    # "Same error after repair attempt": nothing came in between
+    assert [one for one in halts([report("HTTP 429 Too Many Requests")] * 5) if one.code == "ERROR001"] == []
+
+
+def test_an_error_that_is_declared_not_retryable_is_believed() -> None:
+    # "If repair can't fix something, the error message won't change"
+    raws = [failed("HTTP 503 Service Unavailable", retryable=False)] * 2
+    assert [short(one) for one in decisions(raws)] == [("ERROR001", "halt", 1)], "under `standard`, too"
+    calls = [called("HTTP 503", retryable=False, args={"n": n}) for n in range(9)]
+    assert "INFRA001" not in {one.code for one in decisions(calls)}
+    declared = [failed("no channel", retryable=True)] * 5
+    assert decisions(declared) == []
+
+
+def test_failures_that_are_reported_as_calls_are_attempts() -> None:
+    # "The repair system can attempt up to 27 repairs in pathological cases"; "Loop stops after 1-2 attempts"
+    [halt, *_] = halts(repaired(*[called("API error: channel_not_found")] * 9))
+    assert (halt.code, short(halt).at) == ("ERROR001", 2)
+    assert halt.message.endswith("run_workflow failed (the text of a call's error is not published)")
+
+
+def test_a_monitor_names_the_error_of_a_failed_call_with_its_secrets_redacted() -> None:
+    monitor, raws = Monitor(policy="repair"), repaired(*[called("channel_not_found: password=hunter2hunter2")] * 2)
+    [halt] = [one for raw in raws for one in monitor.feed({"run_id": "r", **raw}) if one.code == "ERROR001"]
+    assert halt.evidence is not None
+    assert (halt.evidence.first_error or "").startswith("channel_not_found")
+    assert "hunter2" not in halt.message
+
+
+def test_the_text_of_a_failed_call_does_not_leave_the_publisher() -> None:
+    raw = parse_raw({"run_id": "r", **called("channel_not_found in the order of Ada Lovelace")})
+    assert b"Lovelace" not in encode(fingerprint(raw))
+
+
+def edit(n: int, tool: str = "edit") -> Raw:
+    return {"node": "agent", "tool_calls": [{"name": tool, "args": {"line": n}, "result": f"changed line {n}"}]}
+
+
+def test_a_lone_agent_that_repairs_by_calls_is_stopped_too() -> None:
+    stuck = [turn for n in range(9) for turn in (called("channel_not_found", "agent"), edit(n))]
+    assert [(one.code, short(one).at) for one in halts(stuck)][:1] == [("ERROR001", 2)]
+    reported = [turn for n in range(9) for turn in ({"node": "agent", "errors": ["channel_not_found"]}, edit(n))]
+    assert [(one.code, short(one).at) for one in halts(reported)][:1] == [("ERROR001", 2)]
+
+
+def test_a_repaired_workflow_has_other_arguments_and_is_the_same_attempt() -> None:
+    first, second = called("channel_not_found", args={"version": 1}), called("channel_not_found", args={"version": 2})
+    assert len(halts(repaired(first, second))) == 1
+
+
+def test_an_attempt_that_succeeds_ends_the_loop() -> None:
+    # "if result.success: return result"
+    well: Raw = {"node": "executor", "tool_calls": [{"name": "run_workflow", "args": {}, "result": "done"}]}
+    assert halts([called("boom"), EDIT, well, EDIT, called("boom")]) == []
+    assert halts([failed("boom"), EDIT, {"node": "executor", "errors": []}, failed("boom")]) == []
+
+
+def test_a_tool_that_works_in_between_is_not_stuck() -> None:
+    raws = [turn for n in range(5) for turn in (called("no match", "agent", "edit", args={"n": n}), edit(n))]
+    assert [one for one in halts(raws) if one.code == "ERROR001"] == []
+
+
+def test_the_same_call_that_fails_alike_is_stopped_although_its_tool_works() -> None:
+    test: Raw = called("1 failed: test_send", "agent", "shell", args={"cmd": "pytest"})
+    assert [short(one).at for one in halts([test, edit(1, "shell"), test]) if one.code == "ERROR001"] == [2]
+
+
+def test_the_output_of_a_program_counts_as_a_whole() -> None:
+    # "Genuine repairs still work: Different errors allow continuation"
+    head = "===== test session starts =====\nplatform linux -- Python 3.12, pytest-8\n"
+    runs = [called(f"{head}FAILED test_{name}\n1 failed", "agent", args={"cmd": "pytest"}) for name in ("a", "b", "b")]
+    assert [short(one).at for one in halts([runs[0], edit(1), runs[1], edit(2), runs[2]])] == [4]
+
+
+def test_another_tool_that_fails_alike_is_another_attempt() -> None:
+    raws = [called("not found", "agent", tool, args={"n": n}) for n, tool in enumerate(("read", "run", "list"))]
+    assert [one for one in halts(raws) if one.code == "ERROR001"] == []
+
+
+def test_measured_progress_is_progress() -> None:
+    tests = [{"node": "executor", "errors": ["tests failed"], "tests": {"failed": list("abcd")[n:]}} for n in range(4)]
+    assert [one for one in halts(repaired(*tests)) if one.code == "ERROR001"] == []
+
+
+def test_under_standard_rate_limits_and_failed_calls_are_left_to_other_rules() -> None:
+    raws = repaired(*[failed("HTTP 429 Too Many Requests")] * 4)
+    assert [one for one in decisions(raws) if one.code == "ERROR001"] == []
+    raws = repaired(*[called("boom")] * 2)
+    assert [one for one in decisions(raws) if one.code == "ERROR001"] == []
+
+
+def test_attempts_survive_a_restart() -> None:
+    feed, found = Feed(REPAIR), []
+    for raw in repaired(*[called("boom")] * 2):
+        found += feed.raw(raw)
+        feed.state = load(dump(feed.state))
+    assert [(one.code, one.severity) for one in found] == [("ERROR001", "halt")]
