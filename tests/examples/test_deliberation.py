@@ -12,7 +12,7 @@ from streamproc.replay.source import Source
 from tests.examples.playing import ROOT, chapter, first_halts, scanned, turn_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 NAME = "deliberation"
 ENDED = {
@@ -27,8 +27,11 @@ ENDED = {
     "layer-5/no-tier": ("BUDGET007", 12, "budget_exceeded"),
     "layer-5/pro": ("BUDGET007", 27, "budget_exceeded"),
 }
-LIFTED = {"maxSteps": 10**6, "maxRounds": 15, "maxRuntimeMs": 10**12, "maxCostUsd": 10**6}
-BUDGET_OF = {"BUDGET004": "maxSteps", "BUDGET006": "maxRuntimeMs"}
+ALONE = {  # the limit of each layer, under a policy without the others
+    "layer-1/bug-in-routing": {"maxSteps": 55},
+    "layer-3/never-converges": {"maxRounds": 15},
+    "layer-4/slow-model": {"maxRuntimeMs": 3_600_000},
+}
 
 
 def test_exactly_these_are_halted() -> None:
@@ -43,15 +46,14 @@ def test_a_layer_ends_its_run(run_id: str) -> None:
     assert f"    status       {halt.terminal_status}" in chapter(NAME, run_id)
 
 
-@pytest.mark.parametrize("run_id", ["layer-1/bug-in-routing", "layer-3/never-converges", "layer-4/slow-model"])
-def test_a_layer_does_it_alone(run_id: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("run_id", ALONE)
+def test_a_layer_does_it_alone(run_id: str) -> None:
     code = ENDED[run_id][0]
-    lifted = {name: value for name, value in LIFTED.items() if name != BUDGET_OF.get(code)}
-    path = tmp_path / "alone.yaml"
-    path.write_text(f"presets: [deliberation]\nbudgets: {lifted}\n".replace("'", ""), "utf-8")
+    others = {layer: False for layer in ("BUDGET004", "BUDGET005", "BUDGET006", "BUDGET007") if layer != code}
+    policy = load_policy({"presets": ["standard"], "budgets": ALONE[run_id], "detectors": others})
     halts = [
         decision.code
-        for decision in Scan([Source(ROOT / "examples" / NAME / "turns.jsonl")], load_policy(path))
+        for decision in Scan([Source(ROOT / "examples" / NAME / "turns.jsonl")], policy)
         if decision.severity == "halt" and decision.run_id == run_id
     ]
     assert halts == [code]

@@ -254,7 +254,7 @@ def _resolve(layer: Any) -> None:
 def _policies() -> list[bytes]:
     small = (
         "name: mine", "budgets: {maxSteps: 9, maxCostUsd: '2.5'}", "actions: {LOOP001: pause}",
-        "detectors:", "  LOOP001: {warn: 2, halt: 4}", "tiers:", "  free: {budgets: {maxRounds: 3}}",
+        "detectors:", "  LOOP001: {warn: 2, halt: 4}", "tiers:", "  free: {budgets: {maxRounds: 5}}",
         "prices:", "  m: {input_per_million_usd: '1', output_per_million_usd: 2}", "",
     )  # fmt: skip
     return [(PRESETS / "loop-safety.yaml").read_bytes(), *["\n".join(small).encode()] * 9]
