@@ -49,7 +49,7 @@ def test_a_layer_ends_its_run(run_id: str) -> None:
 @pytest.mark.parametrize("run_id", ALONE)
 def test_a_layer_does_it_alone(run_id: str) -> None:
     code = ENDED[run_id][0]
-    others = {layer: False for layer in ("BUDGET004", "BUDGET005", "BUDGET006", "BUDGET007") if layer != code}
+    others = {layer: False for layer in ("BUDGET004", "BUDGET006", "BUDGET007") if layer != code}
     policy = load_policy({"presets": ["standard"], "budgets": ALONE[run_id], "detectors": others})
     halts = [
         decision.code

@@ -44,10 +44,10 @@ def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
     agent, counts = board.agents[place], run.node_counts.get(change.tag(event.agent))
     turns = counts[0] if counts is not None else 0
     delivered = place + AGENTS_MAX * (board.cycles + 1)
-    change.earlier = sum(
-        known == delivered and task not in given and _is_open(change, task, worked=turns > agent.turns)
-        for task, known in board.owners.items()
-    )
+    worked = turns > agent.turns
+    for task, known in board.owners.items():
+        if known == delivered and task not in given and _is_open(change, task, worked=worked):
+            change.earlier += 1
     change.batch += change.earlier
     agent.turns = turns
     allowed = change.config.size(change.phase)

@@ -48,7 +48,10 @@ def _record(run: RunState, tag: int, index: int, *, step: bool, words: bool) -> 
     The answer to a query and what a person says are results, all other statements are `words`.
     """
     if remember_tag(run, tag):
-        (note_words if words else note_news)(run, index, (STEPS, STATEMENTS))
+        if words:
+            note_words(run, index, (STEPS, STATEMENTS))
+        else:
+            note_news(run, index, (STEPS, STATEMENTS))
     tag &= TAG & ~1
     found = []
     if step and (period := push(run, STEPS, tag, index)):
