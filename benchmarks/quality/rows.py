@@ -11,9 +11,10 @@ from benchmarks.quality import scoring
 from benchmarks.quality.tally import Outcome, Reported, Tally
 from benchmarks.quality.watchers import OURS
 
-RECALL_MIN: Final = 0.98
+RECALL_MIN: Final = 0.99
 DELAY_MAX: Final = 0  # turns, median
 SOLVED_HALTS_MAX: Final = 1_000 / 4_000  # per 1 000 turns: one in 4 000
+SOLVED_WARNINGS_MAX: Final = 3  # per 1 000 turns, of all detectors together
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Row:
     false_warnings_per_1000: float
     solved_halts: int
     solved_halts_per_1000: float
+    solved_warnings: int
+    solved_warnings_per_1000: float
     other_runs_halted: int
     simple_rule: bool = False
 
@@ -53,6 +56,8 @@ class Row:
             f"{self.false_halts} false halts on healthy work, target 0": self.false_halts > 0,
             f"{self.solved_halts_per_1000:.2f} halts per 1 000 turns of solved runs, target {SOLVED_HALTS_MAX:g}":
                 self.solved_halts_per_1000 > SOLVED_HALTS_MAX,
+            f"{self.solved_warnings_per_1000:.2f} warnings per 1 000 solved turns, target {SOLVED_WARNINGS_MAX}":
+                self.solved_warnings_per_1000 > SOLVED_WARNINGS_MAX,
         }  # fmt: skip
         return [f"{self.name}: {fault}" for fault, missed in faults.items() if missed]
 
@@ -69,6 +74,7 @@ def row(name: str, tally: Tally, outcomes: list[Outcome], code: str = "") -> Row
     warned = [outcome.warned for outcome in outcomes if outcome.warned is not None]
     false_halts = _of(code, tally.false_halts)
     solved_halts = _of(code, tally.real.solved_halts)
+    solved_warnings = _of(code, tally.real.solved_warnings)
     return Row(
         name,
         planted=len(outcomes),
@@ -85,6 +91,8 @@ def row(name: str, tally: Tally, outcomes: list[Outcome], code: str = "") -> Row
         false_warnings_per_1000=scoring.per_thousand(_of(code, tally.false_warnings), tally.honest_turns),
         solved_halts=solved_halts,
         solved_halts_per_1000=scoring.per_thousand(solved_halts, tally.real.solved_turns),
+        solved_warnings=solved_warnings,
+        solved_warnings_per_1000=scoring.per_thousand(solved_warnings, tally.real.solved_turns),
         other_runs_halted=_of(code, tally.real.other_halts),
     )
 

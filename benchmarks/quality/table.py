@@ -15,7 +15,7 @@ END: Final = "<!-- quality:end -->"
 HEADINGS: Final = (
     "detector", "planted", "found", "delay: median (most)", "too early", "warned in time", "reported twice",
     "false halts, honest work", "per 1 000 turns", "false halts, solved runs", "per 1 000 turns",
-    "other runs halted",
+    "warnings, solved runs", "warnings per 1 000 turns", "other runs halted",
 )  # fmt: skip
 
 
@@ -42,6 +42,8 @@ def cells(row: Row) -> tuple[str, ...]:
         _rate(row.false_halts_per_1000),
         f"{row.solved_halts}",
         _rate(row.solved_halts_per_1000),
+        f"{row.solved_warnings}",
+        _rate(row.solved_warnings_per_1000),
         f"{row.other_runs_halted}",
     )
 

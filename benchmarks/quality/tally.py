@@ -40,6 +40,7 @@ class Real:
     solved_runs: int = 0
     solved_turns: int = 0
     solved_halts: list[Reported] = field(default_factory=list)
+    solved_warnings: list[Reported] = field(default_factory=list)
     other_runs: int = 0
     other_turns: int = 0
     other_turns_after_halt: int = 0
@@ -82,6 +83,7 @@ class Tally:
             real.solved_runs += 1
             real.solved_turns += turns
             real.solved_halts += [Reported(run.run_id, alarm) for alarm in halts]
+            real.solved_warnings += [Reported(run.run_id, alarm) for alarm in alarms if not alarm.halts]
             return
         real.other_runs += 1
         real.other_turns += turns

@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streamproc import detectors
 
 if TYPE_CHECKING:
     from streamproc.detectors.base import Example
@@ -112,7 +115,10 @@ def markdown(page: Page) -> str:
 
 
 def _limits(module: ModuleType) -> Iterator[LimitRow]:
-    reasons = dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", inspect.getsource(module.Limits), re.MULTILINE))
+    # The sources of a compiled module are beside it: `inspect` does not find them.
+    source = (Path(detectors.__file__).parent / f"{module.__name__.rpartition('.')[2]}.py").read_text("utf-8")
+    limits = source.partition("class Limits:")[2].partition("\nclass ")[0]
+    reasons = dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", limits, re.MULTILINE))
     for field in fields(module.Limits):
         default = field.default if isinstance(field.default, str) else int(str(field.default))
         yield LimitRow(field.name, default, reasons.get(field.name, ""))

@@ -223,14 +223,15 @@ class Observer:
             streak = observe_text_streak(run, tag, topic, said, view.index)
             if streak.count > 1 and view.node.last_call >= 0:
                 view.kinds |= kind.TEXT_STREAK
-            if run.messages and observe_reply(run, view.node, said, view.index) is not None:
+            messages = run.messages
+            if messages is not None and observe_reply(run, messages, tag, view.node, said, view.index) is not None:
                 view.kinds |= kind.REPLY
 
     def _observe_results(self, view: View, rules: Rules, turn: Turn, tag: int, node: NodeState) -> None:
         run, index, cycle = view.run, view.index, view.cycle
         run.size_left -= RESULT_BYTES
-        if run.messages:
-            run.messages[2] = index
+        if run.messages is not None:
+            run.messages.worked = index
         # Stamps of turns outside cycles are negative: none equals an iteration of a cycle that is found later.
         stamp = cycle.iterations if cycle is not None else -2 - index
         # In a cycle other nodes do the work, so a node's own calls do not restart its streaks, unless they brought news

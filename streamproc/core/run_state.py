@@ -158,6 +158,16 @@ class TextStreak(msgspec.Struct, array_like=True):
     not_longer: int = 0  # turns whose text was not longer than the one before; a draft has few
 
 
+class Messages(msgspec.Struct, array_like=True):
+    """The messages of people, and who has answered them."""
+
+    count: int = 0  # messages so far; those with the same text in a row are one
+    text: int = 0  # tag of the last text; 0: not known
+    worked: int = -1  # last turn with a result
+    answered: int = 0  # number of the last message that a node answered in other words than before
+    by: int = 0  # tag of that node
+
+
 class NodeState(msgspec.Struct, array_like=True):
     """The recent activity of one node."""
 
@@ -320,7 +330,7 @@ class RunState(msgspec.Struct, array_like=True):
     writes: Streak | None = None  # the same call that writes a text, in a row; `stamp` is unused
     text_streak: TextStreak | None = None  # the text-only turns in progress
     text_turns: list[int] = []  # the last two text-only turns without a hand-over: it may wait for a person
-    messages: list[int] = []  # of people: [count, tag of the last text, or 0, last turn with a result]; empty: none
+    messages: Messages | None = None  # of people; None: there was none
     declared: int = 0  # budgets in force that the run declared itself, as bits (`scope.BUDGET_BITS`)
     granted: int = 0  # budgets that an operator raised, likewise
     last_result: int = -1  # last turn with a result that was new, or with a poll: `last_news` without words of nodes

@@ -2,7 +2,7 @@
 
 Sees: the same text of one node (after masking) to different messages of people, with no call and no result of any node
 in between. Messages are `user.message` events and the texts of a node named `user`, `human` or `customer`; the same
-text of a person again is no other message.
+text of a person again is no other message. Messages that another node answers in new words do not count.
 
 Why: a person asks in ever new words, and the agent cannot help, hand over or stop.
 
@@ -75,6 +75,14 @@ HEALTHY = [
         )
     ]),
     Example("short acknowledgements", [turn for _ in range(7) for turn in (_PERSON, said("agent", "You're welcome!"))]),
+    Example("a greeting before the answer of another node", [
+        turn for n in range(7) for turn in (_PERSON, said("greeter", "Let me look into that for you."),
+                                            said("expert", f"Part {n} costs {n + 3} euros."))
+    ]),
+    Example("a closing after the answer of another node", [
+        turn for n in range(7) for turn in (_PERSON, said("expert", f"Part {n} costs {n + 3} euros."),
+                                            said("clerk", "Is there anything else I can do for you?"))
+    ]),
     Example("a result in between", [
         turn for n in range(7) for turn in (
             _PERSON, {"node": "coder", "artifact": f"+line {n}"}, said("agent", "I have changed it. Please look."),

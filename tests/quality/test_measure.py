@@ -160,6 +160,8 @@ def test_a_halt_is_only_false_if_the_run_was_solved() -> None:
 
     assert (row.solved_halts, row.other_runs_halted) == (1, 1)
     assert row.solved_halts_per_1000 == 100
+    assert (row.solved_warnings, row.solved_warnings_per_1000) == (1, 100)
+    assert any("100.00 warnings per 1 000 solved turns" in fault for fault in row.missed_targets())
     assert found[OURS].real.other_turns_after_halt == 7
 
 
