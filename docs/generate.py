@@ -219,10 +219,9 @@ COMMANDS: Final = {QUALITY: "make quality", PERFORMANCE: "make bench"}
 HEADLINES: Final = (
     Headline("planted loops found; median (longest) delay in turns", QUALITY, r"\*\*all detectors", "",
              "<found>; <delay: median (most)>"),
-    Headline("false halts on synthetic honest work; on solved real runs", QUALITY, r"\*\*all detectors", "",
-             "<false halts, honest work>; <false halts, solved runs>"),
-    Headline("warnings per 1 000 turns of solved real runs", QUALITY, r"\*\*all detectors", "",
-             "<warnings per 1 000 turns>"),
+    Headline("false halts on synthetic honest work; on solved real runs; warnings per 1 000 turns of these", QUALITY,
+             r"\*\*all detectors", "",
+             "<false halts, honest work>; <false halts, solved runs>; <warnings per 1 000 turns>"),
     Headline("throughput of one worker: all detectors, states and decisions on Kafka", PERFORMANCE,
              "worker, all detectors", "core in pure Python", "<figure> compiled, <its figure> in pure Python"),
     Headline("from publishing a turn to cancelling the agent, median, at 1 000 turns/s", PERFORMANCE,
