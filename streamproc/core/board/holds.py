@@ -41,6 +41,8 @@ def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> No
     forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
         status
     ]
+    if status != "escalated" and task.flags & HELD_APPROVAL:
+        return  # a person decides about it: nothing less releases it
     if status == "stalled":
         task.flags |= FREE
     else:
