@@ -99,6 +99,17 @@ def test_repeated_tool_calls() -> None:
     assert notified(halt) == "LOOP_DETECTED Backend T1 HIGH"
 
 
+def test_a_turn_that_names_no_task_is_about_the_one_that_its_agent_has_in_progress() -> None:
+    # "ACTION: Halt agent, log loop signature, set task status to STALLED"
+    again = [{name: value for name, value in call().items() if name != "task_id"}] * 3
+    halt = played(*working(), *again)[-1]
+    assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", "T1", "stalled")
+    assert board_state(*working(), *again) == "STALLED"
+    for team in ([*working(), *working("T2")], working(agent="Frontend")):  # two tasks, or another agent's
+        halt = played(*team, *again)[-1]
+        assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", None, "aborted_stuck")
+
+
 def test_the_arguments_of_a_repeated_call_are_shown_redacted_and_only_on_request() -> None:
     # "loop evidence (tool name, args, step numbers)"
     secret = call(path="a.py", password="hunter2-and-more")
