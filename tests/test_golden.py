@@ -2,8 +2,8 @@
 
 `honest*.json` hold known complaints about other breakers, and past errors of this one: none of them is halted.
 `stuck*.json` and `orders.json` hold traces that need a decision, `boards.json` those of tasks and tickets, and
-`waiting.json` honest and endless waiting, searching and writing, side by side. Those of `seeds.json` name their preset.
-`samples.json` pins the real runs of the package.
+`waiting.json` honest and endless waiting, searching and writing, side by side. Those of `seeds*.json` name their
+preset. `samples.json` pins the real runs of the package.
 """
 
 from __future__ import annotations

@@ -130,7 +130,8 @@ class Rules:
             configured = self._actions.get(finding.code) if finding.action else None
             return configured or finding.action or "warn", []
         stuck = finding.reason in _STUCK
-        alternatives = (stuck and self._suggested) or _ALTERNATIVES[finding.reason]
+        usual = _ALTERNATIVES[finding.reason]
+        alternatives = usual if finding.reason == "user_stop" else self._suggested or usual
         if finding.code in self._actions:
             action = self._actions[finding.code]
         elif finding.action:
@@ -138,7 +139,7 @@ class Rules:
         elif stuck:
             action = self._on_stall
         else:
-            action = alternatives[0]
+            action = usual[0]
         if action == "snitch":
             alternatives = _AFTER_SNITCH
         return action, [action, *(other for other in alternatives if other != action)]

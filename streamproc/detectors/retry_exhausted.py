@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
+from streamproc.core.board.state import HELD_APPROVAL
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, level, moved, owner, still_parked, task_finding
@@ -54,11 +55,12 @@ class RetryExhausted:
             failure = event.errors.error_class if event.errors is not None else ""
         else:
             failure = getattr(event, "failure_class", "")
+        escalated = bool(step.task.flags & HELD_APPROVAL)
+        until = "stays escalated until a person decides" if escalated else f"is blocked until {REQUIRED} is recorded"
         return task_finding(
             view,
             self.code,
-            f"{step.task.id} failed {step.failures} times in a row with class {failure}; it is blocked until "
-            f"{REQUIRED} is recorded.",
+            f"{step.task.id} failed {step.failures} times in a row with class {failure}; it {until}.",
             Evidence(
                 kind=self.name,
                 count=step.failures,
@@ -70,7 +72,7 @@ class RetryExhausted:
             level=found,
             reason=REPEATED_ERROR,
             action="ask_human",
-            task_status="blocked",
+            task_status="escalated" if escalated else "blocked",
         )
 
 

@@ -76,7 +76,7 @@ class RoundBudget:
             return self._fell(view, current, limits)
         if current < limit:
             return None
-        if current > HARD_CAP:
+        if current >= HARD_CAP:
             limit = HARD_CAP  # the graver of the two limits: a message names one
         reason, layer = "hard_cap_15_rounds", "hard_cap"
         if limit < HARD_CAP:

@@ -31,6 +31,7 @@ from streamproc.model.wire import (
     TaskVerdict,
 )
 
+_DESIGNS: Final = frozenset({"design", "artifacts"})  # guards whose report names files
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
 APPROVED: Final = "APPROVED"
@@ -160,10 +161,21 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
         return None
     found: dict[str, Proof] = {}
     for name, value in list(evidence.items())[:PROOFS_MAX]:
-        made = proof(value)
+        guard = _guard(str(name))
+        made = proof(_with_paths(value) if guard in _DESIGNS else value)
         if made is not None:
-            found[_guard(str(name))] = made
+            found[guard] = made
     return found or None
+
+
+def _with_paths(value: Any) -> Any:
+    """Return a design report in which each artifact with a path is one that exists."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: True if isinstance(part, str) and "/" in part and plain(name) not in _WHOLE else part
+        for name, part in value.items()
+    }
 
 
 def _guard(name: str) -> str:

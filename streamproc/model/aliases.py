@@ -48,6 +48,14 @@ def _tokens(value: Any) -> Any:
     return int(value) if number and 0 <= value <= INTEGER_MAX and value == int(value) else UNFIT
 
 
+def _whole(value: Any) -> Any:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else UNFIT
+
+
+def _share(value: Any) -> Any:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1 else UNFIT
+
+
 def _usd(value: Any) -> Any:
     try:
         usd_micro(value)
@@ -87,7 +95,12 @@ TURN_ALIASES: Final = (
     Alias("toolCalls", "tool_calls", _calls, "Vercel AI SDK"),
     Alias("usage_metadata", "usage", _object, "LangChain, Gemini SDK"),
     Alias("usageMetadata", "usage", _object, "Gemini REST"),
+    Alias("round_number", "round", _whole, "states of LangGraph deliberations"),
+    Alias("convergence_score", "convergence", _share, "states of LangGraph deliberations"),
+    Alias("subscription_tier", "tier", _text, "states of LangGraph deliberations"),
 )
+
+STARTED_ALIASES: Final = (Alias("subscription_tier", "tier", _text, "states of LangGraph deliberations"),)
 
 TOOL_CALL_ALIASES: Final = (
     Alias("function.name", "name", _text, "OpenAI Chat Completions"),

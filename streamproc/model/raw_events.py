@@ -16,9 +16,11 @@ from pydantic import BeforeValidator, Field, ValidationError
 from streamproc.errors import InvalidEvent, Problem, shown
 from streamproc.model.aliases import (
     ERROR_ALIASES,
+    STARTED_ALIASES,
     TOOL_CALL_ALIASES,
     TURN_ALIASES,
     USAGE_ALIASES,
+    rename,
     rename_error,
     rename_tool_call,
     rename_turn,
@@ -216,6 +218,12 @@ class RawRunStarted(RawEvent):
     type: Literal["run.started"] = "run.started"
     graph: Graph | None = None
     budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
+
+    aliases: ClassVar = STARTED_ALIASES
+
+    @classmethod
+    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        return rename(data, STARTED_ALIASES)
 
 
 class RawRunFinished(RawEvent):

@@ -42,10 +42,10 @@ def test_a_repeated_query_is_reported_once_and_not_researched_again() -> None:
     assert first.startswith("  researcher returned its existing results 6 times: No new information found; ")
 
 
-def test_a_planner_that_changes_nothing_is_halted_sooner() -> None:
+def test_a_planner_that_changes_nothing_has_the_limit_of_its_edge() -> None:
     halt = first_halts(NAME)["assess/word-for-word"]
     assert halt is not None
-    assert (halt.code, turn_of(halt), halt.action, halt.terminal_status) == ("LOOP002", 3, "snitch", "aborted_stuck")
+    assert (halt.code, turn_of(halt), halt.action, halt.terminal_status) == ("LOOP005", 12, "snitch", "aborted_stuck")
 
 
 def test_steps_have_a_limit_of_their_own() -> None:

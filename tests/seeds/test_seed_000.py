@@ -220,6 +220,14 @@ def test_the_suggested_actions_are_values_of_the_preset() -> None:
         assert [action.replace("_", " ") for action in halted(events).suggested_actions] == wanted
 
 
+@pytest.mark.parametrize("reason", ["budget_exceeded", "repeated_error"])
+def test_every_halt_of_a_loop_suggests_them(reason: str) -> None:
+    # "`haltReason`: `budget_exceeded | stalled | oscillating | repeated_error …`", "`suggestedActions`: …"
+    wanted = ["switch_to_interactive", "spawn_reconciliation_node", "tighten_context_pack", "update_docs_contract"]
+    found = halted(HALT_REASONS[reason]).suggested_actions
+    assert [action for action in found if action != "force_synthesis"] == wanted
+
+
 @pytest.mark.parametrize("action", ["pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider"])
 def test_the_escalation_is_policy(action: str) -> None:
     policy = {"presets": [PRESET], "on_stall": action}

@@ -238,7 +238,33 @@ def test_a_planner_that_does_not_change_its_plan_ends_early() -> None:
     halt = halts([one for _ in range(9) for one in (turn, researched())])[0]
     assert (halt.terminal_status, halt.action) == ("aborted_stuck", "snitch")
     assert edge(halt) == ["planner", "researcher"]
-    assert short(halt).at < 12
+    # "planner_to_researcher > MAX_LOOP_EDGE" (5): the first research is new, six hops bring nothing
+    assert (halt.code, short(halt).at) == ("LOOP005", 12)
+
+
+@pytest.mark.parametrize(
+    ("target", "answer", "at"),
+    [
+        ("researcher", researched(), 12),  # "const MAX_LOOP_EDGE = 5"
+        ("coder", {"node": "coder", "output": "Nothing to change."}, 12),
+        ("verifier", verified("t1"), 8),  # "maybe thresholds (e.g., 3 for verifier, since … expensive)"
+        ("verifier", {"node": "verifier", "errors": ["pytest failed: t1"]}, 8),
+    ],
+)
+@pytest.mark.parametrize("routed", ["decision", "structured_output"])
+def test_hops_word_for_word_have_the_limit_of_their_edge(target: str, answer: Raw, at: int, routed: str) -> None:
+    # "Over-aggressive loop detection could prematurely abort runs … Mitigation: keep thresholds conservative"
+    turn = {"node": "planner", "output": "Need to assess.", routed: {"next": target}}
+    halt = halts([one for _ in range(9) for one in (turn, answer)])[0]
+    assert (halt.code, short(halt).at) == ("LOOP005", at + (routed != "decision"))  # else the answer shows the hop
+    assert (halt.terminal_status, halt.action, edge(halt)) == ("aborted_stuck", "snitch", ["planner", target])
+
+
+def test_tests_that_fail_as_errors_without_a_planner_name_their_edge_as_well() -> None:
+    # "when planner routes to `snitch` … mentioning which edge looped"
+    qa: Raw = {"node": "qa", "errors": ["t1 failed"]}
+    halt = halts([turn for n in range(9) for turn in (wrote("a.py", text=f"x = {n}"), qa)])[0]
+    assert (halt.terminal_status, halt.action, edge(halt)) == ("aborted_stuck", "snitch", ["coder", "qa"])
 
 
 def test_steps_are_a_limit_of_their_own() -> None:

@@ -115,6 +115,13 @@ def test_the_round_that_reaches_the_limit_ends_it(limit: int | None, ends: int) 
     assert halt.action == "force_synthesis"  # "→ Routes to vote node (exits loop)"
 
 
+@pytest.mark.parametrize("jumped_to", [15, 16])
+def test_the_hard_cap_is_named_before_the_limit_of_the_user(jumped_to: int) -> None:
+    # `if state["round_number"] >= 15:  # Absolute hard cap … elif state["round_number"] >= state["max_rounds"]`
+    halt = of("BUDGET005", [started(), *rounds(1, jumped_to)])[-1]
+    assert (halt.severity, halt.stop_reason) == ("halt", "hard_cap_15_rounds")
+
+
 def test_a_check_without_a_round_of_its_own_checks_the_current_one() -> None:
     # `check_convergence_node` runs in every round: `if state["round_number"] >= …`
     check: Raw = {"node": "check_convergence", "output": "apart", "convergence": 0.2}
@@ -230,6 +237,21 @@ def test_an_unknown_tier_is_said_once_and_gets_the_default() -> None:
 def test_a_turn_that_names_an_unknown_tier_says_so_as_well() -> None:
     [told, *_] = of("BUDGET007", [raw | {"tier": "gold"} for raw in costing("0.10", "0.10")])
     assert "no tier 'gold'" in told.message
+
+
+@pytest.mark.parametrize(
+    "names", [("round", "convergence", "tier"), ("round_number", "convergence_score", "subscription_tier")]
+)
+def test_the_names_of_the_seed_are_read(names: tuple[str, str, str]) -> None:
+    # `state["round_number"] >= state["max_rounds"]`, `state["metrics"].convergence_score > 0.85`,
+    # `get_tier_limit(state.get("subscription_tier", "free"))`
+    number, score, tier = names
+    raws: list[Raw] = [started(**{tier: "free"}, budgets={"max_rounds": 5}), {"node": "c", number: 1, score: 0.4}]
+    assert of("BUDGET005", raws) == []
+    assert of("BUDGET005", [*raws, {"node": "c", number: 2, score: 0.9}])[-1].stop_reason == "consensus"
+    assert of("BUDGET005", [*raws, {"node": "c", number: 5, score: 0.4}])[-1].stop_reason == "max_rounds"
+    spent = of("BUDGET007", [*raws, *costing("0.51")])[-1]
+    assert (spent.severity, spent.stop_reason) == ("halt", "cost_budget_exceeded")
 
 
 # "Metrics: Track which layers trigger most often"; "SLI/SLO: 99.9% of sessions complete without timeout"

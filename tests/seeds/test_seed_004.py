@@ -99,6 +99,17 @@ def test_repeated_tool_calls() -> None:
     assert notified(halt) == "LOOP_DETECTED Backend T1 HIGH"
 
 
+def test_a_turn_that_names_no_task_is_about_the_one_that_its_agent_has_in_progress() -> None:
+    # "ACTION: Halt agent, log loop signature, set task status to STALLED"
+    again = [{name: value for name, value in call().items() if name != "task_id"}] * 3
+    halt = played(*working(), *again)[-1]
+    assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", "T1", "stalled")
+    assert board_state(*working(), *again) == "STALLED"
+    for team in ([*working(), *working("T2")], working(agent="Frontend")):  # two tasks, or another agent's
+        halt = played(*team, *again)[-1]
+        assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", None, "aborted_stuck")
+
+
 def test_the_arguments_of_a_repeated_call_are_shown_redacted_and_only_on_request() -> None:
     # "loop evidence (tool name, args, step numbers)"
     secret = call(path="a.py", password="hunter2-and-more")
@@ -133,6 +144,16 @@ def test_retry_exhaustion() -> None:
     assert board_state(*working(), *again, *moves("T1", "IMPLEMENTING", "QA_REVIEW")) == "BLOCKED"
     # "ESCALATE: Notify ReaperOAK → human escalation if unresolvable"
     assert notified(blocked) == "FAILURE Backend T1 MEDIUM"
+
+
+def test_retries_that_fail_with_the_same_words_are_granted_as_well() -> None:
+    # "DETECT: Task retried 3 times with same failure class": two failures that are alike halt nothing
+    failed = {"node": "Backend", "task_id": "T1", "errors": [{"message": "no module x", "class": "ImportError"}]}
+    assert [one for one in played(*working(), failed, failed) if one.severity == "halt"] == []
+    blocked = played(*working(), failed, failed, failed)[-1]
+    assert (blocked.code, blocked.severity, blocked.terminal_status) == ("ERROR002", "warn", "blocked")
+    # "stop retries": the agent went on
+    assert played(*working(), *[failed] * 4)[-1].halt_reason == "repeated_error"
 
 
 def test_oscillating_state() -> None:
@@ -269,6 +290,29 @@ def test_ui_ux_gate_bypass() -> None:
     assert recorded.evidence is not None
     assert (recorded.type, recorded.severity, recorded.task_id) == ("decision.recorded", "info", "T1")
     assert (recorded.evidence.by, recorded.evidence.reason) == ("ann", "one word changes")
+
+
+def test_artifacts_may_be_named_by_their_paths() -> None:
+    # "(b) design artifacts on disk at `docs/uiux/<feature>/` (mockup, interaction-spec, component-hierarchy, …)"
+    names = ("mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist")
+    paths = {name: f"docs/uiux/login/{name}.md" for name in names}
+    task = [created("D", agent="UIDesigner", state="DONE"), created("T1", ui_touching="yes", depends_on=["D"])]
+    assert played(*task, *moves("T1", "LOCKED", "IMPLEMENTING", artifacts=paths)) == []
+    assert played(*task, *moves("T1", "LOCKED", "IMPLEMENTING", design=paths)) == []
+    for gap in ({"mockup": ""}, {"mockup": False}):
+        [refused] = played(*task, *moves("T1", "LOCKED", "IMPLEMENTING", artifacts=paths | gap))
+        assert refused.evidence is not None
+        assert refused.evidence.missing == ["mockup"]
+
+
+def test_a_third_rejection_of_one_class_escalates_the_task() -> None:
+    # "rework count reaches maximum of 3 … Set task status to ESCALATED", also where "same failure class" would block it
+    rejected = [verdict("T1", "REJECTED", failure_class="lint") for _ in range(3)]
+    raws = [*working(), *moves("T1", "IMPLEMENTING", "QA_REVIEW"), *rejected]
+    assert [(one.code, one.terminal_status) for one in played(*raws)] == [
+        ("TASK008", "escalated"), ("ERROR002", "escalated"),
+    ]  # fmt: skip
+    assert board_state(*raws) == "ESCALATED"
 
 
 def test_validator_rejection_loop() -> None:

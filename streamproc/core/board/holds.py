@@ -11,6 +11,7 @@ from typing import Final
 from streamproc.core.board.change import BoardChange, Tag, find_task
 from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.guards import open_gates, pass_verdicts
+from streamproc.core.board.owners import task_in_progress
 from streamproc.core.board.state import (
     ASSUMED,
     FREE,
@@ -41,6 +42,8 @@ def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> No
     forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
         status
     ]
+    if status != "escalated" and task.flags & HELD_APPROVAL:
+        return  # a person decides about it: nothing less releases it
     if status == "stalled":
         task.flags |= FREE
     else:
@@ -54,11 +57,13 @@ def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> No
 
 
 def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
-    """Let a finding that halts a loop stall the task that the turn works on, if the run has a board and it is open."""
+    """Let a finding that halts a loop stall the task that the turn works on, if the run has a board and it is open. A
+    turn that names no task works on the one that its agent has in progress."""
     loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
     if not loops or run.board is None or type(event) is not Turn:
         return
     key = tag(event.task_id) if event.task_id else run.task
+    key = key or task_in_progress(run.board, config, event.agent or event.node)
     task = run.board.tasks.get(key)
     if task is None and event.task_id:
         task = run.board.tasks[key] = Task(event.task_id, since=run.board.cycles)

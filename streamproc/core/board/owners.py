@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.board.change import BoardChange
+from streamproc.core.board.config import BoardConfig
 from streamproc.core.board.state import Assignee, Board
 from streamproc.core.run_state import RunState
 from streamproc.model.wire import BoardEvent, TaskDelegated
@@ -22,6 +23,17 @@ def owner_of(board: Board, task: int) -> str:
     """Return the name of the agent that owns a task, by its tag; empty if it is not known."""
     known = board.owners.get(task)
     return "" if known is None else board.agents[known % AGENTS_MAX].name
+
+
+def task_in_progress(board: Board, config: BoardConfig, agent: str) -> int:
+    """Return the tag of the one task that an agent has in progress; 0 if it has none, or several."""
+    found, agent = 0, _name(agent)
+    for tag, task in board.tasks.items():
+        if task.state >= 0 and config.progress >> task.state & 1 and agent and owner_of(board, tag) == agent:
+            if found:
+                return 0
+            found = tag
+    return found
 
 
 def note_worker(change: BoardChange, event: BoardEvent, task: int) -> None:
@@ -75,9 +87,13 @@ def _own(board: Board, task: int, owner: int) -> None:
         del board.owners[next(iter(board.owners))]
 
 
+def _name(agent: str) -> str:
+    return agent.encode("utf-8", "replace")[:NAME_BYTES].decode("utf-8", "ignore")
+
+
 def _place(board: Board, agent: str) -> int:
     """Return the place of an agent. If there is none left, it gets that of the agent whose last task is the oldest."""
-    name = agent.encode("utf-8", "replace")[:NAME_BYTES].decode("utf-8", "ignore")
+    name = _name(agent)
     for place, known in enumerate(board.agents):
         if known.name == name:
             return place
