@@ -16,6 +16,7 @@ from streamproc.core.run_state import RunState, dump
 from streamproc.core.signals.periods import OWN, own_stream
 
 STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and short numbers may get longer
+PASSING_BYTES: Final = 45 + 40  # a monologue and a text-only streak: they come and go, so they are always counted
 FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
 KEPT_BYTES: Final = 3_000  # ... down to this size, or the next turn would have to drop entries again
 
@@ -37,7 +38,7 @@ def shrink_to_size(run: RunState) -> None:
             size = _size(run)
             if size <= KEPT_BYTES:
                 break
-    run.size_left = STATE_BYTES - size
+    run.size_left = STATE_BYTES - PASSING_BYTES - size
 
 
 def _size(run: RunState) -> int:

@@ -30,6 +30,7 @@ from streamproc.detectors.base import Example, level, said
 from streamproc.detectors.breach import breach, layer_of
 
 BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its own
+AGAIN: Final = 50  # turns after which a long run is looked at again: its policy may be new
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ class StepBudget:
             if found is not None and found.level == Level.HALT:
                 found.stop = "recursion_limit"
             return found
-        return self._backstop(view, limits, steps) if view.kinds & kind.LONG else None
+        if view.kinds & kind.LONG and (steps in (limits.warn_turns, limits.halt_turns) or steps % AGAIN == 0):
+            return self._backstop(view, limits, steps)
+        return None
 
     def _backstop(self, view: View, limits: Limits, steps: int) -> Finding | None:
         halt = 0 if view.run.resumes else limits.halt_turns  # an operator knows how long it is, and lets it continue

@@ -13,7 +13,6 @@ from streamproc.core.signals.similarity import SHORT, near_bits, topic_simhash
 from streamproc.model.wire import Content
 
 GROWTH: Final = 40  # characters by which a text must grow to count as a draft in progress
-MONOLOGUE_BYTES: Final = 45
 
 
 def observe_monologue(run: RunState, node_tag: int, text: Content | None, topic: int, index: int) -> Monologue | None:
@@ -34,7 +33,6 @@ def observe_monologue(run: RunState, node_tag: int, text: Content | None, topic:
     )
     if before is None or not alike:
         run.monologue = Monologue(node_tag, value, sim, 1, index, text.size)
-        run.size_left -= MONOLOGUE_BYTES if before is None else 0
         return None
     before.count += 1
     before.loose = before.loose or (before.value != value and text.size < SHORT)

@@ -12,7 +12,6 @@ from streamproc.core.run_state import RunState, TextStreak
 from streamproc.model.wire import Content, Turn
 
 PAGE: Final = 1_500  # characters; a text of a page may be the work itself, such as a chapter
-TEXT_STREAK_BYTES: Final = 40
 TEXT_TURNS_BYTES: Final = 12
 
 
@@ -35,8 +34,6 @@ def observe_text_streak(run: RunState, node_tag: int, topic: int, text: Content,
         run.text_turns = [index, -1]
         run.size_left -= TEXT_TURNS_BYTES
     if streak is None or streak.node != node_tag or streak.topic != topic:
-        if streak is None:
-            run.size_left -= TEXT_STREAK_BYTES
         streak = run.text_streak = TextStreak(node_tag, topic, index, 1, int(size >= PAGE), size)
         return streak
     streak.count += 1
