@@ -12,9 +12,10 @@ answers are new only because the file grows.
 False alarms: agents legitimately re-read a file, re-run tests and poll. A repeat therefore halts only if *nothing new
 happened since the first of the repeats counted*; a re-read between new findings is silent. A call is *live* (a poll) if
 its answer once changed while nothing else happened, or says that something is still running, pending, queued or in
-progress, or repeats an argument that names a handle, such as `session_id`, `pid` or `job_id`. The unchanged answer of
-a live call only counts after ten repeats, after three times the longest period without change so far, and, where the
-log has times, after ten minutes. An answer that it gave before renews nothing: a call that changes back and forth
+progress, starting or waiting, or repeats an argument that names a handle, such as `session_id`, `pid` or `job_id`, and
+does not say that it is over; or if its command sleeps for ten seconds or more first. The unchanged answer of a live
+call only counts after ten repeats, after three times the longest period without change so far, and, where the log has
+times, after ten minutes. An answer that it gave before renews nothing: a call that changes back and forth
 between known answers warns after ten and halts after 25 (if they say that something is running: also ten minutes).
 Answers that are equal only after masking (time stamps, ids) count less than answers that are equal byte for byte.
 Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats. Only calls that write by the form of

@@ -5,7 +5,8 @@ Both become bits of `Call.marks`, because the core sees hashes only.
 Words are not enough: `0 running`, `finished running`, `Running tests...` and a server that is `running on port 80` do
 not wait. So a short answer, or one of the first and last lines of a long one, must *state* it: as the value of a status
 field, of a job, or on a line of its own. Any number of the arguments that comes back is not enough either: most of
-those are line numbers. The argument must be one that names a handle.
+those are line numbers. The argument must be one that names a handle, and the answer must not say that this is over. A
+command that sleeps before it looks waits, too, whatever it then sees.
 """
 
 from __future__ import annotations
@@ -39,8 +40,15 @@ Names of things that only the agent changes, such as files, lines, orders and us
 _DOES: Final = ("command", "cmd", "code", "script")  # arguments of a call that does something in a session
 _HANDLE_MIN: Final = 2  # characters of a handle: a single digit is in most answers by chance
 
-_WORDS: Final = ("running", "pending", "queued", "in progress", "in_progress", "in-progress", "still ")
-_STATE: Final = r"(?:running|pending|queued|in[ _-]progress)\b"
+_WORDS: Final = (  # each scans every answer: few, and each a part of a form of `_STATES_IT`
+    "running", "pending", "queued", "progress", "still ", "stat", "health: ", "containercreating", "timed_out",
+)  # fmt: skip
+_STATE: Final = r"(?:running|pending|queued|(?:[a-z]+_)*in[ _-]progress)\b"
+_BEGINS: Final = r"(?:creating|starting|building|activating|provisioning|deploying|processing|initializing)\b"
+_LAST: Final = (
+    "waiting for ", "creating", "starting", "building", "activating", "provisioning", "deploying", "processing",
+    "initializing",
+)  # fmt: skip
 _NOUN: Final = (
     r"\b(?:process|command|jobs?|tasks?|builds?|script|program|runs?|query|pipeline|execution|session|operation"
     r"|deployment|request|workflow|checks?|training|download|installation|migration|agent|transfer|export|import|backup"
@@ -48,17 +56,32 @@ _NOUN: Final = (
 )
 _STATES_IT: Final = re.compile(
     rf"""(?ix)
-    (?P<sure> (?:status|state|phase) ["'\s]* (?:[:=>]|\bis\b) [\s"']* (?:still\s+|currently\s+)? {_STATE}
+    (?P<sure> (?:status|state|phase|health) ["'\s]* (?:[:=>]|\bis\b) [\s"']* (?:still\s+|currently\s+)?
+      (?:{_STATE}|{_BEGINS})
+    | :\s? "{_STATE}"
+    | \btimed_out ["']? \s? [:=] \s? true\b
+    | \s\d+/\d+\s+ (?-i:Pending|ContainerCreating) \b
     | ["']? (?:is_?)? {_STATE} ["']? \s* [:=] \s* (?:true|yes)\b
-    | \bstill\s+(?:in\s+the\s+)? (?:{_STATE}|(?:executing|processing|working|waiting|queue)\b)
+    | \bstill\s+(?:in\s+the\s+)? (?:{_STATE}|{_BEGINS}|(?:executing|working|waiting|queue)\b)
     | ^(?:[^a-z0-9]*|\[\d+\][+-]?\s+) {_STATE} (?!\s*[:=]\s*0\b)
       (?:[^a-z]*|[^a-z]*\b\d[\d.]*\s*(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b[^a-z]*|\s{{2,}}.*)$ )
     | (?:\b(?:is|are|currently|remains?)\s+(?:currently\s+|now\s+)?) (?:pending|queued|in[ _-]progress)\b
     | {_NOUN} [^\n.;,]{{0,40}}? \s ["']? {_STATE}
     """
 )
+_WAITS_LAST: Final = re.compile(rf"waiting for \w.*|{_BEGINS}\W*")
+_ENDED_STATE: Final = re.compile(
+    r"(?i)(?:status|state|phase)[\"'\s]*(?:[:=>]|\bis\b)[\s\"']*(?:completed?|succe\w+|fail\w+|finished|done|exited"
+    r"|cancell?ed|stopped|terminated|killed|closed|error\w*|ready)\b"
+)
+_ENDS_IT: Final = r"(?:exited|ended|finished|completed|failed|terminated|stopped|closed|killed|cancell?ed)\b"
+_GONE: Final = re.compile(
+    rf"(?i)\b(?:unknown|invalid|expired|no such|no longer|not (?:found|exist|running)|doesn't exist"
+    rf"|(?:has|have|is|was|already) (?:already |been )?{_ENDS_IT})"
+)
+_SLEEP: Final = re.compile(r"sleep (?:[1-9]\d+s?|[1-9]\d*[mh])\s*(?:$|;|&&|\n)")  # ten seconds or more
 _NEGATED: Final = re.compile(
-    r"(?i)\b(?:no|not|none|nothing|never|zero|0|without|already|longer|stopped|finish\w*|complete[ds]?|done|ended|sure"
+    r"(?i)\b(?:no|not|none|nothing|never|zero|0(?!/)|without|already|longer|stopped|finish\w*|complete[ds]?|done|ended|sure"
     r"|ensure|check(?:ing)? (?:if|that|whether)|if|whether|that|when|while|until|unless|verify|cannot|of|before|after)"
     r"\b|n't\b"
 )
@@ -91,8 +114,16 @@ def marks_of(args: Any, answer: str) -> int:
             marks = WAITS
         if _writes(args):
             marks |= WRITES
+        command = args.get("command") or args.get("cmd")
+        if isinstance(command, list) and command:
+            command = command[-1]
+        if isinstance(command, str) and command[:6] == "sleep " and _SLEEP.match(command) is not None:
+            marks |= WAITS  # it waits by itself before it looks: what it looks at takes its time
     if not marks & WAITS:
         text = (answer if len(answer) <= _SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
+        last = text.rstrip().rpartition("\n")[2]
+        if last.startswith(_LAST) and len(last) <= LINE_MAX and _WAITS_LAST.fullmatch(last) is not None:
+            return marks | WAITS  # not above an error that followed
         for word in _WORDS:
             if word in text:
                 return marks | WAITS if _says_running(answer) else marks
@@ -120,10 +151,20 @@ def _repeats_a_handle(args: dict[Any, Any], answer: str) -> bool:
         if (
             len(handle) >= _HANDLE_MIN
             and handle in answer
-            and re.search(rf"(?<![\w.-]){re.escape(handle)}(?!\w|[.-]\w)", answer) is not None
+            and (found := re.search(rf"(?<![\w.-]){re.escape(handle)}(?!\w|[.-]\w)", answer)) is not None
         ):
-            return True
+            return not _says_ended(answer, found.start(), found.end())
     return False
+
+
+def _says_ended(answer: str, start: int, end: int) -> bool:
+    """Return whether an answer states that what its handle names is over, or was never there."""
+    if len(answer) <= SHORT_MAX and _ENDED_STATE.search(answer) is not None:
+        return True
+    line = answer[answer.rfind("\n", 0, start) + 1 :].partition("\n")[0]
+    if len(line) <= LINE_MAX and _GONE.search(line) is not None:
+        return True
+    return re.match(rf"(?i)[\s\"'):]*{_ENDS_IT}", answer[end : end + LINE_MAX]) is not None
 
 
 def _says_running(answer: str) -> bool:

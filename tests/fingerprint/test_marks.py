@@ -21,6 +21,11 @@ RUNNING: Final = (
     "Job 55 PENDING", "Your export is pending", "3 jobs running", "Running (12 s)", "running: true",
     f"Chunk ID: a\nWall time: 5.0 s\nProcess running with session ID 12\nOutput:\n{LOG}",
     f"{LOG}\nCommand still running. Poll again.", "Error: the job is still running",
+    '{"StackStatus": "CREATE_IN_PROGRESS"}', '{"status": {"agent-1": "running"}}', '{"timed_out":true}', "activating",
+    "status page\nWaiting for the database",
+    "state: Provisioning", "db: Still creating... [2m0s elapsed]", "db Up 5 seconds (health: starting)",
+    "Waiting for deployment web to finish: 1 of 4 updated replicas are available...",
+    "NAME  READY STATUS RESTARTS AGE\nweb-6f 0/1 ContainerCreating 0 10s", "web-6f 0/1 Pending 0 10s",
 )  # fmt: skip
 NOT_RUNNING: Final = (
     "0 running", "not running", "finished running", "The process is not running", "No process is running",
@@ -29,6 +34,8 @@ NOT_RUNNING: Final = (
     "Cannot connect to the Docker daemon. Is the docker daemon running?", "the process is already running",
     "Command running in background with ID: 78dd67", "make sure the process is running", "Progress: 100%",
     "The query has finished; 0 jobs are running", f"{LOG}the job is still running\n{LOG}",
+    "Starting server...\nError: cannot find module", "Waiting for the db...\nError: refused", "web-6f 1/1 Running",
+    "Category: running", "Building: see docs", '{"timed_out":false}',
     '[{"content": "write tests", "status": "in_progress"}]', "Here's the result of running `cat -n` on a snippet",
 )  # fmt: skip
 
@@ -56,10 +63,34 @@ def test_a_word_alone_makes_no_poll(answer: str) -> None:
         ({"user_id": "ada_9"}, "ada_9 is 36", 0),
         ({"session_id": "main", "command": "ls"}, "[main] a.py", 0),
         ({"session_id": True}, "True", 0),
+        ({"session_id": 4711}, "Unknown process id 4711", 0),
+        ({"session_id": 4711}, "Session 4711 has already exited.", 0),
+        ({"job_id": "j-77"}, "Job j-77 failed: exit code 3", 0),
+        ({"job_id": "j-77"}, '{\n"job_id": "j-77",\n"state": "SUCCEEDED"\n}', 0),
+        ({"job_id": "j-77"}, '{"job_id": "j-77", "state": "validating", "completed": 0, "failed": 0}', WAITS),
+        ({"job_id": "j-77"}, "job j-77: 3 of 8 tasks completed", WAITS),
+        ({"session_id": 4711}, f"session 4711\n{LOG}state: failed\n", WAITS),
     ],
 )
 def test_an_answer_that_repeats_a_handle_makes_a_poll(args: Any, answer: str, marks: int) -> None:
     assert marks_of(args, answer) == marks
+
+
+@pytest.mark.parametrize(
+    ("command", "marks"),
+    [
+        ("sleep 60; tail -3 train.log", WAITS),
+        ("sleep 2m && gh run view 7", WAITS),
+        (["bash", "-lc", "sleep 45\nsqueue"], WAITS),
+        ("sleep 30", WAITS),
+        ("sleep 5; cat x", 0),
+        ("sleep 0.5; cat x", 0),
+        ("make && sleep 60", 0),
+        ("sleep 60 & make", 0),
+    ],
+)
+def test_a_command_that_sleeps_before_it_looks_is_a_poll(command: Any, marks: int) -> None:
+    assert marks_of({"command": command}, "epoch 3") == marks_of({"cmd": command}, "epoch 3") == marks
 
 
 TEXT: Final = "x = 1\n" * 20

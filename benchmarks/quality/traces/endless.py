@@ -23,6 +23,18 @@ def endless_wait(script: Script) -> None:
             loop.counted(count)
 
 
+def a_job_that_is_over(script: Script) -> None:
+    """A job that has ended, or a session that is unknown, asked again and again: its handle is no sign of life."""
+    job = f"{script.words.name()}-7"
+    says = script.dice.choice((
+        f"Unknown job: {job}", f"{job} has already exited.", f'{{"job_id": "{job}", "state": "FAILED"}}',
+    ))  # fmt: skip
+    with script.loop("LOOP003", warn=2, halt=3, also=ALSO) as loop:
+        for count in range(1, script.times(3, 20) + 1):
+            script.call("get_status", {"job_id": job}, says)
+            loop.counted(count)
+
+
 def known_answers(script: Script) -> None:
     """A call that changes back and forth between two answers. Warn at ten known ones, halt at 25."""
     args, answers = {"path": script.words.path()}, [script.words.text(1), script.words.text(2)]
@@ -56,4 +68,4 @@ def same_guesses(script: Script) -> None:
             loop.counted(count)
 
 
-KINDS = (endless_wait, known_answers, growing_file, same_guesses)
+KINDS = (endless_wait, a_job_that_is_over, known_answers, growing_file, same_guesses)

@@ -11,6 +11,8 @@ def a_background_job(script: Script) -> None:
     job = f"{script.dice.getrandbits(24):06x}"
     says = script.dice.choice((
         "<status>running</status>", f"Process running with session ID {job}", '{"state":"QUEUED"}', "still in progress",
+        '{"StackStatus":"CREATE_IN_PROGRESS"}', "state: provisioning", "db Up 5 s (health: starting)",
+        "activating", "web-6f 0/1 ContainerCreating 0 10s", "Waiting for deployment web to finish: 1 of 4 is ready...",
     ))  # fmt: skip
     for _ in range(script.times(2, 9)):
         narrate(script, 0.2)
@@ -24,6 +26,16 @@ def a_silent_session(script: Script) -> None:
     for _ in range(script.times(2, 9)):
         script.call("write_stdin", {"session_id": session, "chars": ""}, f"[session {session}] (no new output)")
     script.call("write_stdin", {"session_id": session, "chars": ""}, script.words.text(1))
+
+
+def a_sleep_before_each_look(script: Script) -> None:
+    """A command that sleeps and looks, or sleeps and looks in turn, at something that says nothing about itself."""
+    seconds, look = script.dice.choice((30, 60, 300)), f"tail -n 1 {script.words.path()}.log"
+    apart, same = script.dice.random() < 0.5, script.words.sentence()
+    for last in (*[same] * script.times(2, 9), script.words.text(1)):
+        if apart:
+            script.call("bash", {"command": f"sleep {seconds}"}, "")
+        script.call("bash", {"command": look if apart else f"sleep {seconds}; {look}"}, last)
 
 
 def a_long_test_command(script: Script) -> None:
@@ -69,6 +81,6 @@ def acknowledgements(script: Script) -> None:
 
 
 FRAGMENTS = (
-    a_background_job, a_silent_session, a_long_test_command, a_long_poll, a_search_for_the_right_path,
-    a_tool_that_hangs, acknowledgements,
+    a_background_job, a_silent_session, a_sleep_before_each_look, a_long_test_command, a_long_poll,
+    a_search_for_the_right_path, a_tool_that_hangs, acknowledgements,
 )  # fmt: skip
