@@ -46,7 +46,7 @@ class Limits:
     medium_chars: int = 120  # longer than a phrase, and yet it may be one
     medium_warn: int = 3  # between others' words
     medium_halt: int = 5  # two more, after the nudge
-    structured_chars: int = 24  # of its JSON; a verdict or route of one field is shorter and honestly repeats
+    structured_chars: int = 24  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
 
 
 class RepeatedOutput:
@@ -141,6 +141,12 @@ HEALTHY = [
     Example("the same verdict about new drafts", [
         turn for n in range(6) for turn in (
             said("writer", f"Draft {'x' * n}"), {"node": "judge", "structured_output": {"approved": False}},
+        )
+    ]),
+    Example("the same verdict of several words about new arguments", [
+        turn for n in range(6) for turn in (
+            said("debater", f"Argument {'x' * n}"),
+            {"node": "judge", "structured_output": {"verdict": "no_consensus", "confidence": 0.5, "next": "debater"}},
         )
     ]),
     Example("the same program with new results in between", [

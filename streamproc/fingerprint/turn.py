@@ -205,6 +205,7 @@ def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
     fields["calls"] = tuple(map(key.call, fields["calls"]))
 
 
+WORD_MAX: Final = 24  # characters of a word in a verdict; a longer one may be code
 _HASHED: Final = ("output", "structured", "artifact", "docs", "query")
 
 
@@ -256,7 +257,19 @@ def _structured(value: Any, key: HashKey | None) -> Content | None:
     """Hash a structured output. An empty object is no evidence: frameworks add it. 0 and False are answers."""
     if value is None or (isinstance(value, (str, list, dict)) and not value):
         return None
-    return content(canonical(value), key)
+    hashed = content(canonical(value), key)
+    return replace(hashed, size=0) if _is_verdict(value) else hashed
+
+
+def _is_verdict(value: Any) -> bool:
+    """Return whether a structured output consists of numbers, truth values and single words, such as a verdict or a
+    route: one honestly repeats, however many fields it has. Its size is 0, because it has no text."""
+    if not isinstance(value, dict):
+        return False
+    for one in value.values():
+        if isinstance(one, dict | list) or (isinstance(one, str) and (len(one) > WORD_MAX or " " in one.strip())):
+            return False
+    return True
 
 
 def _artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Content | None:

@@ -246,9 +246,27 @@ def test_a_result_and_an_error_with_the_same_text_differ_by_outcome() -> None:
     assert call(result="boom") != call(error="boom")
 
 
+@pytest.mark.parametrize(
+    ("value", "has_text"),
+    [
+        ({"verdict": "no_consensus", "score": 6, "approved": False, "next": None}, False),
+        ({"next": "researcher"}, False),
+        ({"file": "a.py", "patch": "+return total"}, True),
+        ({"code": "x=" + "1" * 30}, True),
+        ({"findings": ["a"]}, True),
+        ([1, 2], True),
+        ("no", True),
+    ],
+)
+def test_a_verdict_has_no_text(value: Any, has_text: bool) -> None:
+    structured = turn(structured_output=value).structured
+    assert structured is not None
+    assert (structured.size > 0) is has_text
+
+
 def test_a_result_is_hashed_in_canonical_form() -> None:
     assert call(result={"a": 1, "b": 2}).exact == call(result='{"b":2,"a":1}').exact == h64(canonical({"a": 1, "b": 2}))
-    assert turn(structured_output={"a": 1, "b": 2}).structured == content('{"a":1,"b":2}')
+    assert turn(structured_output={"b": "x y", "a": 1}).structured == content('{"a":1,"b":"x y"}')
 
 
 RETRYABLE = ["HTTP 429 Too Many Requests", "Error code: 429", "status_code=503", "503 Service Unavailable",

@@ -55,11 +55,14 @@ def the_same_object(script: Script) -> None:
 
 
 def a_verdict_about_new_drafts(script: Script) -> None:
-    """A judge gives the same verdict of one field; the drafts differ."""
+    """A judge gives the same verdict, of one field or several; the drafts differ."""
     writer, judge = script.team(2)
+    verdict: dict[str, object] = {"approved": False}
+    if script.chance(0.5):
+        verdict |= {"confidence": script.dice.choice(("low", "medium")), "next": writer, "score": 6}
     for _ in range(3):  # one more handover to a verifier that finds nothing would be LOOP005's
         script.say(writer, script.words.text(6))
-        script.add({"node": judge, "structured_output": {"approved": False}})
+        script.add({"node": judge, "structured_output": dict(verdict)})
 
 
 def a_route_to_the_same_worker(script: Script) -> None:
