@@ -20,22 +20,20 @@ def a_background_job(script: Script) -> None:
     script.call("poll_job", {"id": job}, script.words.text(1))
 
 
-def a_silent_session(script: Script) -> None:
-    """A session that is polled and prints nothing; its answer repeats its handle."""
-    session = script.dice.randrange(10, 99_999)
-    for _ in range(script.times(2, 9)):
-        script.call("write_stdin", {"session_id": session, "chars": ""}, f"[session {session}] (no new output)")
-    script.call("write_stdin", {"session_id": session, "chars": ""}, script.words.text(1))
-
-
-def a_sleep_before_each_look(script: Script) -> None:
-    """A command that sleeps and looks, or sleeps and looks in turn, at something that says nothing about itself."""
-    seconds, look = script.dice.choice((30, 60, 300)), f"tail -n 1 {script.words.path()}.log"
-    apart, same = script.dice.random() < 0.5, script.words.sentence()
-    for last in (*[same] * script.times(2, 9), script.words.text(1)):
+def a_silent_wait(script: Script) -> None:
+    """A session that is polled and prints nothing, with its handle in the answer, or a look after a sleep at a log that
+    says nothing about its state; the sleep may be a call of its own."""
+    session, sleep = script.dice.randrange(10, 99_999), script.dice.choice(("", "sleep 30", "sleep 5m"))
+    log, apart = f"tail -n 1 {script.words.path()}.log", script.chance(0.5)
+    for count in reversed(range(script.times(3, 10))):
+        if not sleep:
+            answer = f"[session {session}] (no new output)" if count else script.words.text(1)
+            script.call("write_stdin", {"session_id": session, "chars": ""}, answer)
+            continue
         if apart:
-            script.call("bash", {"command": f"sleep {seconds}"}, "")
-        script.call("bash", {"command": look if apart else f"sleep {seconds}; {look}"}, last)
+            script.call("bash", {"command": sleep}, "")
+        answer = f"epoch {session}" if count else script.words.text(1)
+        script.call("bash", {"command": log if apart else f"{sleep}; {log}"}, answer)
 
 
 def a_long_test_command(script: Script) -> None:
@@ -81,6 +79,6 @@ def acknowledgements(script: Script) -> None:
 
 
 FRAGMENTS = (
-    a_background_job, a_silent_session, a_sleep_before_each_look, a_long_test_command, a_long_poll,
-    a_search_for_the_right_path, a_tool_that_hangs, acknowledgements,
+    a_background_job, a_silent_wait, a_long_test_command, a_long_poll, a_search_for_the_right_path,
+    a_tool_that_hangs, acknowledgements,
 )  # fmt: skip
