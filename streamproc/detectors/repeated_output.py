@@ -46,7 +46,7 @@ class Limits:
     medium_chars: int = 120  # longer than a phrase, and yet it may be one
     medium_warn: int = 3  # between others' words
     medium_halt: int = 5  # two more, after the nudge
-    structured_chars: int = 24  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
+    structured_chars: int = 1  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
 
 
 class RepeatedOutput:

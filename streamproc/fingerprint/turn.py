@@ -262,11 +262,11 @@ def _structured(value: Any, key: HashKey | None) -> Content | None:
 
 
 def _is_verdict(value: Any) -> bool:
-    """Return whether a structured output consists of numbers, truth values and single words, such as a verdict or a
-    route: one honestly repeats, however many fields it has. Its size is 0, because it has no text."""
-    if not isinstance(value, dict):
+    """Return whether a structured output is, or consists of, numbers, truth values and single words, such as a verdict
+    or a route: one honestly repeats, however many fields it has. Its size is 0, because it has no text."""
+    if isinstance(value, list):
         return False
-    for one in value.values():
+    for one in value.values() if isinstance(value, dict) else (value,):
         if isinstance(one, dict | list) or (isinstance(one, str) and (len(one) > WORD_MAX or " " in one.strip())):
             return False
     return True

@@ -255,7 +255,9 @@ def test_a_result_and_an_error_with_the_same_text_differ_by_outcome() -> None:
         ({"code": "x=" + "1" * 30}, True),
         ({"findings": ["a"]}, True),
         ([1, 2], True),
-        ("no", True),
+        ("no", False),
+        (0.7, False),
+        ("the tests still fail", True),
     ],
 )
 def test_a_verdict_has_no_text(value: Any, has_text: bool) -> None:
