@@ -52,8 +52,8 @@ class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The fingerprint of a text.
 
     `exact` and `norm` are xxh3-64 of the text as it is and normalised; `sim` is a 64-bit SimHash (0: text too short);
-    `size` counts characters (0: a structured output of numbers and single words); `about` hashes the numbers and names in the
-    text, or the names of an artifact's files (0: none, or not computed).
+    `size` counts characters (0: a structured output of numbers and single words); `about` hashes the numbers and names
+    in the text, or the names of an artifact's files (0: none, or not computed).
     """
 
     exact: Hash
