@@ -18,7 +18,6 @@ END_MAX: Final = 65_536  # characters masked at each end of a text; the middle i
 ID_LENGTH: Final = 8  # hex digits of a short id: the first group of a UUID, or 32 random bits
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_SPACE: Final = re.compile(r"\s+")
 
 _CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AaPp][Mm]\b)?"
 _ZONE: Final = r"(?:\s?(?:Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
@@ -119,7 +118,7 @@ def mask(text: str) -> str:
     text = _PROCESS.sub("<pid>", text)
     text = _TOKEN.sub("_<…>", text)
     text = _NUMBER.sub(_number, text)
-    return _SPACE.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def mask_ends(text: str) -> tuple[str, str, str]:

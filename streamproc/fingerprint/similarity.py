@@ -22,7 +22,8 @@ FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
 END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pairs of 24 000 would take 5 ms
 
 _WORD: Final = re.compile(r"\w+")
-_SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
+# Where the rest of a word has neither digit nor sign, none of its parts has: it is searched once, from its start.
+_SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|(?<![^\s\]✓✔☑✅])(?:\S*\d\S*|\S*\w[._/@:#-]\w\S*)|(?<=[\w,] )[A-Z]\w+")
 _COUNTER_BITS: Final = 16  # enough for 65 535 features
 _COUNTS: Final = Struct("<64H")
 _SPREAD: Final = tuple(
