@@ -35,7 +35,7 @@ compile: setup  ## compile the core: same decisions, a third of the time (needs 
 	@$(BIN)/python deploy/compiled/build.py --work .local/compiled
 
 test-compiled: compile  ## test the compiled core, and compare its decisions with those of pure Python
-	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/core tests/detectors tests/laws \
+	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/compiled/check_fingerprint.py tests/fingerprint tests/core tests/detectors tests/laws \
 		tests/test_golden.py tests/test_monitor.py tests/replay tests/cli/test_explain.py $(ARGS)
 
 check: lint test  ## lint, type-check and run all tests, and 2 000 new schedules of faults: must pass before a commit; CI runs this

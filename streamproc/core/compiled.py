@@ -26,7 +26,10 @@ import xxhash
 PACKAGE: Final = Path(__file__).parents[1]
 FOLDER: Final = PACKAGE / "_compiled"
 MANIFEST: Final = "build.json"
-SOURCES: Final = ("core/**/*.py", "detectors/*.py", "model/wire.py", "fingerprint/*.p*")
+SOURCES: Final = (
+    "core/**/*.py", "detectors/*.py", "model/wire.py", "fingerprint/hash.py", "fingerprint/mask.py",
+    "fingerprint/similarity.py", "fingerprint/tables.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
+)  # fmt: skip
 SCAN: Final = "streamproc.fingerprint.scan"  # uses no structs of ours: publishers need not import the core for a check
 HEAD_BYTES: Final = 16  # of an object's header, before its first field
 FIELD_BYTES: Final = 8

@@ -233,7 +233,7 @@ class Automaton(Table):
         before = None if look is None else items.pop(look)
         self.ahead = []
         """What must follow the first character, too."""
-        while items[1][0] is c.ASSERT and items[1][1][0] == 1:
+        while len(items) > 1 and items[1][0] is c.ASSERT and items[1][1][0] == 1:
             self.ahead.append(Table(list(items.pop(1)[1][1])))
         super().__init__(items)
         self.begins = bytes(takes(first, char) for char in range(128))

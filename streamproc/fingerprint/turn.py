@@ -105,7 +105,7 @@ def fingerprint(
     """
     shared = _shared_fields(raw)
     if isinstance(raw, RawTurn):
-        turn = Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content, key))
+        turn = Turn(**_turn_fields(raw, shared, include_content, key))
         if local and raw.query is not None:
             turn.content = {"query": _printable(raw.query)}
         if local and turn.call_errors is not None:
@@ -114,19 +114,19 @@ def fingerprint(
         return turn
     if isinstance(raw, RawRunStarted):
         graph = None if raw.graph is None else redact_json(raw.graph)
-        return RunStarted(w=WIRE_VERSION, **shared, graph=graph, budgets=raw.budgets)
+        return RunStarted(**shared, graph=graph, budgets=raw.budgets)
     if isinstance(raw, RawRunFinished):
-        return RunFinished(w=WIRE_VERSION, **shared, status=redact_text(raw.status))
+        return RunFinished(**shared, status=redact_text(raw.status))
     if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
         return _operator_event(raw, shared)
     if isinstance(raw, RawUserMessage):
-        return UserMessage(w=WIRE_VERSION, **shared)
+        return UserMessage(**shared)
     if isinstance(raw, RawTurnStarted):
-        return TurnStarted(w=WIRE_VERSION, **shared)
+        return TurnStarted(**shared)
     if isinstance(raw, RawDeadline):
-        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
+        return Deadline(**shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
     assert isinstance(raw, RawBoardEvent), raw.type
-    return board_event(raw, {"w": WIRE_VERSION, **shared})
+    return board_event(raw, shared)
 
 
 def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
@@ -135,11 +135,11 @@ def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledg
         by, reason = redact_text(by), redact_text(reason)
     fields |= {"by": by[:TEXT_MAX], "reason": reason[:TEXT_MAX]}
     if isinstance(raw, RawHaltAcknowledged):
-        return HaltAcknowledged(w=WIRE_VERSION, **fields)
+        return HaltAcknowledged(**fields)
     fields |= {"issuer": raw.issuer, "signature": raw.signature}
     if isinstance(raw, RawOperatorResume):
-        return OperatorResume(w=WIRE_VERSION, **fields, grant=raw.grant or None)
-    return OperatorStop(w=WIRE_VERSION, **fields)
+        return OperatorResume(**fields, grant=raw.grant or None)
+    return OperatorStop(**fields)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -156,7 +156,7 @@ _CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
 
 def _shared_fields(raw: RawEvent) -> dict[str, Any]:
     """Return the fields that every event may carry, as far as this one was given them: most have a few."""
-    shared: dict[str, Any] = {}
+    shared: dict[str, Any] = {"w": WIRE_VERSION}
     values = raw.__dict__
     for name in raw.model_fields_set:
         if name in _CLEANED:
@@ -165,9 +165,8 @@ def _shared_fields(raw: RawEvent) -> dict[str, Any]:
     return shared
 
 
-def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> dict[str, Any]:
-    """Return the fields that only turns have, as far as this one was given them."""
-    fields: dict[str, Any] = {}
+def _turn_fields(raw: RawTurn, fields: dict[str, Any], include_content: bool, key: HashKey | None) -> dict[str, Any]:
+    """Return the fields with those that only turns have, as far as this one was given them."""
     values = raw.__dict__
     for given in raw.model_fields_set:
         if given in _READ:
