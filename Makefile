@@ -31,12 +31,12 @@ test: setup  ## run all tests, on a real Kafka and Redis (needs Java 17 and Mave
 	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
 		-- $(BIN)/python -m pytest $(or $(ARGS),$(TWO_PROCESSES))
 
-compile: setup  ## compile the core: same decisions, a third of the time (needs a C compiler)
+compile: setup  ## compile core and fingerprint: same decisions, a third of the time (needs a C compiler)
 	@$(BIN)/python deploy/compiled/build.py --work .local/compiled
 
-test-compiled: compile  ## test the compiled core, and compare its decisions with those of pure Python
-	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/core tests/detectors tests/laws \
-		tests/test_golden.py tests/test_monitor.py tests/replay tests/cli/test_explain.py $(ARGS)
+test-compiled: compile  ## test the compiled core and fingerprint, and compare its decisions with those of pure Python
+	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/compiled/check_fingerprint.py tests/fingerprint \
+		tests/core tests/detectors tests/laws tests/test_golden.py tests/test_monitor.py tests/replay tests/cli/test_explain.py $(ARGS)
 
 check: lint test  ## lint, type-check and run all tests, and 2 000 new schedules of faults: must pass before a commit; CI runs this
 	@$(BIN)/python -m tests.simulation --schedules 2000

@@ -20,6 +20,7 @@ from benchmarks import (
     core_compiled,
     core_speed,
     failover,
+    fingerprint_speed,
     graph_speed,
     latency,
     publisher_speed,
@@ -37,7 +38,7 @@ from streamproc.settings import Settings, load_settings
 
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
     "core": core_speed.rows, "compiled": core_compiled.rows, "state": state_size.rows, "wire": wire_speed.rows,
-    "publisher": publisher_speed.rows,
+    "fingerprint": fingerprint_speed.rows, "publisher": publisher_speed.rows,
     "graph": graph_speed.rows, "signing": signing.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {

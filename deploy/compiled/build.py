@@ -29,6 +29,7 @@ DIRECTIVES = {
     "auto_pickle": False,
 }
 FLAGS = ["-O2", "-g0", "-w"]
+SCAN_FLAGS = ["-O3", "-g0", "-w"]  # loops over characters
 
 
 def say(line: str) -> None:
@@ -91,11 +92,26 @@ def generate(package: Path, work: Path) -> tuple[list[str], dict[str, list[str]]
         write(place.with_suffix(".py"), rewritten(one, known, declarations.of_others(one)))
         write(place.with_suffix(".pxd"), declarations.of(one))
     write(work / "layouts.pyx", (HERE / "layouts.pyx").read_text(encoding="utf-8"))
+    write_scan(package / "fingerprint", work / "streamproc" / "fingerprint")
     return [one.name for one in compiled], types.structs
+
+
+def write_scan(folder: Path, work: Path) -> None:
+    """Write the source of the fingerprint, and its tables."""
+    from declarations import write
+
+    from streamproc.fingerprint.tables import written
+
+    write(work / "__init__.py", "")
+    for file in (*folder.glob("*.pyx"), *folder.glob("*.pxi")):
+        write(work / file.name, file.read_text(encoding="utf-8"))
+    write(work / "tables.pxi", written())
 
 
 def compile_all(work: Path, modules: list[str], jobs: int) -> None:
     """Translate and compile; on failure, exit with the end of the compiler's output."""
+    from streamproc.core.compiled import SCAN
+
     files = [f"{module.replace('.', '/')}.py" for module in modules]
     script = f"""
 from Cython.Build import cythonize
@@ -105,6 +121,8 @@ if __name__ == "__main__":
     files = {[*files, "layouts.pyx"]!r}
     extensions = [Extension(name, [file], extra_compile_args={FLAGS!r}) for name, file in zip(names, files)]
     extensions = cythonize(extensions, compiler_directives={DIRECTIVES!r}, nthreads={jobs}, quiet=True)
+    scan = Extension({SCAN!r}, [{SCAN.replace(".", "/") + ".pyx"!r}], extra_compile_args={SCAN_FLAGS!r})
+    extensions += cythonize([scan], quiet=True)
     setup(name="streamproc-core", ext_modules=extensions,
           script_args=["--quiet", "build_ext", "--build-lib", "lib", "--parallel", "{jobs}"])
 """
@@ -118,11 +136,11 @@ if __name__ == "__main__":
 
 def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list[str]], sources: str) -> None:
     """Install the modules for `streamproc.core.compiled`; the manifest, which enables them, is written last."""
-    from streamproc.core.compiled import MANIFEST, abi
+    from streamproc.core.compiled import MANIFEST, SCAN, abi
 
     shutil.rmtree(folder, ignore_errors=True)
     files = {}
-    for module in [*modules, "layouts"]:
+    for module in [*modules, SCAN, "layouts"]:
         built = work / "lib" / (module.replace(".", "/") + abi())
         files[module] = str(built.relative_to(work / "lib")).removeprefix("streamproc/")
         (folder / files[module]).parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +152,10 @@ def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list
 
 def check(folder: Path) -> None:
     """Import every module of the build, in a Python that requires them."""
-    code = "import streamproc.detectors; from streamproc.core.compiled import core_kind; print(core_kind())"
+    code = (
+        "import streamproc.detectors; from streamproc.core.compiled import core_kind;"
+        "from streamproc.fingerprint.mask import scan; print(core_kind() if scan else 'no fingerprint')"
+    )
     environment = os.environ | {"STREAMPROC_CORE": "compiled"}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     if ended.returncode or ended.stdout.strip() != "compiled":
@@ -155,7 +176,7 @@ def main() -> None:
     with work_folder(options.work) as work:
         say(f"reading {PACKAGE}")
         modules, fields = generate(PACKAGE, work)
-        say(f"compiling {len(modules)} modules, {options.jobs} in parallel (takes a few minutes)")
+        say(f"compiling {len(modules) + 1} modules, {options.jobs} in parallel (takes a few minutes)")
         compile_all(work, modules, options.jobs)
         install(work, FOLDER, modules, fields, sources)
     check(FOLDER)

@@ -1,4 +1,5 @@
-"""The compiled core: extension modules that `deploy/compiled/build.py` builds from `core` and `detectors`.
+"""The compiled core: extension modules that `deploy/compiled/build.py` builds from `core`, `detectors` and the
+fingerprint's `scan.pyx`.
 
 They are used if they exist and were built from exactly these sources. Otherwise the sources are used, and a warning
 says why. Both decide alike, byte for byte. STREAMPROC_CORE in the environment overrides this: with `python` the build
@@ -12,6 +13,7 @@ import os
 import sys
 import sysconfig
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -24,7 +26,11 @@ import xxhash
 PACKAGE: Final = Path(__file__).parents[1]
 FOLDER: Final = PACKAGE / "_compiled"
 MANIFEST: Final = "build.json"
-SOURCES: Final = ("core/**/*.py", "detectors/*.py", "model/wire.py")
+SOURCES: Final = (
+    "core/**/*.py", "detectors/*.py", "model/wire.py", "fingerprint/hash.py", "fingerprint/mask.py",
+    "fingerprint/similarity.py", "fingerprint/tables.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
+)  # fmt: skip
+SCAN: Final = "streamproc.fingerprint.scan"  # uses no structs of ours: publishers need not import the core for a check
 HEAD_BYTES: Final = 16  # of an object's header, before its first field
 FIELD_BYTES: Final = 8
 
@@ -50,21 +56,23 @@ class CompiledModules:
         self._folder = folder
         self._required = required
         self._manifest: dict[str, Any] | None = None
-        self._checked = False
+        self._checked: set[Callable[[dict[str, Any]], str]] = set()
         self.fault = ""
         """Why the build is not used; empty if it is."""
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
         """Return where to load a module of the core from; None leaves it to Python, which loads the source."""
-        if not fullname.startswith(("streamproc.core.", "streamproc.detectors.")):
+        if not fullname.startswith(("streamproc.core.", "streamproc.detectors.", SCAN)):
             return None
         if self._manifest is None:
             self._read()
         file = (self._manifest or {}).get("modules", {}).get(fullname)
         # The check imports modules that are not compiled. Starting it for one of those would import that module twice.
-        if file is not None and not self._checked:
-            self._checked = True
-            self._check()
+        if file is not None:
+            for check in (_outdated,) if fullname == SCAN else (_outdated, self._differently_laid_out):
+                if check not in self._checked and not self.fault:
+                    self._checked.add(check)
+                    self._check(check)
         return None if file is None or self.fault else spec_from_file_location(fullname, self._folder / file)
 
     def _read(self) -> None:
@@ -74,9 +82,9 @@ class CompiledModules:
         except (OSError, ValueError) as error:
             self._refuse(f"the build cannot be read ({error})")
 
-    def _check(self) -> None:
+    def _check(self, mismatch: Callable[[dict[str, Any]], str]) -> None:
         try:
-            fault = self._mismatch(self._manifest or {})
+            fault = mismatch(self._manifest or {})
         except (OSError, KeyError, ImportError) as error:
             fault = f"the build cannot be read ({error})"
         if fault:
@@ -96,11 +104,7 @@ class CompiledModules:
             stacklevel=2,
         )
 
-    def _mismatch(self, made: dict[str, Any]) -> str:
-        if made["abi"] != abi():
-            return f"it was built for another Python ({made['abi']}; this is {abi()})"
-        if made["sources"] != sources_hash():
-            return "the sources have changed since it was built"
+    def _differently_laid_out(self, made: dict[str, Any]) -> str:
         slot_offsets = self._load("layouts", made["layouts"]).slot_offsets
         for path, fields in made["fields"].items():
             module, _, name = path.rpartition(".")
@@ -118,6 +122,14 @@ class CompiledModules:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
+
+
+def _outdated(made: dict[str, Any]) -> str:
+    if made["abi"] != abi():
+        return f"it was built for another Python ({made['abi']}; this is {abi()})"
+    if made["sources"] != sources_hash():
+        return "the sources have changed since it was built"
+    return ""
 
 
 def activate(folder: Path = FOLDER) -> None:

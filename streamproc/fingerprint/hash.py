@@ -10,8 +10,8 @@ import orjson
 import xxhash
 
 from streamproc.fingerprint.keyed import ABOUT_MAX, HashKey
-from streamproc.fingerprint.mask import END_MAX, mask, mask_ends
-from streamproc.fingerprint.similarity import short_simhash, simhash, subjects
+from streamproc.fingerprint.mask import END_MAX, mask, mask_ends, scan
+from streamproc.fingerprint.similarity import short_simhash, simhash, subjects, voted
 from streamproc.model.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
@@ -32,6 +32,8 @@ def h64(text: str | bytes) -> int:
 
 def content(text: str, key: HashKey | None = None) -> Content:
     """Return exact and normalised hash, SimHash and size of a text. Only the SimHash needs the `key` already here."""
+    if scan is not None and key is None:
+        return Content(*scan.content(text))
     return _content(text, key)[0]
 
 
@@ -39,11 +41,14 @@ def _content(text: str, key: HashKey | None) -> tuple[Content, str]:
     """Return the same with the masked start of the text, because masking is most of the work."""
     head, middle, tail = mask_ends(text)
     norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
-    return Content(h64(text), norm, simhash(head, key), len(text)), head
+    sim = simhash(head, key) if scan is None else voted(scan.features(head), key)
+    return Content(h64(text), norm, sim, len(text)), head
 
 
 def words(text: str, key: HashKey | None = None) -> Content:
     """Return the same as `content` for speech, with a SimHash for short texts, too, and a hash of its subjects."""
+    if scan is not None and key is None:
+        return Content(*scan.words(text))
     plain, head = _content(text, key)
     return Content(plain.exact, plain.norm, plain.sim or short_simhash(head, key), plain.size, subjects(head))
 

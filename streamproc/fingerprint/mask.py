@@ -12,13 +12,15 @@ boundary would make it try every branch at every character (ten times slower on 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 END_MAX: Final = 65_536  # characters masked at each end of a text; the middle is hashed unmasked
 ID_LENGTH: Final = 8  # hex digits of a short id: the first group of a UUID, or 32 random bits
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_SPACE: Final = re.compile(r"\s+")
 
 _CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AaPp][Mm]\b)?"
 _ZONE: Final = r"(?:\s?(?:Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
@@ -45,9 +47,9 @@ _TOKEN: Final = re.compile(r"[_-](?=[A-Za-z]{0,20}\d)(?=\d{0,20}[A-Za-z])[A-Za-z
 # `"durationMs":93` in JSON, also in JSON inside a string, where quotes are escaped. A setting is no measurement.
 # The set before the quote holds the last letters of the keys.
 _JSON_NUMBER: Final = re.compile(r'":(?<=[sdnk\\]":)( ?)\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
-_TIME_KEY: Final = re.compile(r"(?:_ms|[a-z]Ms|_seconds|[a-z]Seconds|\b(?:elapsed|duration|took))\\?$")
-_SETTING: Final = re.compile(r"(?i)timeout|interval|delay|ttl")
-_KEY_MAX: Final = 24  # characters of a key that are looked at
+_TIME_KEY: Final = re.compile(r"(?:_ms|[a-z]Ms|_seconds|[a-z]Seconds|\b(?:elapsed|duration|took))\\?\Z")
+_SETTING: Final = re.compile(r"(?i:timeout|interval|delay|ttl)")
+KEY_MAX: Final = 24  # characters of a key that are looked at
 # `Chunk ID: 3f2a1b`. Other ids that are short, in capitals or only digits are names of things, such as `Room ID: B204`,
 # and the id of a commit says which commit it is.
 _SHORT_ID: Final = re.compile(
@@ -78,7 +80,7 @@ _NUMBER: Final = re.compile(
     r")"
     r"|[0-9a-fA-F]{7}(?:[0-9a-fA-F]{4,})?\b)"
 )
-_DECIMALS: Final = re.compile(r"\d+(?:[eE]\d*)?").fullmatch
+_DECIMALS: Final = re.compile(r"\d+(?:[eE]\d*)?\Z")
 
 
 def _number(match: re.Match[str]) -> str:
@@ -86,7 +88,7 @@ def _number(match: re.Match[str]) -> str:
     if text.isalpha():
         return text  # a long word that happens to use only the letters a to f
     start = match.start()
-    if start > 1 and match.string[start - 1] == "." and match.string[start - 2].isdecimal() and _DECIMALS(text):
+    if start > 1 and match.string[start - 1] == "." and match.string[start - 2].isdecimal() and _DECIMALS.match(text):
         return text  # the decimals of a measured number, such as a loss
     if len(text) == ID_LENGTH and text.isalnum() and (not text.islower() or match.string[start - 1 : start] == "#"):
         return text  # a count, a check sum in capitals, or a colour
@@ -95,31 +97,66 @@ def _number(match: re.Match[str]) -> str:
 
 def _json_number(match: re.Match[str]) -> str:
     start = match.start()
-    key = match.string[max(0, start - _KEY_MAX) : start].rpartition('"')[2]
+    key = match.string[max(0, start - KEY_MAX) : start].rpartition('"')[2]
     if _TIME_KEY.search(key) is None or _SETTING.search(key) is not None:
         return match.group()
     return f'":{match[1]}…'
 
 
-def mask(text: str) -> str:
-    """Return the text with all variable parts replaced by placeholders and white space folded."""
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
-    if "/" in text:
-        text = _TEMPORARY.sub("<tmp>", text)
-    if '":' in text:
-        text = _JSON_NUMBER.sub(_json_number, text)  # one character: no mask is longer than what it hides
+HARNESS: Final = ("ID: ", "Original token count: ", "sh: line ")  # what the patterns of a harness start with
+
+
+def without_harness(text: str) -> str:
+    """Return the text with what a harness adds around an answer masked."""
     if "ID: " in text:
         text = _SHORT_ID.sub("ID: …", text)
     if "Original token count: " in text:
         text = _TOKEN_COUNT.sub("Original token count: …", text)
     if "sh: line " in text:
         text = _SHELL_LINE.sub("sh: line …", text)
+    return text
+
+
+def _mask(text: str) -> str:
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "/" in text:
+        text = _TEMPORARY.sub("<tmp>", text)
+    if '":' in text:
+        text = _JSON_NUMBER.sub(_json_number, text)  # one character: no mask is longer than what it hides
+    text = without_harness(text)
     text = _NAMED_DATE.sub("<…>", text)
     text = _PROCESS.sub("<pid>", text)
     text = _TOKEN.sub("_<…>", text)
     text = _NUMBER.sub(_number, text)
-    return _SPACE.sub(" ", text).strip()
+    return " ".join(text.split())
+
+
+SEARCHED: Final = (
+    ("ansi", _ANSI.pattern), ("temporary", _TEMPORARY.pattern), ("json", _JSON_NUMBER.pattern),
+    ("date", _NAMED_DATE.pattern), ("process", _PROCESS.pattern), ("token", _TOKEN.pattern),
+    ("number", _NUMBER.pattern),
+)  # fmt: skip
+"""The patterns of which `tables` makes automata, in their order."""
+ASKED: Final = (
+    ("time_key", rf"[\s\S]*?{_TIME_KEY.pattern}"),
+    ("setting", rf"[\s\S]*?{_SETTING.pattern}"),
+    ("decimals", _DECIMALS.pattern),
+)
+"""And those of which only one answer counts: whether they are found."""
+
+
+def _compiled() -> ModuleType | None:
+    try:
+        return import_module("streamproc.fingerprint.scan")
+    except ModuleNotFoundError:
+        return None
+
+
+scan: Final = _compiled()
+"""`scan.pyx`, where it was compiled: it runs automata of these patterns, and does all that follows from the masks."""
+mask: Final[Callable[[str], str]] = _mask if scan is None else scan.mask
+"""Return the text with all variable parts replaced by placeholders and white space folded."""
 
 
 def mask_ends(text: str) -> tuple[str, str, str]:

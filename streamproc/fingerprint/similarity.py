@@ -22,7 +22,8 @@ FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
 END_MAX: Final = 6_000  # characters looked at, at each end: hashing all word pairs of 24 000 would take 5 ms
 
 _WORD: Final = re.compile(r"\w+")
-_SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|\S*\d\S*|\S*\w[._/@:#-]\w\S*|(?<=[\w,] )[A-Z]\w+")
+# Where the rest of a word has neither digit nor sign, none of its parts has: it is searched once, from its start.
+_SUBJECT: Final = re.compile(r"\[[xX]\]|[✓✔☑✅]|(?<![^\s\]✓✔☑✅])(?:\S*\d\S*|\S*\w[._/@:#-]\w\S*)|(?<=[\w,] )[A-Z]\w+")
 _COUNTER_BITS: Final = 16  # enough for 65 535 features
 _COUNTS: Final = Struct("<64H")
 _SPREAD: Final = tuple(
@@ -41,7 +42,7 @@ def simhash(text: str, key: HashKey | None = None) -> int:
         # Sample by hash, not by position: an extra word at the start must not change the whole sample.
         rare = (1 << (len(features) // FEATURES_MAX).bit_length()) - 1
         features = [feature for feature in features if not feature >> 7 & rare] or features[:FEATURES_MAX]
-    return _voted(features, key)
+    return voted(features, key)
 
 
 def short_simhash(text: str, key: HashKey | None = None) -> int:
@@ -52,7 +53,7 @@ def short_simhash(text: str, key: HashKey | None = None) -> int:
     if len(words) < WORDS_MIN:
         return 0
     parts = words + [f"{a} {b}" for a, b in pairwise(words)]
-    return _voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts], key)
+    return voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts], key)
 
 
 def subjects(text: str) -> int:
@@ -67,7 +68,7 @@ def subjects(text: str) -> int:
     return xxhash.xxh3_64_intdigest(about.encode("utf-8", "surrogatepass")) & 0xFFFFFFFF if about else 0
 
 
-def _voted(features: list[int], key: HashKey | None) -> int:
+def voted(features: list[int], key: HashKey | None) -> int:
     """Return the bits that most features have."""
     if not features:
         return 0

@@ -70,6 +70,7 @@ from streamproc.model.wire import (
 
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
+WORD_MAX: Final = 24  # characters of a word in a verdict; a longer one may be code
 
 _HUNG: Final = (  # a hung tool: what it was asked to do may be right
     r"\b(?:tool|bash|shell|terminal|command|kernel|sandbox)\b[\w ]{0,24}?\b"
@@ -105,7 +106,7 @@ def fingerprint(
     """
     shared = _shared_fields(raw)
     if isinstance(raw, RawTurn):
-        turn = Turn(w=WIRE_VERSION, **shared, **_turn_fields(raw, include_content, key))
+        turn = Turn(**_turn_fields(raw, shared, include_content, key))
         if local and raw.query is not None:
             turn.content = {"query": _printable(raw.query)}
         if local and turn.call_errors is not None:
@@ -114,19 +115,19 @@ def fingerprint(
         return turn
     if isinstance(raw, RawRunStarted):
         graph = None if raw.graph is None else redact_json(raw.graph)
-        return RunStarted(w=WIRE_VERSION, **shared, graph=graph, budgets=raw.budgets)
+        return RunStarted(**shared, graph=graph, budgets=raw.budgets)
     if isinstance(raw, RawRunFinished):
-        return RunFinished(w=WIRE_VERSION, **shared, status=redact_text(raw.status))
+        return RunFinished(**shared, status=redact_text(raw.status))
     if isinstance(raw, RawOperatorStop | RawOperatorResume | RawHaltAcknowledged):
         return _operator_event(raw, shared)
     if isinstance(raw, RawUserMessage):
-        return UserMessage(w=WIRE_VERSION, **shared)
+        return UserMessage(**shared)
     if isinstance(raw, RawTurnStarted):
-        return TurnStarted(w=WIRE_VERSION, **shared)
+        return TurnStarted(**shared)
     if isinstance(raw, RawDeadline):
-        return Deadline(w=WIRE_VERSION, **shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
+        return Deadline(**shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
     assert isinstance(raw, RawBoardEvent), raw.type
-    return board_event(raw, {"w": WIRE_VERSION, **shared})
+    return board_event(raw, shared)
 
 
 def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
@@ -135,62 +136,62 @@ def _operator_event(raw: RawOperatorStop | RawOperatorResume | RawHaltAcknowledg
         by, reason = redact_text(by), redact_text(reason)
     fields |= {"by": by[:TEXT_MAX], "reason": reason[:TEXT_MAX]}
     if isinstance(raw, RawHaltAcknowledged):
-        return HaltAcknowledged(w=WIRE_VERSION, **fields)
+        return HaltAcknowledged(**fields)
     fields |= {"issuer": raw.issuer, "signature": raw.signature}
     if isinstance(raw, RawOperatorResume):
-        return OperatorResume(w=WIRE_VERSION, **fields, grant=raw.grant or None)
-    return OperatorStop(w=WIRE_VERSION, **fields)
+        return OperatorResume(**fields, grant=raw.grant or None)
+    return OperatorStop(**fields)
 
 
-_SHARED: Final = tuple(name for name in RawEvent.model_fields if name != "type")
-_IDS: Final = ("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id")
-_NAMED: Final = ("node", "workflow", "tier", "agent")
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
+    {name: _as_it_is for name in RawEvent.model_fields if name != "type"}
+    | dict.fromkeys(("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id"), redact_id)
+    | dict.fromkeys(("node", "workflow", "tier", "agent"), redact_name)
+    | {"labels": redact_json}
+)
 
 
 def _shared_fields(raw: RawEvent) -> dict[str, Any]:
-    shared = {name: getattr(raw, name) for name in _SHARED}
-    for name in _IDS:
-        if shared[name]:
-            shared[name] = redact_id(shared[name])
-    for name in _NAMED:
-        if shared[name]:
-            shared[name] = redact_name(shared[name])
-    if shared["labels"]:
-        shared["labels"] = redact_json(shared["labels"])
+    """Return the fields that every event may carry, as far as this one was given them: most have a few."""
+    shared: dict[str, Any] = {"w": WIRE_VERSION}
+    values = raw.__dict__
+    for name in raw.model_fields_set:
+        if name in _CLEANED:
+            value = values[name]
+            shared[name] = _CLEANED[name](value) if value else value
     return shared
 
 
-def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "from_": redact_name(raw.from_),
-        "output": _text(raw.output, words if _is_talk(raw) else content, key),
-        "structured": _structured(raw.structured_output, key),
-        "artifact": _artifact(raw.artifact, key),
-        "docs": _text(raw.docs, markdown, key),
-        "query": _text(raw.query, question, key),
-        "tests": None if raw.tests is None else _tests(raw.tests),
-        "progress": {redact_name(name): value for name, value in raw.progress.items()} if raw.progress else None,
-        "errors": None if raw.errors is None else _errors(raw.errors),
-        "calls": tuple(map(_call, raw.tool_calls, repeat(key))),
-        "call_errors": None,
-        "usage": None if raw.usage is None else _usage(raw.usage),
-        "next": redact_name(raw.decision.next if raw.decision else _next_speaker(raw)),
-        "round": raw.round,
-        "convergence": raw.convergence,
-        "consensus": raw.consensus,
-        "model": redact_name(raw.model),
-        "provider": redact_name(raw.provider),
-    }
-    if raw.errors is None:
-        for call in raw.tool_calls:
-            if call.error not in _NO_ERROR:
-                fields["call_errors"] = _call_errors(raw.tool_calls, fields["calls"])
-                break
+def _turn_fields(raw: RawTurn, fields: dict[str, Any], include_content: bool, key: HashKey | None) -> dict[str, Any]:
+    """Return the fields with those that only turns have, as far as this one was given them."""
+    values = raw.__dict__
+    for given in raw.model_fields_set:
+        if given in _READ:
+            name, read = _READ[given]
+            fields[name] = read(values[given], key)
+    calls, output = raw.tool_calls, raw.output
+    if output:
+        fields["output"] = _text(output, words if _is_talk(raw) else content, key)
+    if raw.decision is not None:
+        fields["next"] = redact_name(raw.decision.next)
+    elif output and not calls and (speaker := _next_speaker(output, raw.node)):
+        fields["next"] = redact_name(speaker)
+    if calls:
+        fields["calls"] = tuple(map(_call, calls, repeat(key)))
+        if raw.errors is None:
+            for call in calls:
+                if call.error not in _NO_ERROR:
+                    fields["call_errors"] = _call_errors(calls, fields["calls"])
+                    break
     if key is not None:
         _hash_again(fields, key)
     if include_content:
         fields["content"] = {name: value for name in _TEXTS if (value := getattr(raw, name)) is not None} | {
-            "tool_calls": [call.model_dump(exclude_none=True) for call in raw.tool_calls]
+            "tool_calls": [call.model_dump(exclude_none=True) for call in calls]
         }
         fields["content"] = {name: _sendable(value) for name, value in fields["content"].items()}
     return fields
@@ -198,15 +199,14 @@ def _turn_fields(raw: RawTurn, include_content: bool, key: HashKey | None) -> di
 
 def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
     """Replace the hashes of a turn by keyed ones."""
-    for name in _HASHED:
-        fields[name] = key.content(fields[name])
-    fields["tests"], fields["errors"] = key.tests(fields["tests"]), key.errors(fields["errors"])
-    fields["call_errors"] = key.errors(fields["call_errors"])
-    fields["calls"] = tuple(map(key.call, fields["calls"]))
-
-
-WORD_MAX: Final = 24  # characters of a word in a verdict; a longer one may be code
-_HASHED: Final = ("output", "structured", "artifact", "docs", "query")
+    for name, value in fields.items():
+        if isinstance(value, Content):
+            fields[name] = key.content(value)
+        elif isinstance(value, Errors):
+            fields[name] = key.errors(value)
+    fields["tests"] = key.tests(fields.get("tests"))
+    if "calls" in fields:
+        fields["calls"] = tuple(map(key.call, fields["calls"]))
 
 
 # `Next speaker: coder`, `Handing over to the coder.`: the whole text names the node that goes on.
@@ -217,13 +217,10 @@ _NEXT_SPEAKER: Final = re.compile(
 )
 
 
-def _next_speaker(raw: RawTurn) -> str:
-    """Return the node that a text names as the next one, if it does nothing else; empty if not."""
-    text = raw.output
-    if not text or len(text) > HAND_OVER_MAX or raw.tool_calls:
-        return ""
-    found = _NEXT_SPEAKER.fullmatch(text)
-    return found[1] if found and found[1] != raw.node else ""
+def _next_speaker(text: str, node: str) -> str:
+    """Return the node that a text names as the next one, if it says nothing else; empty if not."""
+    found = _NEXT_SPEAKER.fullmatch(text) if len(text) <= HAND_OVER_MAX else None
+    return found[1] if found and found[1] != node else ""
 
 
 def _is_talk(raw: RawTurn) -> bool:
@@ -381,3 +378,22 @@ def _usage(report: UsageReport) -> Usage:
         report.cost_usd,
         report.duration_ms,
     )
+
+
+_Read = Callable[[Any, HashKey | None], Any]
+_READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their names on the wire, and how they are read
+    "from_": ("from_", lambda name, _: redact_name(name)),
+    "structured_output": ("structured", _structured),
+    "artifact": ("artifact", _artifact),
+    "docs": ("docs", lambda text, key: _text(text, markdown, key)),
+    "query": ("query", lambda text, key: _text(text, question, key)),
+    "tests": ("tests", lambda report, _: None if report is None else _tests(report)),
+    "progress": ("progress", lambda pairs, _: {redact_name(name): n for name, n in pairs.items()} if pairs else None),
+    "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),
+    "usage": ("usage", lambda report, _: None if report is None else _usage(report)),
+    "round": ("round", lambda number, _: number),
+    "convergence": ("convergence", lambda number, _: number),
+    "consensus": ("consensus", lambda number, _: number),
+    "model": ("model", lambda name, _: redact_name(name)),
+    "provider": ("provider", lambda name, _: redact_name(name)),
+}

@@ -208,6 +208,8 @@ _BY_PLACE: Final = (
     _rule((":aa",), r"(?<!\w)(?P<s>\d{8,10}:AA[\w-]{33})", digits=SHAPED_DIGITS),
 )  # fmt: skip
 
+_HEX: Final = re.compile(r"[0-9a-f]+(?:-[0-9a-f]+)*")  # a UUID or the like: none of the hints is in it
+
 _GOES_ON: Final = r"(?:%(?:2[BbFf]|3[Dd])[\w+/=-]*)*"  # base 64 in a URL
 _SHAPE: Final = re.compile(f"(?a)(?<![A-Za-z0-9])(?:{'|'.join(SHAPES)}){_GOES_ON}")
 _LONG_WORD: Final = re.compile(r"(?a)[A-Za-z0-9_][\w.~+/%-]{14,}={0,2}")
@@ -304,7 +306,7 @@ def _clean(text: str, say: _Say, *, random: bool) -> str:
     if len(text) < 6:
         return text
     lowered = text.lower()
-    for hints, pattern, doubtful, digits in _BY_PLACE:
+    for hints, pattern, doubtful, digits in () if _HEX.fullmatch(lowered) else _BY_PLACE:
         for hint in hints:
             if hint in lowered:
                 text = pattern.sub(lambda match: _hidden(match, say, doubtful, digits), text)  # noqa: B023

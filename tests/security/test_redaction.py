@@ -17,7 +17,7 @@ from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint, read_event
 from streamproc.fleet.issuing import new_command, scope_of
 from streamproc.fleet.state import Fleet
-from streamproc.model import wire
+from streamproc.model import redaction, wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import NAME_MAX, redact, redact_id, redact_json, redact_name, redact_text
 from tests.security.secret_corpus import look_alikes, named_values, placed_secrets, shaped_tokens, texts
@@ -306,3 +306,10 @@ def test_a_warning_about_an_unknown_field_does_not_quote_a_secret(caplog: pytest
     with pytest.raises(InvalidEvent) as refusal:
         Monitor(strict=True).feed({"run_id": "r", "node": "n", PLANTED: 1})
     assert rests(str(refusal.value), PLANTED) == []
+
+
+def test_no_hint_of_a_rule_is_in_an_id_of_hex_digits() -> None:
+    """So the rules need not be tried for such ids, which every event may have."""
+    hints = [hint for hints, *_ in redaction._BY_PLACE for hint in hints]
+    assert len(hints) > 50
+    assert not [hint for hint in hints if redaction._HEX.fullmatch(hint.strip("-")) and "--" not in hint]
