@@ -227,7 +227,7 @@ HEADLINES: Final = (
     Headline("from publishing a turn to cancelling the agent, median, at 1 000 turns/s", PERFORMANCE,
              "publish → guard fires, .* p50", "bare round trip", "<figure>, <ratio> a bare round trip"),
     Headline("from `kill -9` of a worker to the first decision after its restart", PERFORMANCE,
-             "kill -9 .*started (again )?under its name", "", "<figure>"),
+             "kill -9 .*restarted under the same name", "", "<figure>"),
 )  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def measured(line: Headline) -> dict[str, str]:
     head, *rows = ([cell.strip() for cell in text.split(" | ")] for text in lines)
     # Two columns may have one name: the first one counts.
     named = [dict(zip(reversed(head), reversed(row), strict=True)) for row in rows]
-    found = [row for row in named if re.match(line.row, row[head[0]]) and re.search(line.beside, row.get("beside", ""))]
+    found = [row for row in named if re.match(line.row, row[head[0]]) and re.search(line.beside, row.get("compared with", ""))]
     if len(found) != 1:
         raise ValueError(f"docs/{line.page}.md has {len(found)} rows for the figure of the README: {line.what}")
     return found[0]
