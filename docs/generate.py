@@ -248,7 +248,10 @@ def measured(line: Headline) -> dict[str, str]:
     head, *rows = ([cell.strip() for cell in text.split(" | ")] for text in lines)
     # Two columns may have one name: the first one counts.
     named = [dict(zip(reversed(head), reversed(row), strict=True)) for row in rows]
-    found = [row for row in named if re.match(line.row, row[head[0]]) and re.search(line.beside, row.get("compared with", ""))]
+    found = [
+        row for row in named
+        if re.match(line.row, row[head[0]]) and re.search(line.beside, row.get("compared with", ""))
+    ]  # fmt: skip
     if len(found) != 1:
         raise ValueError(f"docs/{line.page}.md has {len(found)} rows for the figure of the README: {line.what}")
     return found[0]
