@@ -129,7 +129,7 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
     `ValueError` or `LookupError`, after booking a part, for a statement that contradicts itself.
     """
     kind = statement.account.partition(":")[0]
-    last = account.applied.get(statement.source, -1)
+    booked = last = account.applied.get(statement.source, -1)
     reached: list[tuple[int, BudgetReached]] = []
     for entry in statement.entries:
         if entry.offset <= last:
@@ -142,6 +142,8 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
             what = f"payers: the entry of offset {entry.offset} names payer {entry.payer} of {len(statement.payers)}"
             raise ValueError(what) from None
         reached += _check_limits(account, statement, kind, payer, entry)
+    if last == booked:
+        return reached  # read again: even the order of the sources stays
     account.applied.pop(statement.source, None)
     account.applied[statement.source] = last
     if len(account.applied) > SOURCES_MAX:

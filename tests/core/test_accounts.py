@@ -267,6 +267,15 @@ def test_batching_and_redelivery_change_nothing(drawn: list[tuple[int, int, int]
     assert dump_account(account) == dump_account(whole)
 
 
+def test_a_statement_that_is_read_again_leaves_the_account_byte_for_byte() -> None:
+    account, charges = Account(), charges_of([spent("r0", 9, tenant="acme", at=START_MS)])
+    for source in (0, 1):
+        booked(account, statements(charges, source))
+    before = dump_account(account)
+    booked(account, statements(charges, 0))
+    assert dump_account(account) == before  # its sources are forgotten in the order in which they were last booked
+
+
 @given(amounts)
 @BRIEF
 def test_an_account_agrees_with_a_plain_sum(drawn: list[tuple[int, int, int]]) -> None:
