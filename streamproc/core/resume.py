@@ -56,7 +56,7 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
 
 def _continue_clocks(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], last_event_ms: int) -> None:
     """Let clocks continue without the time in which the run was halted. A clock that had run out, and is granted no
-    more, starts again: whoever resumes the run has just looked at it."""
+    more, starts again: the person who resumes the run has just looked at it."""
     away_ms = run.at_ms - last_event_ms if last_event_ms else 0
     until_ms = max(last_event_ms, run.checked_ms)  # when the clock was last looked at
     if run.started_ms:

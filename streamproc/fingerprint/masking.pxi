@@ -164,7 +164,7 @@ cdef Work idle = Work()
 
 
 cdef Work taken():
-    """Return memory that nobody uses: Python code runs in between, so other texts may come meanwhile."""
+    """Return memory that is not in use: Python code runs in between, so other texts may come meanwhile."""
     global idle
     cdef Work work = idle
     idle = None

@@ -61,7 +61,7 @@ def _json_escaped(character: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return escaped text that mentions nobody, links nowhere and embeds nothing in a chat, a mail or a web page.
+    """Return escaped text without mentions, links and embedded content in a chat, a mail or a web page.
 
     A space separates the signs that services act on: ``@ everyone``, ``< !channel>``, ``https ://``, ``] (``. Apprise
     escapes Markdown and HTML for the services that render it, but has no switch for mentions and links.

@@ -4,7 +4,7 @@ A secret is found by its place (`password=…`, a header, a flag of a command, t
 prefix that its issuer gives it), or because it is long and random. Shapes follow the rules of gitleaks 8 (MIT,
 https://github.com/gitleaks/gitleaks, config/gitleaks.toml), shortened to the prefix and the least length.
 
-Git hashes, digests, UUIDs, paths and the ids of requests stay: an error without them helps nobody.
+Git hashes, digests, UUIDs, paths and the ids of requests stay: an error is useless without them.
 
 Every quantifier is bounded or cannot fail after it, so the time is linear in the text. A rule runs only on a text that
 contains one of its hints, because a search for a literal is a hundred times faster.
@@ -26,7 +26,7 @@ READ_PER_SHOWN: Final = 8  # characters read for each one shown: redaction and f
 CUT_MIN: Final = 200  # characters of a word; every shape is recognised by fewer
 NAME_MAX: Final = 128  # characters of a scope on the wire; a redacted name must still fit
 NAME_READ_MAX: Final = 4_096  # characters of a name that are read; the longest that is sent has 256
-SHAPED_DIGITS: Final = 12  # 48 bits tell random secrets apart and help nobody to guess one
+SHAPED_DIGITS: Final = 12  # 48 bits tell random secrets apart and do not help to guess one
 NAMED_DIGITS: Final = 4  # a password may be in a dictionary of millions: 16 bits tell two names apart, not more
 RANDOM_MIN: Final = 20  # characters; shorter random texts are ids more often than secrets
 CHUNK_MAX: Final = 3.0  # mean length of runs of one kind of character: random text has 1.5 to 3, names 3 to 8
@@ -140,7 +140,7 @@ _BY_PLACE: Final = (
     # Private keys, PGP blocks, certificates: nothing in such a block helps to read an error.
     _rule(("-----begin",), r"-----BEGIN (?P<s>[A-Z0-9 ]{1,60}-----.*?(?:-----END[A-Z0-9 ]{1,60}-----|\Z))"),
     _rule(("private-lines:",), r"private-lines:\s*\d+(?P<s>.+)"),
-    # Web hooks: whoever has the URL may post.
+    # Web hooks: the URL alone gives the right to post.
     _rule(
         ("hook", "logic.azure", "telegram", "googleapis", "feishu", "dingtalk", "ifttt", "powerplatform"),
         r"(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks"

@@ -10,7 +10,7 @@ to read 64-bit integers.
 The positions in array-like types are part of the format: add fields only at the end, with a default.
 
 Names and lists have maximum lengths, above what our publisher sends. They bound the work on one event and the memory
-that a name can take, whoever publishes; decoding checks them at no measurable cost.
+that a name can take; decoding checks them at no measurable cost.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from elsewhere is written into the file atomically.
 
 An unreadable file is reported once and changes nothing: the standing command stands, and the file is left as it is
 until the operator fixes it or a new command arrives. So is a file that another user could have put there
-(`guarded_file`): whoever writes the file commands the fleet.
+(`guarded_file`): a user who writes the file commands the fleet.
 """
 
 from __future__ import annotations

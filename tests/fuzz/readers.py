@@ -224,7 +224,7 @@ def _peeked(found: tuple[RunState, bytes | None]) -> None:
 
 
 def _notified(control: ControlEvent) -> None:
-    """Write the notification to people: each line is one line, and mentions nobody."""
+    """Write the notification to people: each line is one line, without mentions."""
     trigger = trigger_of(control)
     assert subject_of(control) is not None
     if trigger is not None:

@@ -56,7 +56,7 @@ def reading(n: int) -> Raw:
 
 
 def loop(coder: list[Raw], verifier: list[Raw] | None = None) -> list[Raw]:
-    """Return a `Coder ↔ Verifier` loop; without turns of its own, the verifier words each complaint anew."""
+    """Return a `Coder ↔ Verifier` loop; without turns of its own, the verifier words each complaint in a new way."""
     verifier = verifier or [said("verifier", text) for text in COMPLAINTS]
     return [turn for pair in zip(coder, verifier, strict=False) for turn in pair]
 

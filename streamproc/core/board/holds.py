@@ -89,7 +89,7 @@ def decide(change: BoardChange, event: DecisionRecorded) -> None:
         return
     task = change.task = find_task(change, event.task_id)
     if not event.approved_by:
-        return  # nobody vouches for it
+        return  # no person approved it
     word = state_name(event.decision).replace("_", "")
     if word.startswith(NO_APPROVAL):
         if task.flags & HELD:
