@@ -71,7 +71,7 @@ def charge(
         tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
         micro_usd, unpriced = usage.cost_usd_micro or 0, int(usage.cost_usd_micro is None and tokens > 0)
     return Charge(
-        run_id, run.session, run.user, run.tenant, run.child, run.budgets, rules, run.at_ms,
+        run_id, run.scope.session, run.scope.user, run.scope.tenant, run.scope.child, run.scope.budgets, rules, run.at_ms,
         tokens, micro_usd, unpriced, first, left, offset,
     )  # fmt: skip
 
@@ -85,7 +85,7 @@ def closes_own_session(run: RunState, rules: AccountRules) -> bool:
     spent = {"tokens": run.ledger.total_tokens, "micro_usd": run.ledger.cost_usd_micro}
     percents = list(rules.session_percents)
     for unit, name in SESSION_BUDGETS:
-        limit = run.budgets.get(name, general.get(unit))
+        limit = run.scope.budgets.get(name, general.get(unit))
         if limit is not None and closes_session(spent[unit], limit, percents):
             return True
     return False

@@ -28,7 +28,7 @@ class Due(NamedTuple):
 def next_due(run: RunState, rules: Rules, fault: Callable[[str, Exception], None]) -> Due | None:
     """Return the first deadline in the future; `fault` is called for a detector that raises."""
     reached_ms = max(run.at_ms, run.checked_ms)
-    budgets = rules.budgets | run.budgets if rules.budgets else run.budgets
+    budgets = rules.budgets | run.scope.budgets if rules.budgets else run.scope.budgets
     deadlines: list[Due] = []
     for detector, limits in rules.waiting:
         try:

@@ -21,10 +21,10 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
     if halts and action == "snitch":
         explain_to_snitch(run, finding, view.node_tag if type(event) is Turn else 0)
     if halts:
-        evidence.output_hashes = [hex16(value) for value in run.recent_outputs] or None
-        evidence.artifact_hashes = [hex16(value) for value in run.recent_artifacts] or None
-        evidence.failing_signatures = [hex16(value) for value in run.recent_failing_sets] or None
-        evidence.failing_trend = list(run.recent_failing_counts) or None
+        evidence.output_hashes = [hex16(value) for value in run.evidence.outputs.listed()] or None
+        evidence.artifact_hashes = [hex16(value) for value in run.evidence.artifacts.listed()] or None
+        evidence.failing_signatures = [hex16(value) for value in run.evidence.failing_sets.listed()] or None
+        evidence.failing_trend = run.evidence.failing_counts.listed() or None
     budget = finding.reason == "budget_exceeded"
     return Decision(
         id=identity(event.run_id, run, finding, index, rules.policy.hash),
@@ -33,10 +33,10 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
         code=finding.code,
         severity=finding.level.name.lower(),
         message=finding.message,
-        workflow=run.workflow or None,
-        tenant=run.tenant or None,
-        user=run.user or None,
-        cycle_id=hex16(cycle.id) if cycle is not None else None,
+        workflow=run.scope.workflow or None,
+        tenant=run.scope.tenant or None,
+        user=run.scope.user or None,
+        cycle_id=hex16(cycle.key) if cycle is not None else None,
         node=finding.node or event.node or event.agent or None,
         task_id=finding.task or event.task_id or None,
         halt_reason=finding.reason if halts else None,
@@ -50,10 +50,10 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
         policy=rules.policy,
         at=rfc3339(run.at_ms) if run.at_ms else None,
         labels=event.labels,
-        badge=badge_of(run, iterations_max(run, rules)) if run.cycles else None,
+        badge=badge_of(run, iterations_max(run, rules)) if len(run.cycles.table) else None,
     )
 
 
 def iterations_max(run: RunState, rules: Rules) -> int | None:
     """Return how many iterations a cycle of a run may take; None: any number."""
-    return run.budgets.get("maxCycleIterations") or rules.budgets.get("maxCycleIterations")
+    return run.scope.budgets.get("maxCycleIterations") or rules.budgets.get("maxCycleIterations")

@@ -22,20 +22,20 @@ from streamproc.core.decide import decide, iterations_max
 from streamproc.core.decision import Decision
 from streamproc.core.escalation import admit
 from streamproc.core.names import Names
-from streamproc.core.observer import Observer
+from streamproc.core.observer import observe_turn
 from streamproc.core.prices import priced
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import ID_BYTES, IDS_MAX, UNBOUND, RunState, reset_run
-from streamproc.core.scope import declare_budgets, set_scope, settle_tier
+from streamproc.core.run_state import UNBOUND, RunState, reset_run
+from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier
 from streamproc.core.signals.cycles import declare
-from streamproc.core.signals.handovers import NAME_SHOWN, reset_for_user_message
+from streamproc.core.signals.handovers import reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
 from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.replies import note_message
 from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
-from streamproc.core.size_budget import OTHER_EVENT_BYTES, TURN_BYTES, shrink_to_size
+from streamproc.core.size_budget import OTHER_EVENT_BYTES, shrink_to_size
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph
@@ -57,6 +57,7 @@ from streamproc.model.wire import (
     UserMessage,
 )
 
+ID_BYTES: Final = 8  # of a state
 SCOPES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
 
 
@@ -77,9 +78,8 @@ class Engine:
         self._policy = policy
         self._names = Names()
         self._tag = self._names.__getitem__
-        self._observer = Observer(self._names)
         self._rules: dict[tuple[str, str, str], Rules] = {}
-        self._view = View()
+        self._view = View(self._names)
         self.charges: list[Charge] | None = None
         """Charges of the last steps to accounts of sessions, users and tenants. A caller that books them sets a list
         here and empties it; without a list, charges are not recorded."""
@@ -92,7 +92,7 @@ class Engine:
 
     def rules_of(self, run: RunState) -> Rules:
         """Return the rules for a run's scope."""
-        scope = (run.workflow, run.tenant, run.tier)
+        scope = (run.scope.workflow, run.scope.tenant, run.scope.tier)
         rules = self._rules.get(scope)
         if rules is None:
             if len(self._rules) >= SCOPES_MAX:
@@ -115,14 +115,12 @@ class Engine:
             except UnicodeEncodeError:
                 digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass"))
             ids = run.event_ids
-            if digest in ids:
+            if ids.has(digest):
                 run.duplicates += 1
                 return []
-            ids[digest] = 0
-            if len(ids) > IDS_MAX:
-                del ids[next(iter(ids))]
-            else:
+            if not ids.full():
                 run.size_left -= ID_BYTES
+            ids.push(digest)
         self._view.last_event_ms = last_event_ms = run.at_ms
         if at_ms is not None and last_event_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
@@ -151,33 +149,33 @@ class Engine:
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
-        rules = self._rules.get((run.workflow, run.tenant, run.tier)) or self.rules_of(run)
+        rules = self._rules.get((run.scope.workflow, run.scope.tenant, run.scope.tier)) or self.rules_of(run)
         view = self._view
         view.begin(run, turn, rules.budgets, rules.backstop)
-        self._observer.observe_turn(view, rules)
-        if turn.usage is not None and (turn.task_id or run.task):
+        observe_turn(view, rules)
+        if turn.usage is not None and (turn.task_id or run.scope.task):
             self._spend_on_task(view, turn, rules)
         run.turns = view.index + 1
-        if run.previous_node != view.node_tag:
-            run.previous_node, run.previous_node_name = view.node_tag, turn.node[:NAME_SHOWN]
+        if run.handovers.previous_node != view.node_tag:
+            run.handovers.previous_node = view.node_tag
+            run.handovers.previous_name.set(turn.node)
         found = self._ask(view, turn, rules) if view.kinds else []
-        if run.probation:
+        if run.escalation.probation_until >= 0:
             pass_probation(run, iterated=view.iterated is not None)
-        if (run.session or rules.accounts_needed) and (turn.usage is not None or not run.charged):
+        if (run.scope.session or rules.accounts_needed) and (turn.usage is not None or not run.charged):
             usage = turn.usage
             if usage is not None and rules.prices:
                 usage = priced(usage, turn.model, rules.prices)
             self._charge(run, turn.run_id, usage)
-        run.size_left -= TURN_BYTES
         if run.size_left < 0:
             shrink_to_size(run)
         return found
 
     def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
         run, default = view.run, view.budgets.get("maxTaskTokens")
-        if not rules.task_percents or not (run.task_tokens or default):
+        if not rules.task_percents or not (run.has_task_tokens or default):
             return
-        task = self._names[turn.task_id] if turn.task_id else run.task
+        task = self._names[turn.task_id] if turn.task_id else run.scope.task
         spent = spend_tokens(run, turn, task, default, rules.task_percents)
         if spent is not None:
             view.task_tokens = spent
@@ -195,12 +193,12 @@ class Engine:
             if not finding:
                 continue
             several = finding if isinstance(finding, tuple) else (finding,)
-            if run.probation:
+            if run.escalation.probation_until >= 0:
                 several = tuple(strictly(one, limits) for one in several)
             admitted = [one for one in several if admit(run, one, view.index)]
             if not admitted:
                 continue
-            if run.board is not None:
+            if run.has_board:
                 for one in admitted:
                     stall(run, one, event, rules.board, self._tag)
             found += [decide(view, event, rules, one) for one in admitted]
@@ -231,12 +229,12 @@ class Engine:
                 reset_for_user_message(run, run.turns)
                 note_progress(run, run.turns)  # streaks assume that no user has intervened
                 note_message(run)
-                run.pending_text = []
+                run.pending.clear()
                 return self._ask_about(run, event, kind.CLOCK)
         elif type(event) in OPERATOR_KINDS:
             return self._commanded(run, event)
         elif type(event) is HaltAcknowledged:
-            run.unacknowledged_halt = -1
+            run.escalation.unacknowledged_halt = -1
         elif type(event) is BudgetReached:
             return self._account_reached(run, event)
         elif isinstance(event, BoardEvent):
@@ -263,7 +261,7 @@ class Engine:
             grant_tokens(run, event, self._tag)
             run.session_closed = run.session_closed or closes_own_session(run, self.rules_of(run).accounts)
         change = apply_event(run, event, self.rules_of(run).board, self._tag)
-        run.text_streak = None  # a task that moves is work
+        run.text_streak.end()  # a task that moves is work
         return self._ask_about(run, event, kind.BOARD | kind.CLOCK, change)
 
     def _started(self, run: RunState, event: RunStarted) -> list[Decision]:
@@ -279,10 +277,10 @@ class Engine:
         settle_tier(run, self.rules_of, named=True)
         declare_budgets(run, event.budgets, rules := self.rules_of(run))
         if event.task_id:
-            run.task = self._names[event.task_id]
-        if not run.session and any(name in run.budgets for _, name in SESSION_BUDGETS):
-            run.session = short_name(event.run_id)  # the root run names its session
-        if run.session or rules.accounts_needed:
+            change_scope(run, task=self._names[event.task_id])
+        if not run.scope.session and any(name in run.scope.budgets for _, name in SESSION_BUDGETS):
+            change_scope(run, session=short_name(event.run_id))  # the root run names its session
+        if run.scope.session or rules.accounts_needed:
             self._charge(run, event.run_id, None)
         return self._declared(run, event)
 
@@ -340,7 +338,7 @@ class Engine:
         now_ms, last_event_ms = run.at_ms, self._view.last_event_ms
         if event.due_ms > now_ms:
             if event.event_id:
-                run.event_ids.popitem()  # its own id, added last
+                run.event_ids.drop_last()  # its own id, added last
             run.at_ms = last_event_ms
             return []
         over = run.finished or run.halted >= 0  # such a run has no deadlines
@@ -355,7 +353,7 @@ class Engine:
             run.duplicates += 1
             return RefusedEvent(OUTDATED) if outdated else []
         if type(event) is OperatorResume and run.halted >= 0:
-            limits = self.rules_of(run).budgets | run.budgets
+            limits = self.rules_of(run).budgets | run.scope.budgets
             resume(run, event.grant or {}, limits, self._view.last_event_ms)
         elif type(event) is OperatorResume:  # nothing to resume
             run.ignored_events += 1

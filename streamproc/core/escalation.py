@@ -8,34 +8,71 @@ is a new episode and is reported.
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from xxhash import xxh3_128_hexdigest
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
-from streamproc.core.run_state import EPISODES_MAX, TAG, RunState
+from streamproc.core.records import TAG, Name, Record, Row, Table, cclass, cfunc, final, i32, u32
 from streamproc.core.signals.handovers import edge_of
 
-EPISODE_BYTES: Final = 8  # of an encoded state
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+EPISODES_MAX: Final = 24  # loops already reported
+
+EPISODE_BYTES: Final = 12  # of a state
 NONE: Final = -1  # value of `unacknowledged_halt`: no halt waits for an acknowledgement
 ESCALATED: Final = -2  # its missing acknowledgement was reported; not again until one arrives or the run is resumed
+
+
+@final
+@cclass
+class Episode(Row):
+    """A loop that was reported. Key: tag of its detector and loop."""
+
+    level: u32  # the highest `Level`
+
+
+@final
+@cclass
+class Escalation(Record):
+    """What was reported of a run, and whether it is on probation."""
+
+    halted_loop_seen: i32  # last turn in which a loop that was halted was seen again; -1: never
+    unacknowledged_halt: i32  # turn of a halt that nothing acknowledged yet; `NONE`, `ESCALATED`
+    probation_until: i32  # first turn after probation; -1: not on probation
+    probation_iterations: u32  # iterations completed on it
+    severity: u32  # highest `Level` reported
+    resumes: u32  # how often an operator resumed the run
+    halt_code: Name  # detector of the first halt
+    episodes: Table  # of `Episode`
+
+    def __init__(self) -> None:
+        self.halt_code, self.episodes = Name(), Table(Episode, EPISODES_MAX)
+        super().__init__(self.halt_code, self.episodes)
+
+    @cfunc
+    def clear(self) -> None:
+        Record.clear(self)
+        self.halted_loop_seen = self.probation_until = -1
+        self.unacknowledged_halt = NONE
 
 
 def admit(run: RunState, finding: Finding, index: int) -> bool:
     """Return whether to report a finding, and record it if so."""
     if already_reported(run, finding.code, finding.loop, finding.level, index):
         return False
-    if 0 <= finding.onset <= max(run.halted, run.halted_loop_seen):
+    if 0 <= finding.onset <= max(run.halted, run.escalation.halted_loop_seen):
         return False
     if finding.remembered:
         _latch(run, finding, index)
         return True
-    key = (finding.loop ^ hash_code(finding.code)) & TAG
-    run.episodes.pop(key, None)
-    run.episodes[key] = int(finding.level)
-    run.size_left -= EPISODE_BYTES
-    if len(run.episodes) > EPISODES_MAX:
-        del run.episodes[next(iter(run.episodes))]
+    key, episodes = (finding.loop ^ hash_code(finding.code)) & TAG, run.escalation.episodes
+    if not episodes.full():
+        run.size_left -= EPISODE_BYTES
+    episode = episodes.touch(key) or episodes.add(key)
+    episode.level = int(finding.level)
     _latch(run, finding, index)
     return True
 
@@ -43,20 +80,22 @@ def admit(run: RunState, finding: Finding, index: int) -> bool:
 def already_reported(run: RunState, code: str, loop: int, level: Level, index: int) -> bool:
     """Whether this loop was already reported at this level. Detectors that find a loop in turn after turn ask first:
     building a finding that is dropped costs more than the rest of a turn."""
-    known = run.episodes.get((loop ^ hash_code(code)) & TAG, -1)
-    if known == Level.HALT:
-        run.halted_loop_seen = index
-    return known >= level
+    episode = run.escalation.episodes.find((loop ^ hash_code(code)) & TAG)
+    if episode is None:
+        return False
+    if episode.level == Level.HALT:
+        run.escalation.halted_loop_seen = index
+    return bool(episode.level >= level)
 
 
 def _latch(run: RunState, finding: Finding, index: int) -> None:
-    run.severity = max(run.severity, int(finding.level))
+    run.escalation.severity = max(run.escalation.severity, int(finding.level))
     if finding.level == Level.HALT and run.halted < 0:
-        run.halt_code = finding.code
+        run.escalation.halt_code.set(finding.code)
     if finding.level == Level.HALT:
         run.halted = index
-        if run.unacknowledged_halt == NONE:
-            run.unacknowledged_halt = index
+        if run.escalation.unacknowledged_halt == NONE:
+            run.escalation.unacknowledged_halt = index
 
 
 @cache
@@ -80,7 +119,7 @@ def identity(run_id: str, run: RunState, finding: Finding, index: int, policy_ha
 
     Reusing a run id and resuming a run change the ids, or readers would skip the next halt as a duplicate.
     """
-    attempt = f"{run.id_reuses}.{run.resumes}" if run.resumes else run.id_reuses
+    attempt = f"{run.id_reuses}.{run.escalation.resumes}" if run.escalation.resumes else run.id_reuses
     place = "" if finding.anywhere else index
     text = f"{run_id}\0{attempt}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

@@ -6,7 +6,7 @@ from typing import Final
 
 import xxhash
 
-from streamproc.core.run_state import TAG
+from streamproc.core.records import TAG
 
 NAME_SEED: Final = 1  # keeps tags of names apart from hashes of texts that consist of a name
 NAMES_MAX: Final = 16_384  # names with cached tags, at most 1 KB each; past it, the cache is cleared

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from xxhash import xxh3_64_intdigest
 
-from streamproc.core.run_state import COMMANDS_MAX, TAG, UNBOUND, RunState
+from streamproc.core.records import TAG
+from streamproc.core.run_state import UNBOUND, RunState
 from streamproc.errors import Problem
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import BudgetReached, Deadline, Event, HaltAcknowledged, OperatorResume, OperatorStop
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 else:
     Decisions = list
 
+COMMANDS_MAX: Final = 32  # ids of operators' commands: few people command one run within the validity of a signature
 EXEMPT: Final = (OperatorStop, OperatorResume, HaltAcknowledged, Deadline, BudgetReached)
 """People and workers: they know no token, and their events are verified elsewhere."""
 
@@ -69,19 +71,19 @@ def already_applied(run: RunState, event: Event) -> bool:
     if not event.event_id:
         return False
     digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass")) & TAG
-    if digest in run.command_ids:
+    if digest in run.cold.command_ids:
         return True
-    known = run.command_ids
+    known = run.cold.command_ids
     known[digest] = _at_ms(event)
     if len(known) > COMMANDS_MAX:
         oldest = min(known, key=known.__getitem__)
-        run.commands_since_ms = max(run.commands_since_ms, known.pop(oldest))
+        run.cold.commands_since_ms = max(run.cold.commands_since_ms, known.pop(oldest))
     return False
 
 
 def is_outdated(run: RunState, event: Event) -> bool:
     """Whether a command is not newer than one that the run has forgotten, and so may be that one."""
-    return 0 < _at_ms(event) <= run.commands_since_ms
+    return 0 < _at_ms(event) <= run.cold.commands_since_ms
 
 
 def _at_ms(event: Event) -> int:

@@ -13,9 +13,10 @@ import msgspec
 
 from streamproc.core.board.state import FREE, HELD_APPROVAL
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
-from streamproc.core.scope import BUDGET_BITS
+from streamproc.core.scope import BUDGET_BITS, change_scope
 from streamproc.core.signals.handovers import reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
+from streamproc.core.signals.open_turns import close_turns
 from streamproc.model.budgets import BUDGETS, INTEGER_MAX
 
 if TYPE_CHECKING:
@@ -40,16 +41,17 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
             _grant_tokens(run, more)
         elif name in limits:  # without a limit, there is nothing to extend
             reached = max(limits[name], used(run, name))
-            run.budgets = run.budgets | {name: min(reached + more, CEILINGS.get(name, INTEGER_MAX))}
-            run.granted |= BUDGET_BITS[name]
-    run.halted = run.halted_loop_seen = run.unacknowledged_halt = -1
-    run.halt_code, run.severity, run.finished = "", 0, False
-    run.episodes = {}
-    run.open_turns = []
-    run.pending_text = []
+            budgets = run.scope.budgets | {name: min(reached + more, CEILINGS.get(name, INTEGER_MAX))}
+            change_scope(run, budgets=budgets, granted=run.scope.granted | BUDGET_BITS[name])
+    run.halted = run.escalation.halted_loop_seen = run.escalation.unacknowledged_halt = -1
+    run.escalation.halt_code.clear()
+    run.escalation.severity, run.finished = 0, False
+    run.escalation.episodes.clear()
+    close_turns(run)
+    run.pending.clear()
     if run.board is not None:
         run.board.empty_cycles, run.board.failed = 0, []
-    run.resumes += 1
+    run.escalation.resumes += 1
     reset_for_user_message(run, run.turns)
     note_progress(run, run.turns)
 
@@ -60,17 +62,17 @@ def _continue_clocks(run: RunState, grant: Mapping[str, int], limits: Mapping[st
     away_ms = run.at_ms - last_event_ms if last_event_ms else 0
     until_ms = max(last_event_ms, run.checked_ms)  # when the clock was last looked at
     if run.started_ms:
-        over = run.halt_code == RUN_CLOCK or until_ms - run.started_ms >= limits.get("maxRuntimeMs", NEVER)
+        over = run.escalation.halt_code.get() == RUN_CLOCK or until_ms - run.started_ms >= limits.get("maxRuntimeMs", NEVER)
         again = over and "maxRuntimeMs" not in grant
         run.started_ms = run.at_ms if again else run.started_ms + away_ms
     limit_ms = NEVER if "maxCycleRuntimeMs" in grant else limits.get("maxCycleRuntimeMs", NEVER)
-    for cycle in run.cycles:
+    for cycle in run.cycles.table.rows:
         if cycle.since_ms:
             cycle.since_ms = run.at_ms if until_ms - cycle.since_ms >= limit_ms else cycle.since_ms + away_ms
     limit_ms = NEVER if "maxRuntimeMsPerNode" in grant else limits.get("maxRuntimeMsPerNode", NEVER)
-    for counts in run.node_counts.values():
-        if counts[1] >= limit_ms:
-            counts[1] = 0
+    for counts in run.node_counts.rows:
+        if counts.runtime_ms >= limit_ms:
+            counts.runtime_ms = 0
 
 
 def _grant_tokens(run: RunState, more: int) -> None:
@@ -85,11 +87,11 @@ def _grant_tokens(run: RunState, more: int) -> None:
 
 def used(run: RunState, name: str) -> int:
     """Return how much of a budget a run has used; of its nodes and cycles, the one that has used most counts."""
-    counts, cycles, ledger = run.node_counts.values(), run.cycles, run.ledger
+    counts, cycles, ledger = run.node_counts.rows, run.cycles.table.rows, run.ledger
     if name == "maxTurnsPerNode":
-        return max((turns for turns, _ in counts), default=0)
+        return max((node.turns for node in counts), default=0)
     if name == "maxRuntimeMsPerNode":
-        return max((runtime_ms for _, runtime_ms in counts), default=0)
+        return max((node.runtime_ms for node in counts), default=0)
     if name == "maxCycleIterations":
         return max((cycle.iterations for cycle in cycles), default=0)
     if name == "maxCycleRuntimeMs":
@@ -104,7 +106,8 @@ def used(run: RunState, name: str) -> int:
 
 def put_on_probation(run: RunState, turns: int) -> None:
     """Put a run on probation for a number of turns, from the next turn on; 0: no probation."""
-    run.probation = [run.turns + turns, 0] if turns else []
+    run.escalation.probation_until = run.turns + turns if turns else -1
+    run.escalation.probation_iterations = 0
 
 
 def strictly(finding: Finding, limits: Any) -> Finding:
@@ -130,8 +133,8 @@ def _can_halt(limits: Any) -> bool:
 
 def pass_probation(run: RunState, *, iterated: bool) -> None:
     """End probation after this turn if it is over."""
-    until, iterations = run.probation
-    run.probation[1] = iterations = iterations + iterated
-    over = run.turns >= until and (iterations or not run.cycles)
+    until = run.escalation.probation_until
+    run.escalation.probation_iterations += iterated
+    over = run.turns >= until and (run.escalation.probation_iterations or not len(run.cycles.table))
     if over or run.halted >= 0 or run.turns >= until + PROBATION_TURNS_MAX:
-        run.probation = []
+        run.escalation.probation_until = -1

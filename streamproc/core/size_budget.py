@@ -1,104 +1,123 @@
-"""The bound on the size of a run's state. Each collection has its own cap (`run_state`); this is the cap on their sum,
-which a run reaches only if nearly all collections are full at the same time.
+"""The bound on the size of a run's state. Each collection has its own cap; this is the cap on their sum, which a run
+reaches only if nearly all collections are full at the same time.
 
-Measuring a state means encoding it, which costs as much as a turn. So every addition subtracts its bytes from
-`RunState.size_left` (replacing an entry is free), and the state is measured only when that falls below 0. Rare and
-possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in every
-process, however often the state is stored.
+Measuring a state means encoding it, which without a compiler costs more than a turn. So every addition subtracts its
+bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that falls below 0.
+Rare and possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in
+every process, compiled or not, however often the state is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from streamproc.core.records import Table
 from streamproc.core.run_state import RunState, dump
+from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
+from streamproc.core.signals.spend import NodeCounts
 
-STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and short numbers may get longer
-PASSING_BYTES: Final = 45 + 40  # a monologue and a text-only streak: they come and go, so they are always counted
+STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096
+PASSING_BYTES: Final = 64 + 16 + 160  # names of a node and a detector, hashes shown with a halt: they come and go
 FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
 KEPT_BYTES: Final = 3_000  # ... down to this size, or the next turn would have to drop entries again
 
-# Bytes that an event can add besides the entries counted where they are added, with the largest numbers.
-TURN_BYTES: Final = 16  # any turn: tags that replace shorter ones
-CALL_HASH_BYTES: Final = 8  # each call: hashes that replace shorter ones
-TEXT_BYTES: Final = 10  # a text: one hash kept as evidence
-RESULT_BYTES: Final = 20  # artifacts and test results: two hashes kept as evidence
 OTHER_EVENT_BYTES: Final = 1_100  # an event that is not a turn: a task with the longest id, or a full board
 
 
 def shrink_to_size(run: RunState) -> None:
     """Measure a state, and drop its least useful entries if it is too large; `evicted` counts each round."""
-    size = _size(run)
+    size = len(dump(run))
     if size > FULL_BYTES:
         for drop in _LEAST_USEFUL_FIRST:
             run.evicted += 1
             drop(run)
-            size = _size(run)
+            size = len(dump(run))
             if size <= KEPT_BYTES:
                 break
     run.size_left = STATE_BYTES - PASSING_BYTES - size
 
 
-def _size(run: RunState) -> int:
-    """Return the size in bytes, without the position in the log: a scan has no position, and must drop entries in the
-    same turns as a worker."""
-    position = run.partition, run.offset
-    run.partition = run.offset = -1
-    size = len(dump(run))
-    run.partition, run.offset = position
-    return size
-
-
 def _old_occurrences(run: RunState) -> None:
     """Keep the last two occurrences of older calls: they show that the answer is known."""
-    for memory in list(run.calls.values())[:-2]:
-        del memory.call_turns[:-2], memory.turns[:-2]
+    for memory in run.calls.table.rows[:-2]:
+        memory.times.keep_last(2)
 
 
-def _half_of(name: str) -> Callable[[RunState], None]:
-    def drop(run: RunState) -> None:
-        entries: dict[Any, Any] = getattr(run, name)
-        for key in list(entries)[: len(entries) // 2]:
-            del entries[key]
+def _half(table: Table) -> None:
+    table.keep_last(len(table) - len(table) // 2)
 
-    return drop
+
+def _half_of_names(run: RunState) -> None:
+    names = run.cold.node_names
+    for tag in list(names)[: len(names) // 2]:
+        del names[tag]
 
 
 def _silent_nodes(run: RunState) -> None:
-    oldest = sorted(run.nodes, key=lambda tag: run.nodes[tag].last_turn)
+    oldest = [node.key for node in sorted(run.nodes.rows, key=_last_turn)]
     for tag in oldest[: len(oldest) // 2]:
-        del run.nodes[tag]
-        run.hash_windows.pop(own_stream(tag), None)
+        run.nodes.forget(tag)
+        run.windows.forget(own_stream(tag))
+
+
+def _last_turn(node: NodeState) -> int:
+    return node.last_turn
 
 
 def _rare_nodes(run: RunState) -> None:
-    rarest = sorted(run.node_counts, key=lambda tag: run.node_counts[tag][0])
+    rarest = [counts.key for counts in sorted(run.node_counts.rows, key=_turns)]
     for tag in rarest[: len(rarest) // 2]:
-        del run.node_counts[tag]
+        run.node_counts.forget(tag)
 
 
-def _old_cycles(run: RunState) -> None:
-    del run.cycles[: len(run.cycles) // 2]
-
-
-def _old_metrics(run: RunState) -> None:
-    for tag in list(run.metrics)[: len(run.metrics) // 2]:
-        del run.metrics[tag]
+def _turns(counts: NodeCounts) -> int:
+    return counts.turns
 
 
 def _old_texts(run: RunState) -> None:
-    del run.recent_simhashes[: len(run.recent_simhashes) // 2]
+    kept = run.long_texts.sims.size - run.long_texts.sims.size // 2
+    run.long_texts.sims.keep_last(kept)
+    run.long_texts.turns.keep_last(kept)
 
 
 def _own_streams(run: RunState) -> None:
-    for stream in [stream for stream in run.hash_windows if stream >= OWN]:
-        del run.hash_windows[stream]
+    for window in run.windows.rows:
+        if window.key >= OWN:
+            run.windows.forget(window.key)
 
 
-_LEAST_USEFUL_FIRST: Final = (
-    _old_occurrences, _half_of("tools"), _half_of("fruitless_handovers"), _half_of("node_names"), _old_texts,
-    _rare_nodes, _silent_nodes, _half_of("seen"), _half_of("edges"), _half_of("calls"), _old_cycles, _own_streams,
-    _silent_nodes, _half_of("seen"), _old_metrics, _half_of("calls"),
+def _half_of_seen(run: RunState) -> None:
+    run.novelty.seen.keep_last(len(run.novelty.seen) - len(run.novelty.seen) // 2)
+
+
+def _half_of_tools(run: RunState) -> None:
+    _half(run.tools.table)
+
+
+def _half_of_handovers(run: RunState) -> None:
+    _half(run.handovers.fruitless)
+
+
+def _half_of_edges(run: RunState) -> None:
+    _half(run.cycles.edges)
+
+
+def _half_of_calls(run: RunState) -> None:
+    _half(run.calls.table)
+
+
+def _half_of_cycles(run: RunState) -> None:
+    _half(run.cycles.table)
+
+
+def _half_of_metrics(run: RunState) -> None:
+    _half(run.metrics)
+
+
+_LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
+    _old_occurrences, _half_of_tools, _half_of_handovers, _half_of_names, _old_texts, _rare_nodes, _silent_nodes,
+    _half_of_seen, _half_of_edges, _half_of_calls, _half_of_cycles, _own_streams, _silent_nodes, _half_of_seen,
+    _half_of_metrics, _half_of_calls,
 )  # fmt: skip

@@ -43,14 +43,14 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
     return Status(
         run_id=run_id,
         status="halted" if run.halted >= 0 else "finished" if run.finished else "running",
-        severity=_SEVERITIES[run.severity],
-        workflow=run.workflow or None,
-        tenant=run.tenant or None,
-        user=run.user or None,
+        severity=_SEVERITIES[run.escalation.severity],
+        workflow=run.scope.workflow or None,
+        tenant=run.scope.tenant or None,
+        user=run.scope.user or None,
         halt=halt,
         turns=run.turns,
         badge=badge_of(run, iterations_max),
-        failing_trend=list(run.recent_failing_counts),
+        failing_trend=run.evidence.failing_counts.listed(),
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
         at=rfc3339(run.at_ms) if run.at_ms else None,
@@ -68,10 +68,10 @@ def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -
         turns=run.turns,
         round=run.round or None,
         badge=badge_of(run, budgets.get("maxCycleIterations")),
-        failing_trend=list(run.recent_failing_counts) or None,
+        failing_trend=run.evidence.failing_counts.listed() or None,
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
-        last_node=run.previous_node_name or None,
+        last_node=run.handovers.previous_name.get() or None,
         heard_at=rfc3339(last_event_ms) if last_event_ms else None,
     )
 
@@ -79,7 +79,7 @@ def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -
 def badge_of(run: RunState, iterations_max: int | None) -> str | None:
     """Return `Loop 3/8`, or `Loop 3` without a budget; None outside cycles. One iteration too many is shown as
     `Loop 8/8`, too."""
-    iterations = max((cycle.iterations for cycle in run.cycles), default=0)
+    iterations = max((cycle.iterations for cycle in run.cycles.table.rows), default=0)
     if not iterations:
         return None
     return f"Loop {min(iterations, iterations_max)}/{iterations_max}" if iterations_max else f"Loop {iterations}"

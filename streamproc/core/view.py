@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
-from streamproc.core.run_state import CallMemory, Cycle, Monologue, NodeState, RunState, Said, Streak, TaskTokens, Tool
+from streamproc.core.names import Names
+from streamproc.core.records import cclass, ccall, cfunc, final, i32, i64, u32, u64
+from streamproc.core.run_state import RunState
+from streamproc.core.signals.calls import Repeat
+from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.metrics import Flat
+from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import ARTIFACTS, OWN, Period
 from streamproc.core.signals.recent_calls import Recent
-from streamproc.model.wire import Call, Event, Turn
+from streamproc.core.signals.spend import NodeCounts
+from streamproc.core.signals.streaks import Said
+from streamproc.core.signals.task_tokens import TaskTokens
+from streamproc.core.signals.tools import ToolAnswers
+from streamproc.model.wire import Event, Turn
 
 GAP_MS: Final = 30_000  # detectors are not asked about shorter pauses between two events of a run
 
@@ -25,6 +34,8 @@ class Handover(NamedTuple):
     since: int  # turn of the first of them
 
 
+@final
+@cclass
 class View:
     """One turn or other event, as detectors read it. An engine has a single view and reuses it for every event.
 
@@ -32,88 +43,96 @@ class View:
     its bit.
     """
 
-    __slots__ = (
-        "board_change", "budgets", "counts", "cycle", "event", "flat", "handover", "index", "iterated", "kinds",
-        "last_event_ms", "monologue", "near", "node", "node_tag", "periods", "query", "recent", "repeated",
-        "round_before", "run", "said", "task_tokens", "took_ms", "tools", "turn", "unreadable", "unsafe",
-    )  # fmt: skip
-
+    last_event_ms: i64  # log time of the event before this one; 0: there was none
+    took_ms: i64  # log time from the start of this turn to its end; 0: not known
+    round_before: u64  # the highest round reported before this turn
+    index: i32  # of the turn, from 0
+    near: i32  # turn of a long text almost equal to this turn's; -1: none
+    node_tag: u32
+    kinds: u32  # bits of `kind`
+    names: Names  # tags of names
+    tag: Callable[[str], int]  # returns the tag of a name
     run: RunState  # state of the run, with this turn or event applied
     turn: Turn
     event: Event  # the turn or other event
-    index: int  # of the turn, from 0
     node: NodeState  # memory of the turn's node
-    node_tag: int
-    counts: list[int]  # [turns, runtime in ms] of the turn's node
+    counts: NodeCounts  # turns and runtime of the turn's node
     cycle: Cycle | None  # the cycle that the turn's node is in
     iterated: Cycle | None  # the cycle of which the turn completed an iteration
     periods: tuple[Period, ...]  # streams that repeat
-    repeated: Sequence[tuple[Call, CallMemory, int]]  # calls whose answers are known; of polls, IDLE or OVER (`calls`)
+    repeated: Sequence[Repeat]  # calls whose answers are known; of polls, IDLE or OVER (`calls`)
     recent: Sequence[Recent]  # calls that were made in recent call turns, too; only if the policy's gate counts them
     said: tuple[Said, ...]  # texts and structured outputs that the node repeated
-    near: int  # turn of a long text almost equal to this turn's; -1: none
-    tools: Sequence[Tool]  # memory of each tool that was called
+    tools: tuple[ToolAnswers, ...]  # tools whose answers may be a loop
     flat: Flat | None  # the metric that has been flat for longest
-    query: Streak | None  # the query, asked again
     board_change: BoardChange | None  # what the event changed on the board; of a turn, its failure at a task
-    monologue: Monologue | None
     task_tokens: TaskTokens  # of a task that reached a level of its budget
     handover: Handover | None
-    budgets: dict[str, int]  # limits in force: those that the run declared over those of the policy
+    budgets: Mapping[str, int]  # limits in force: those that the run declared over those of the policy
     unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out
     unreadable: str  # run.started: why its graph cannot be read
-    kinds: int  # bits of `kind`
-    last_event_ms: int  # log time of the event before this one; 0: there was none
-    took_ms: int  # log time from the start of this turn to its end; 0: not known
-    round_before: int  # the highest round reported before this turn
 
-    def begin(self, run: RunState, turn: Turn, general: dict[str, int], backstop: int) -> None:
+    def __init__(self, names: Names) -> None:
+        self.names, self.tag = names, names.__getitem__
+
+    @ccall
+    def begin(self, run: RunState, turn: Turn, general: Mapping[str, int], backstop: i32) -> None:
         """Prepare for a turn; `general` are the budgets of the policy, `backstop` as in `Rules`."""
+        declared: Any = run.scope.budgets
         self.run = run
         self.turn = self.event = turn
         self.index = run.turns
-        declared = run.budgets
-        self.budgets = (general | declared if general else declared) if declared else general
+        self.budgets = _over(general, declared) if declared else general
         self.cycle = self.iterated = None
-        self.kinds = 0 if run.unacknowledged_halt < 0 else kind.COMMAND
+        self.kinds = 0 if run.escalation.unacknowledged_halt < 0 else kind.COMMAND
         if run.turns >= backstop:
             self.kinds |= kind.LONG
         self.took_ms = 0
 
+    @ccall
     def begin_other(
-        self, run: RunState, event: Event, general: dict[str, int], kinds: int, board_change: BoardChange | None = None
+        self, run: RunState, event: Event, general: Mapping[str, int], kinds: u32, board_change: BoardChange | None
     ) -> None:
         """Prepare for an event that is not a turn; `kinds` selects the detectors."""
         self.run = run
         self.event = event
         self.index = run.turns
-        self.budgets = general | run.budgets
+        self.budgets = _over(general, run.scope.budgets)
         self.cycle = None
         self.board_change = board_change
         self.kinds = kinds
 
+    @cfunc
     def add_period(self, period: Period) -> None:
         """Add a stream that repeats with a period."""
         self.periods = (*self.periods, period) if self.kinds & kind.PERIOD else (period,)
         self.kinds |= kind.PERIOD
 
+    @cfunc
     def set_handover(self, handover: Handover) -> None:
         """Set the handover, and its kind if it is not the first in a row that brought nothing new."""
         self.handover = handover
         if handover.times > 1:
             self.kinds |= kind.HANDOVER
 
+    @cfunc
     def add_repeated_text(self, said: Said) -> None:
         """Add a text or structured output that the node repeated."""
         self.said = (*self.said, said) if self.kinds & kind.SAID else (said,)
         self.kinds |= kind.SAID
 
+    @cfunc
     def clear_loops(self) -> None:
         """Remove evidence of loops: this turn brought something new. Only progress clears periods of artifacts;
         those of a node's own stream have a gate of their own."""
-        if self.run.last_progress == self.index:
+        if self.run.novelty.last_progress == self.index:
             self.kinds &= ~kind.LOOPS
         elif self.kinds & kind.PERIOD:
             self.periods = tuple([one for one in self.periods if one.stream == ARTIFACTS or one.stream >= OWN])
             if not self.periods:
                 self.kinds &= ~kind.PERIOD
+
+
+def _over(general: Mapping[str, int], declared: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the limits in force: what the run declared, over the policy."""
+    return {**general, **declared} if general else declared

@@ -53,7 +53,7 @@ class ArtifactFlip:
                         period=2,
                         count=periods,
                         turns=period.turns,
-                        hashes=[hex16(value) for value in view.run.recent_artifacts[-2:]],
+                        hashes=[hex16(value) for value in view.run.evidence.artifacts.listed()[-2:]],
                         match="normalised",
                     ),
                     reason=OSCILLATING,

@@ -22,12 +22,12 @@ class LimitLayer(NamedTuple):
 def layer_of(view: View, budget: str) -> LimitLayer:
     """Return who set a budget that is in force."""
     run, bit = view.run, BUDGET_BITS.get(budget, 0)
-    tier = run.tier or run.named_tier
-    if run.granted & bit:
+    tier = run.scope.tier or run.scope.named_tier
+    if run.scope.granted & bit:
         return LimitLayer("grant", "granted by an operator")
-    if budget not in run.budgets:
+    if budget not in run.scope.budgets:
         return LimitLayer("policy", f"set by the policy, tier {tier}" if tier else "set by the policy")
-    if tier and not run.declared & bit:
+    if tier and not run.scope.declared & bit:
         return LimitLayer("tier", f"tier {tier}")
     return LimitLayer("run", "declared by the run")
 

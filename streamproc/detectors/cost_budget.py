@@ -54,7 +54,7 @@ class CostBudget:
     kinds = kind.SPENDING | kind.STARTED
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
-        if not view.run.unknown_tier:
+        if not view.run.scope.unknown_tier:
             return self._spent(view, limits) if type(view.event) is Turn else None
         found = self._unknown_tier(view), self._spent(view, limits) if type(view.event) is Turn else None
         return tuple(one for one in found if one is not None)
@@ -66,7 +66,7 @@ class CostBudget:
             code=self.code,
             level=Level.WARN,
             loop=2,
-            message=f"The policy has no tier {shown(view.run.named_tier[:NAME_SHOWN])}, so {applies}.",
+            message=f"The policy has no tier {shown(view.run.scope.named_tier[:NAME_SHOWN])}, so {applies}.",
             evidence=Evidence(kind="unknown_tier", limit=limit, unit="micro_usd"),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",

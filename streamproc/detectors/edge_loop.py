@@ -57,7 +57,7 @@ class EdgeLoop:
         return Finding(
             code=self.code,
             level=Level.HALT,
-            loop=view.run.chosen_edge or view.node_tag ^ view.run.previous_node << 1,
+            loop=view.run.handovers.chosen_edge or view.node_tag ^ view.run.handovers.previous_node << 1,
             onset=hop.since,
             message=f"{hop.source} handed over to {hop.target} {hop.times} times in a row without progress.",
             evidence=Evidence(kind=self.name, count=hop.times, edge=[hop.source, hop.target], limit=allowed),

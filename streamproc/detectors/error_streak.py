@@ -41,18 +41,18 @@ class ErrorStreak:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
-        reached = level(run.failed_turns, limits.warn, limits.halt)
+        reached = level(run.tools.failed_turns, limits.warn, limits.halt)
         if reached is None or not view.tools:
             return None
-        if reached == Level.HALT and run.failed_turns - run.excused_failures < limits.halt:
+        if reached == Level.HALT and run.tools.failed_turns - run.tools.excused_failures < limits.halt:
             reached = Level.WARN
         return Finding(
             code=self.code,
             level=reached,
-            loop=run.failing_since,
-            onset=run.failing_since,
-            message=f"Every call failed in the last {run.failed_turns} turns with calls.",
-            evidence=Evidence(kind=self.name, count=run.failed_turns, tool=view.turn.calls[0].name),
+            loop=run.tools.failing_since,
+            onset=run.tools.failing_since,
+            message=f"Every call failed in the last {run.tools.failed_turns} turns with calls.",
+            evidence=Evidence(kind=self.name, count=run.tools.failed_turns, tool=view.turn.calls[0].name),
             reason=REPEATED_ERROR,
             status="aborted_stuck",
         )

@@ -49,11 +49,11 @@ class FlatMetric:
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:
             return None
-        name, metric, best, perhaps_falling = view.flat
-        reached = level(metric.count, limits.warn, limits.halt)
+        name, count, first, best, perhaps_falling = view.flat
+        reached = level(count, limits.warn, limits.halt)
         if reached is not None and perhaps_falling:
             reached = Level.WARN
-        loop = metric.first ^ view.node_tag
+        loop = first ^ view.node_tag
         if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
             return None
         hint = " (if it should fall, list it under lower_is_better)" if perhaps_falling else ""
@@ -62,11 +62,11 @@ class FlatMetric:
             code=self.code,
             level=reached,
             loop=loop,
-            onset=metric.first,
-            message=f"{name[:60]} has not improved for {metric.count} iterations and is now {value:g}{hint}.",
+            onset=first,
+            message=f"{name[:60]} has not improved for {count} iterations and is now {value:g}{hint}.",
             evidence=Evidence(
                 kind=self.name,
-                count=metric.count,
+                count=count,
                 best=best,
                 reason=name[:60],
                 iteration=view.cycle.iterations if view.cycle is not None else None,

@@ -38,7 +38,7 @@ class Infrastructure:
     kinds = kind.FAILING
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        retries = view.run.retries
+        retries = view.run.tools.retries
         if not 0 < limits.warn <= retries:
             return None
         return Finding(

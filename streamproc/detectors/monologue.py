@@ -42,8 +42,8 @@ class MonologueDetector:
     kinds = kind.MONOLOGUE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        talk = view.monologue
-        if talk is None or talk.grown >= 2 * (talk.count - 1):  # gains a word every turn: a draft in progress
+        talk = view.run.monologue
+        if not talk.count or talk.grown >= 2 * (talk.count - 1):  # gains a word every turn: a draft in progress
             return None
         reached = level(talk.count, limits.warn, limits.halt)
         if reached is None:

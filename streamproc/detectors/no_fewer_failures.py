@@ -47,7 +47,7 @@ class NoFewerFailures:
     kinds = kind.TESTS
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        track, tests = view.node.tests, view.turn.tests
+        track, tests = view.node.suites.youngest(), view.turn.tests
         if track is None or tests is None or tests.failing == 0:
             return None
         if 0 < limits.halt <= track.flat.count:
@@ -73,7 +73,7 @@ class NoFewerFailures:
                 iteration=view.cycle.iterations if view.cycle is not None else None,
                 failing=tests.failing,
                 failing_tests=list(tests.sample),
-                failing_trend=list(view.run.recent_failing_counts),
+                failing_trend=view.run.evidence.failing_counts.listed(),
                 best=track.best_failing,
             ),
             reason=STALLED,

@@ -39,7 +39,7 @@ class NodeBudget:
     kinds = kind.BUDGET
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        turns, runtime_ms = view.counts
+        turns, runtime_ms = view.counts.turns, view.counts.runtime_ms
         limit_of = view.budgets.get
         limit, runtime_limit_ms = limit_of("maxTurnsPerNode", NEVER), limit_of("maxRuntimeMsPerNode", NEVER)
         if turns < limit and runtime_ms < runtime_limit_ms:

@@ -23,7 +23,7 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
-from streamproc.core.run_state import Tool
+from streamproc.core.signals.tools import ToolAnswers
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, listed
 from streamproc.detectors.error_streak import failing
@@ -53,7 +53,7 @@ class RecurringError:
             failed = tool.failures.count(tool.failures[-1]) if tool.failures and tool.failures[-1] else -1
             if failed < limits.warn and failed < limits.halt and failed < limits.varied_halt:
                 continue
-            turns, recent, keys = _failures(tool, view.run.last_success)
+            turns, recent, keys = _failures(tool, view.run.novelty.last_success)
             if 0 < limits.halt <= len(recent) and len(set(keys)) < len(keys):
                 return self._finding(view, tool, Level.HALT, recent)
             if 0 < limits.varied_halt <= len(turns):
@@ -63,7 +63,7 @@ class RecurringError:
                 return self._finding(view, tool, Level.WARN, latest)
         return None
 
-    def _finding(self, view: View, tool: Tool, reached: Level, turns: list[int]) -> Finding:
+    def _finding(self, view: View, tool: ToolAnswers, reached: Level, turns: list[int]) -> Finding:
         name = next((made.name for made in view.turn.calls), "")
         return Finding(
             code=self.code,
@@ -84,14 +84,13 @@ class RecurringError:
         )
 
 
-def _failures(tool: Tool, since: int) -> tuple[list[int], list[int], list[int]]:
+def _failures(tool: ToolAnswers, since: int) -> tuple[list[int], list[int], list[int]]:
     """Return the turns at which the tool failed with its latest error, since a turn: all that are known, those among
     its last six calls, and the tags of their arguments. They are empty if the latest call did not fail."""
     last = tool.failures[-1] if tool.failures else 0
-    keys = [0] * (len(tool.failures) - len(tool.keys)) + tool.keys  # states of older versions have no keys
     found = [
         (turn, key, place)
-        for place, (turn, error, key) in enumerate(zip(tool.turns, tool.failures, keys, strict=True))
+        for place, (turn, error, key) in enumerate(zip(tool.turns, tool.failures, tool.keys, strict=True))
         if last and error == last and turn >= since
     ]
     start = len(tool.failures) - WINDOW

@@ -40,13 +40,14 @@ from typing import Any, Final
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.escalation import already_reported
-from streamproc.core.run_state import CallMemory, RunState, Streak
-from streamproc.core.signals.calls import IDLE
+from streamproc.core.run_state import RunState
+from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
+from streamproc.core.signals.streaks import Streak
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, args_excerpt, call, level, listed, said
-from streamproc.model.wire import NO_ANSWER, Call
+from streamproc.model.wire import NO_ANSWER
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,21 @@ class RepeatedCall:
     kinds = kind.REPEATED_CALL
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        best: tuple[Level, Call, CallMemory, int] | None = None
-        for made, memory, state in view.repeated:
-            reached, count = _judge(view.run, made, memory, state, limits)
+        best: tuple[Level, Repeat, int] | None = None
+        for repeat in view.repeated:
+            reached, count = _judge(view.run, repeat, limits)
             if reached is not None and (best is None or reached > best[0]):
-                best = reached, made, memory, count
-        writes = view.run.writes
-        written = level(writes.count, limits.written_warn, limits.written_halt) if writes is not None else None
+                best = reached, repeat, count
+        writes = view.run.calls.writes
+        written = level(writes.count, limits.written_warn, limits.written_halt)
         strongest = max(best[0] if best is not None else Level.INFO, written or Level.INFO)
         if limits.gate != Gate.ANY and strongest < Level.HALT:
             recent = self._recent(view, limits)
             if recent is not None and recent.level > strongest:
                 return recent
-        if writes is not None and written is not None and (best is None or written > best[0]):
+        if written is not None and (best is None or written > best[0]):
             return self._written(view, written, writes)
-        if best is None or already_reported(view.run, self.code, _loop(best[1], best[2]), best[0], view.index):
+        if best is None or already_reported(view.run, self.code, _loop(best[1]), best[0], view.index):
             return None
         return self._finding(view, *best)
 
@@ -155,14 +156,15 @@ class RepeatedCall:
             status="aborted_stuck",
         )
 
-    def _finding(self, view: View, reached: Level, made: Call, memory: CallMemory, count: int) -> Finding:
-        exact = memory.exact_run >= count
-        turns = memory.turns[-count:]
+    def _finding(self, view: View, reached: Level, repeat: Repeat, count: int) -> Finding:
+        made = repeat.call
+        exact = repeat.exact_run >= count
+        turns = repeat.turns[-count:]
         tool = made.name or "A tool"
         times = f" {count} times, most recently" if count > len(turns) else ""
         onset = turns[0]
-        if memory.known:
-            onset, times = memory.known_since, f" {count} times, most recently"
+        if repeat.known:
+            onset, times = repeat.known_since, f" {count} times, most recently"
             what = f"{tool} returned only results that it had returned before for the same arguments"
         elif made.outcome == NO_ANSWER:
             what = f"{tool} was called with the same arguments and reported no result"
@@ -171,7 +173,7 @@ class RepeatedCall:
         return Finding(
             code=self.code,
             level=reached,
-            loop=_loop(made, memory),
+            loop=_loop(repeat),
             onset=onset,
             message=f"{what}{times} at {listed(turns)}, with no new information in between.",
             evidence=Evidence(
@@ -192,25 +194,25 @@ class RepeatedCall:
 _NO_RESULT: Final = ", with no new result in between"
 
 
-def _loop(made: Call, memory: CallMemory) -> int:
+def _loop(repeat: Repeat) -> int:
     """Return a number that identifies the loop: the call and its answer, unless that changes back and forth."""
-    return made.key if memory.known else made.key ^ memory.norm
+    return repeat.call.key if repeat.known else repeat.call.key ^ repeat.norm
 
 
-def _judge(run: RunState, made: Call, memory: CallMemory, state: int, limits: Limits) -> tuple[Level | None, int]:
+def _judge(run: RunState, repeat: Repeat, limits: Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
-    if memory.live:
-        return Level.WARN if state == IDLE else Level.HALT, max(memory.known, memory.still)
-    since, first_step = run.last_news, run.call_turns - limits.within
+    if repeat.live:
+        return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)
+    since, first_step = run.novelty.last_news, run.call_turns - limits.within
     counted = sum(
-        turn >= since and step > first_step for turn, step in zip(memory.turns, memory.call_turns, strict=True)
+        turn >= since and step > first_step for turn, step in zip(repeat.turns, repeat.call_turns, strict=True)
     )
     consecutive = 1
-    while consecutive < counted and memory.call_turns[-consecutive - 1] == memory.call_turns[-consecutive] - 1:
+    while consecutive < counted and repeat.call_turns[-consecutive - 1] == repeat.call_turns[-consecutive] - 1:
         consecutive += 1
-    if made.outcome == NO_ANSWER:
+    if repeat.call.outcome == NO_ANSWER:
         return level(consecutive, limits.unanswered_warn, limits.unanswered_halt), consecutive
-    exact = min(counted, memory.exact_run)
+    exact = min(counted, repeat.exact_run)
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
     if 0 < limits.masked_halt <= counted:

@@ -51,7 +51,7 @@ class RepeatedError:
         streak, errors = view.node.errors, view.turn.errors
         if limits.every_error:
             streak, errors = view.node.attempts, errors or view.turn.call_errors
-        if streak is None or errors is None or not errors.count:
+        if not streak.count or errors is None or not errors.count:
             return None
         reached = level(streak.count, limits.warn, limits.halt)
         if reached is None:

@@ -27,9 +27,9 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.run_state import Said
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.statements import USER_NODES
+from streamproc.core.signals.streaks import Said
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said, tested
 
@@ -77,7 +77,7 @@ class RepeatedOutput:
                 kind=self.name,
                 count=count,
                 match="normalised",
-                hashes=[hex16(h) for h in view.run.recent_outputs[-3:]],
+                hashes=[hex16(h) for h in view.run.evidence.outputs.listed()[-3:]],
             ),
             reason=STALLED,
             status="aborted_stuck",

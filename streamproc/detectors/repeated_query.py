@@ -40,8 +40,8 @@ class RepeatedQuery:
     kinds = kind.QUERY
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        streak = view.query
-        if streak is None or not 0 < limits.inform <= streak.count:
+        streak = view.node.query
+        if not 0 < limits.inform <= streak.count:
             return None
         text = (view.turn.content or {}).get("query")
         shown = redact(text) if isinstance(text, str) else None

@@ -29,7 +29,7 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, STALLED, Evidence, Finding, Level
-from streamproc.core.run_state import HASH
+from streamproc.core.records import HASH
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.detectors.breach import layer_of

@@ -45,7 +45,7 @@ class SameFailures:
     kinds = kind.TESTS
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        track, tests = view.node.tests, view.turn.tests
+        track, tests = view.node.suites.youngest(), view.turn.tests
         if track is None or tests is None or not tests.failing_set:
             return None
         streak = track.same

@@ -43,7 +43,7 @@ class SameReply:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         text, streak = view.turn.output, view.node.reply
-        if text is None or streak is None or text.size < limits.least_characters:
+        if text is None or not streak.count or text.size < limits.least_characters:
             return None
         reached = level(streak.count, limits.warn, limits.halt)
         if reached is None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.run_state import OpenTurn, RunState
+from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import node_of
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.text_streaks import may_wait

@@ -32,8 +32,7 @@ from typing import Final
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
-from streamproc.core.run_state import PACE_MAX, SpendRate
-from streamproc.core.signals.pace import MONEY
+from streamproc.core.signals.pace import MONEY, PACE_MAX, Pace
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 
@@ -60,20 +59,21 @@ class SpendPace:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         pace, multiple = view.run.pace, limits.warn_multiple
-        if pace is None:
+        if not pace.unit:
             return None
         fast = limits.warn_micro_usd_in_5_min if pace.unit == MONEY else limits.warn_tokens_in_5_min
         if fast and pace.spent >= fast and not already_reported(view.run, self.code, FAST, Level.WARN, view.index):
             return self._fast(pace, fast)
-        latest, usual = pace.last[-1], limits.usual_micro_usd_per_turn
+        costs = pace.last.listed()
+        latest, usual = costs[-1], limits.usual_micro_usd_per_turn
         if latest * pace.turns < multiple * pace.total and not usual:
             return None  # the latest turn is not expensive: skip the median
         money = pace.unit == MONEY
         usual = usual if money else 0
         faster = pace.turns >= max(1, limits.turns_min)
-        if not multiple or len(pace.last) < PACE_MAX or not (faster or usual):
+        if not multiple or len(costs) < PACE_MAX or not (faster or usual):
             return None
-        current = median_low(pace.last)
+        current = median_low(costs)
         before = pace.total // pace.turns if faster else 0
         for loop, known, source in ((0, before, "earlier in the run"), (1, usual, "as usual for this workflow")):
             if (
@@ -84,7 +84,7 @@ class SpendPace:
                 return self._finding(loop, current, known, source, money=money)
         return None
 
-    def _fast(self, pace: SpendRate, limit: int) -> Finding:
+    def _fast(self, pace: Pace, limit: int) -> Finding:
         money = pace.unit == MONEY
         spent, most = (dollars(value) if money else f"{value} tokens" for value in (pace.spent, limit))
         return Finding(

@@ -41,16 +41,16 @@ class StaleWindow:
     kinds = kind.STALE
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        count = view.run.stale_bits.bit_count()
+        count = view.run.calls.stale_bits.bit_count()
         if not 0 < limits.warn <= count or already_reported(
-            view.run, self.code, view.run.stale_since, Level.WARN, view.index
+            view.run, self.code, view.run.calls.stale_since, Level.WARN, view.index
         ):
             return None
         return Finding(
             code=self.code,
             level=Level.WARN,
-            loop=view.run.stale_since,
-            onset=view.run.stale_since,
+            loop=view.run.calls.stale_since,
+            onset=view.run.calls.stale_since,
             message=f"{count} of the last 6 turns with calls returned only results that this run had already seen.",
             evidence=Evidence(kind=self.name, count=count),
             reason=STALLED,

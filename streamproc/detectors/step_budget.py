@@ -69,7 +69,7 @@ class StepBudget:
         return None
 
     def _backstop(self, view: View, limits: Limits, steps: int) -> Finding | None:
-        halt = 0 if view.run.resumes else limits.halt_turns  # an operator knows how long it is, and lets it continue
+        halt = 0 if view.run.escalation.resumes else limits.halt_turns  # an operator knows how long it is, and lets it continue
         reached = level(steps, limits.warn_turns, halt)
         if reached is None or already_reported(view.run, self.code, BACKSTOP, reached, view.index):
             return None

@@ -29,8 +29,8 @@ import xxhash
 from streamproc.core import kind
 from streamproc.core.board.owners import owner_of
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.run_state import RunState, TaskTokens
-from streamproc.core.signals.task_tokens import RUNGS
+from streamproc.core.run_state import RunState
+from streamproc.core.signals.task_tokens import RUNGS, TaskTokens
 from streamproc.core.view import View
 from streamproc.detectors.base import Example
 from streamproc.detectors.breach import layer_of
@@ -58,7 +58,7 @@ class TaskTokenBudget:
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         spent, task, run = view.task_tokens, view.event.task_id, view.run
         tag = next((known for known, tokens in run.task_tokens.items() if tokens is spent), 0)
-        whole = bool(limits.halt_run) or run.task == tag or not _has_other_tasks(run, tag)
+        whole = bool(limits.halt_run) or run.scope.task == tag or not _has_other_tasks(run, tag)
         agent = owner_of(run.board, tag) if run.board is not None else ""
         found = self._rung(spent, task, RUNGS[spent.rung - 1], agent or view.turn.node, whole=whole)
         found.evidence.limit_from = _limit_from(view, spent)

@@ -47,7 +47,7 @@ class TextOnly:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.run.text_streak
-        if streak is None or GROWING * streak.not_longer < streak.count - 1:
+        if not streak.count or GROWING * streak.not_longer < streak.count - 1:
             return None
         reached = level(streak.count - streak.pages, 0, limits.halt) or level(streak.count, limits.warn, 0)
         if reached is None or already_reported(view.run, self.code, view.node_tag, reached, view.index):

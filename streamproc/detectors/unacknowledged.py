@@ -44,17 +44,17 @@ class Unacknowledged:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
-        if type(view.event) is not Turn or run.unacknowledged_halt < 0:
+        if type(view.event) is not Turn or run.escalation.unacknowledged_halt < 0:
             return None
-        turns = view.index - run.unacknowledged_halt
+        turns = view.index - run.escalation.unacknowledged_halt
         if not 0 < limits.turns <= turns:
             return None
-        run.unacknowledged_halt = ESCALATED
+        run.escalation.unacknowledged_halt = ESCALATED
         return Finding(
             code=self.code,
             level=Level.WARN,
             loop=0,
-            message=f"The run has taken {turns} turns since {run.halt_code} halted it, without an acknowledgement.",
+            message=f"The run has taken {turns} turns since {run.escalation.halt_code.get()} halted it, without an acknowledgement.",
             evidence=Evidence(kind=self.name, count=turns, unit="turns", limit=limits.turns),
             reason=STALLED,
             status="escalated",

@@ -46,7 +46,7 @@ class UnchangedArtifact:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.node.artifact
-        if streak is None or streak.count < 2:
+        if streak.count < 2:
             return None
         unchanged = streak.count - 1
         reached = level(unchanged, limits.warn, limits.halt)
@@ -63,7 +63,7 @@ class UnchangedArtifact:
                 kind=self.name,
                 count=streak.count,
                 iteration=view.cycle.iterations if view.cycle is not None else None,
-                hashes=[hex16(value) for value in view.run.recent_artifacts[-streak.count :]],
+                hashes=[hex16(value) for value in view.run.evidence.artifacts.listed()[-streak.count :]],
                 match="normalised",
             ),
             reason=STALLED,

@@ -37,13 +37,6 @@ KEEP_MS: Final = (FINISHED_KEEP_MS, IDLE_KEEP_MS, IDLE_KEEP_MS, IDLE_KEEP_MS, ST
 ORDER: Final = (FINISHED, NEW, HALTED, OPEN, STUB)
 """The ranks in the order in which their runs go."""
 
-_STUB_FIELDS: Final = (
-    "partition", "offset", "turns", "started_ms", "at_ms", "finished", "halted", "halt_code", "severity", "workflow",
-    "tenant", "user", "tier", "budgets", "ledger", "round", "capped", "id_reuses", "unacknowledged_halt", "resumes",
-    "probation", "session", "task", "child", "charged", "session_closed", "started", "named_tier", "command_ids",
-    "commands_since_ms", "owner", "strangers",
-)  # fmt: skip
-
 
 class Leaving(NamedTuple):
     """A run that has to go. `early`: only because of the run limit."""
@@ -63,11 +56,6 @@ def rank_of(state: RunState, halt: bytes | None) -> int:
     if state.finished:
         return FINISHED
     return NEW if 0 <= state.turns <= NEW_TURNS_MAX else OPEN
-
-
-def stub_of(state: RunState) -> RunState:
-    """Return what is kept of a halted run that has to go."""
-    return RunState(**{name: getattr(state, name) for name in _STUB_FIELDS})
 
 
 def surplus(counts: Sequence[int], runs_max: int) -> list[int]:

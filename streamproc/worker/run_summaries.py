@@ -48,4 +48,4 @@ def run_summaries(runs: Runs) -> Iterator[RunSummary]:
             with contextlib.suppress(msgspec.DecodeError):  # of another version
                 state = _scopes.decode(state_bytes(raw))
         if state is not None:
-            yield RunSummary(key, state.offset, state.halted >= 0 or state.finished, state.user, state.tenant)
+            yield RunSummary(key, state.offset, state.halted >= 0 or state.finished, state.scope.user, state.scope.tenant)

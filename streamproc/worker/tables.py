@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from faust.tables.table import Table
 
-from streamproc.core.run_state import RunState
+from streamproc.core.run_state import RunState, stub_of
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.worker.codec import FRAME, decode_run, encode_run, peek_run
 from streamproc.worker.deadline_queue import DeadlineQueue
-from streamproc.worker.eviction import HALTED, KEEP_MS, ORDER, RANKS, STUB, Leaving, rank_of, stub_of, surplus
+from streamproc.worker.eviction import HALTED, KEEP_MS, ORDER, RANKS, STUB, Leaving, rank_of, surplus
 from streamproc.worker.limits import ACTIVE_RUNS_MAX, RUNS_MAX, STATE_BYTES_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.new_runs import NewRuns
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
@@ -167,10 +167,10 @@ class Runs:
         place = f"states too large in partition {self.partition}"
         text = "the state of run %r was too large to store; the run starts from an empty state"
         limited(logging.ERROR, place, text, key[:64])
-        fresh = RunState(
-            partition=state.partition, offset=state.offset, turns=state.turns, at_ms=state.at_ms,
-            finished=state.finished, halted=state.halted, halt_code=state.halt_code, severity=state.severity,
-        )  # fmt: skip
+        fresh = RunState()
+        fresh.partition, fresh.offset, fresh.turns, fresh.at_ms = state.partition, state.offset, state.turns, state.at_ms
+        fresh.finished, fresh.halted, fresh.escalation.severity = state.finished, state.halted, state.escalation.severity
+        fresh.escalation.halt_code.set(state.escalation.halt_code.get())
         self.active[key] = fresh
         return encode_run(fresh, None)
 

@@ -104,7 +104,7 @@ def test_a_run_that_may_wait_for_a_person_has_no_deadline() -> None:
     feed.all([said(0), TEXT | at(1)])
     assert next_due(feed) is None
     feed.all([said(10_000)])
-    assert feed.state.severity == 0, "and its next turn is not late"
+    assert feed.state.escalation.severity == 0, "and its next turn is not late"
     assert feed.until(20_000) == [("STALL007", "warn", 2)]
 
 
@@ -192,7 +192,7 @@ def test_a_multiple_of_the_usual_runtime_is_a_deadline() -> None:
 def test_a_resumed_run_that_is_silent_is_warned_and_not_halted() -> None:
     feed = DeadlineFeed()
     feed.all([said(0), at(1, type="operator.stop", by="ann"), at(2, type="operator.resume", by="ann"), said(3)])
-    assert feed.state.probation
+    assert feed.state.escalation.probation
     assert feed.until(10_000) == [("STALL007", "warn", 1)]
 
 

@@ -51,7 +51,7 @@ def test_reported_loops_are_kept_up_to_a_cap() -> None:
     feed = Feed()
     for n in range(300):
         feed.all([call("look", n, f"nothing at {n}")] * 2)
-    assert len(feed.state.episodes) == EPISODES_MAX
+    assert len(feed.state.escalation.episodes) == EPISODES_MAX
 
 
 def test_hashes_of_codes_do_not_collide() -> None:
@@ -189,7 +189,7 @@ def test_a_decision_carries_scope_and_labels() -> None:
 def test_the_first_event_that_names_a_scope_fixes_it() -> None:
     feed = Feed()
     feed.all([AGAIN | {"tenant": "first"}, AGAIN | {"tenant": "second", "user": "u"}])
-    assert (feed.state.tenant, feed.state.user) == ("first", "u")
+    assert (feed.state.scope.tenant, feed.state.scope.user) == ("first", "u")
 
 
 # Commands, ends, duplicates.
@@ -230,8 +230,8 @@ def test_events_without_an_id_are_never_duplicates() -> None:
 def test_a_reused_run_id_starts_again_and_keeps_its_position_in_the_log() -> None:
     run = RunState(partition=3, offset=77, turns=9, severity=1, workflow="w", event_ids={1: 0})
     reset_run(run)
-    assert (run.partition, run.offset, run.event_ids, run.workflow) == (3, 77, {1: 0}, "w")
-    assert (run.turns, run.severity) == (0, 0)
+    assert (run.partition, run.offset, run.event_ids, run.scope.workflow) == (3, 77, {1: 0}, "w")
+    assert (run.turns, run.escalation.severity) == (0, 0)
 
 
 def test_decisions_of_a_reused_run_id_have_new_ids() -> None:

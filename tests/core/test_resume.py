@@ -90,13 +90,13 @@ def test_the_same_loop_on_probation_is_halted_at_its_warning_for_good() -> None:
     assert (halt.terminal_status, halt.action, halt.halt_reason) == ("escalated", "ask_human", first.halt_reason)
     assert halt.message.endswith("a person must review it.")
     assert halt.type == "loop.halted"
-    assert feed.state.probation == []
+    assert feed.state.escalation.probation == []
 
 
 def test_after_probation_a_loop_causes_a_warning_first() -> None:
     feed = Feed()
     feed.all([*STUCK, RESUME, *steps(0, 3)])
-    assert feed.state.probation == []
+    assert feed.state.escalation.probation == []
     assert [short(one) for one in feed.all(STUCK)] == [("LOOP001", "warn", 7), ("LOOP001", "halt", 8)]
 
 
@@ -104,7 +104,7 @@ def test_detectors_that_only_warn_do_not_halt_on_probation() -> None:
     feed = Feed()
     busy = {"node": "coder", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]}
     feed.all([*STUCK, RESUME])
-    feed.state.probation = [1_000, 0]
+    feed.state.escalation.probation = [1_000, 0]
     assert {(one.code, one.severity) for one in feed.all([busy] * 12)} == {("INFRA001", "warn")}
 
 
@@ -119,16 +119,16 @@ def test_in_a_cycle_probation_lasts_until_an_iteration_is_complete() -> None:
     feed.all([{"type": "run.started", "graph": graph}, *rounds, STOP, RESUME])
     long = [{"node": "code", "from": "code", "output": f"a long turn {n}"} for n in range(5)]
     feed.all(long)
-    assert feed.state.probation
+    assert feed.state.escalation.probation
     feed.raw({"node": "plan", "from": "code", "output": "another plan"})
-    assert feed.state.probation == []
+    assert feed.state.escalation.probation == []
 
 
 def test_probation_ends_after_a_maximum_of_turns() -> None:
     feed = Feed()
     graph = {"edges": [["plan", "code"], ["code", "plan"], ["code", "end"]]}
     feed.all([{"type": "run.started", "graph": graph}, *steps(0, 2), STOP, RESUME, *steps(2, 30)])
-    assert feed.state.probation == []
+    assert feed.state.escalation.probation == []
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_a_budget_without_a_grant_stays_exceeded() -> None:
 def test_a_grant_adds_no_new_limit_and_respects_ceilings() -> None:
     feed = Feed()
     feed.all([{"type": "run.started", "budgets": {"maxRounds": 10}}, *steps(0, 2), STOP, resumed(turns=1, rounds=90)])
-    assert feed.state.budgets["maxRounds"] == 15
-    assert "maxSteps" not in feed.state.budgets
+    assert feed.state.scope.budgets["maxRounds"] == 15
+    assert "maxSteps" not in feed.state.scope.budgets
 
 
 def test_the_time_while_a_run_was_halted_does_not_count() -> None:

@@ -43,7 +43,7 @@ def test_a_declaration_out_of_range_that_was_published_all_the_same_has_no_effec
     [reported] = feed.event(RunStarted(w=1, run_id="r", budgets={"maxRounds": declared}))
     assert (reported.code, reported.severity, reason(reported)) == ("BUDGET005", "warn", "max_rounds_refused")
     assert "so 7 applies; declare 5 to 15" in reported.message
-    assert feed.state.budgets == {}
+    assert feed.state.scope.budgets == {}
 
 
 def test_a_round_that_is_checked_ends_with_its_check() -> None:

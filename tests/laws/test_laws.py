@@ -192,13 +192,13 @@ def test_a_finished_run_gets_no_more_decisions(trace: list[Raw]) -> None:
 def test_a_halted_run_stays_halted(trace: list[Raw]) -> None:
     feed = Feed()
     for raw in trace:
-        severity, halted = feed.state.severity, feed.state.halted
+        severity, halted = feed.state.escalation.severity, feed.state.halted
         if starts_again(feed.state, raw):
             severity, halted = 0, -1
         feed.raw(raw)
-        assert feed.state.severity >= severity
+        assert feed.state.escalation.severity >= severity
         assert feed.state.halted >= halted
-        assert (feed.state.halted >= 0) == (feed.state.severity == Level.HALT)
+        assert (feed.state.halted >= 0) == (feed.state.escalation.severity == Level.HALT)
 
 
 def test_the_traces_cause_decisions_of_every_kind_of_detector() -> None:

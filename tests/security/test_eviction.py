@@ -16,7 +16,7 @@ from streamproc.policy import load_policy
 from streamproc.settings import load_settings
 from streamproc.worker import eviction, new_runs, tables
 from streamproc.worker.codec import decode_run
-from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, RANKS, STUB, rank_of, stub_of, surplus
+from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, RANKS, STUB, rank_of, surplus
 from streamproc.worker.limits import IDLE_KEEP_MS, PUBLISHERS_MAX
 from streamproc.worker.new_runs import MINUTE_MS
 from streamproc.worker.rocksdb_runs import RocksDBRuns
@@ -208,14 +208,14 @@ def many_halted(partition: Partition, runs: int = 2 * RUNS_MAX) -> None:
 def test_past_their_part_halted_runs_become_stubs_which_are_halted_all_the_same(partition: Partition) -> None:
     many_halted(partition)
     state = partition.state("stuck")
-    assert (state.halted, state.halt_code, state.turns, state.seen) == (2, "LOOP001", 6, {})
+    assert (state.halted, state.escalation.halt_code, state.turns, state.novelty.seen) == (2, "LOOP001", 6, {})
     assert len(partition.mine.raw(b"stuck") or b"") < 256
     assert partition.mine.removed == partition.mine._limits.evicted == 0
 
     outgoing = partition.feed([*honest_run("stuck", 9)[6:], event_record(wire.RunStarted(w=1, run_id="stuck"))])
 
     state = partition.state("stuck")
-    assert (state.halted, state.turns, state.seen) == (2, 9, {}), "it is still a stub"
+    assert (state.halted, state.turns, state.novelty.seen) == (2, 9, {}), "it is still a stub"
     assert statuses(outgoing) == [], "the last status says why"
 
 
@@ -281,7 +281,7 @@ def test_a_stub_keeps_the_spend_of_its_run(partition: Partition) -> None:
     partition.feed([event_record(turn) for turn in spent])
     many_halted(partition)
     state = partition.state("stuck")
-    assert (state.seen, state.ledger.total_tokens, state.ledger.cost_usd_micro) == ({}, 3_000, 15)
+    assert (state.novelty.seen, state.ledger.total_tokens, state.ledger.cost_usd_micro) == ({}, 3_000, 15)
 
 
 def test_a_halted_run_that_was_idle_for_a_week_becomes_a_stub(run_limits: RunLimits) -> None:

@@ -57,12 +57,12 @@ def started(**fields: Any) -> Raw:
 def test_a_halted_run_stays_halted_when_its_id_is_used_again(halting: list[Raw]) -> None:
     feed = Feed()
     feed.all(halting)
-    code, turns = feed.state.halt_code, feed.state.turns
+    code, turns = feed.state.escalation.halt_code, feed.state.turns
 
     feed.all([*AGAIN, *steps(5, 9), *AGAIN, *steps(9, 12)])
 
     assert feed.engine.status(feed.state, "r").status == "halted"
-    assert (feed.state.halt_code, feed.state.turns, feed.state.late) == (code, turns + 7, 0)
+    assert (feed.state.escalation.halt_code, feed.state.turns, feed.state.late) == (code, turns + 7, 0)
     assert feed.engine.next_deadline(feed.state) is None
     assert feed.state.ignored_events == 2
     assert [one.type for one in feed.raw(RESUME)] == ["run.resumed"]
@@ -132,7 +132,7 @@ def test_the_scope_of_a_run_is_final_across_its_lives() -> None:
     feed = Feed()
     feed.all([started(**first), *steps(0, 1), FINISH, started(**other), *steps(1, 3, **other)])
     state = feed.state
-    assert (state.workflow, state.tenant, state.user, state.named_tier, state.session) == tuple(first.values())
+    assert (state.scope.workflow, state.scope.tenant, state.scope.user, state.scope.named_tier, state.scope.session) == tuple(first.values())
     assert state.turns == 2
 
 
@@ -143,7 +143,7 @@ def test_a_run_stays_a_child_of_its_closed_session_in_its_second_life() -> None:
 
     feed.all(AGAIN)
 
-    assert feed.state.child
+    assert feed.state.scope.child
     [rejected] = feed.raw({"type": "task.delegated", "tasks": ["t"]})
     assert rejected.type == "delegation.rejected"
 
@@ -203,7 +203,7 @@ def test_the_status_names_the_budgets_that_a_run_could_not_raise() -> None:
     feed = Feed(load_policy({"budgets": {"maxCostUsd": "2", "maxSteps": 9, "maxRounds": 5}}))
     feed.raw(started(budgets={"maxCostUsd": "3", "maxSteps": 8, "maxRounds": 6, "maxTokens": 4}))
     assert feed.engine.status(feed.state, "r").capped_budgets == ["maxCostUsd", "maxRounds"]
-    assert feed.state.budgets == {"maxSteps": 8, "maxTokens": 4}
+    assert feed.state.scope.budgets == {"maxSteps": 8, "maxTokens": 4}
 
 
 def test_a_budget_counts_under_a_scope_that_the_run_names_later() -> None:
@@ -337,7 +337,7 @@ def test_a_command_that_the_run_has_forgotten_is_refused_and_a_newer_one_is_not(
     assert isinstance(old, RefusedEvent)
     assert old.problem == OUTDATED
     assert feed.state.halted >= 0
-    assert len(feed.state.command_ids) == COMMANDS_MAX
+    assert len(feed.state.commands.ids) == COMMANDS_MAX
     assert [one.type for one in feed.raw(command(501))] == ["run.resumed"]
 
 

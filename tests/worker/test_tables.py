@@ -301,7 +301,7 @@ def test_a_state_that_has_grown_too_large_is_reset_and_stays_halted() -> None:
     [(_, raw)] = mine.take()
     state = decode_run(raw)[0]
     assert len(raw) < 1024
-    assert (state.halted, state.turns, state.offset, state.budgets) == (2, 3, 2, {})
+    assert (state.halted, state.turns, state.offset, state.scope.budgets) == (2, 3, 2, {})
 
 
 def test_runs_of_a_recreated_topic_are_dropped(caplog: pytest.LogCaptureFixture) -> None:

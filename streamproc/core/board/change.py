@@ -58,7 +58,8 @@ def board_of(run: RunState, config: BoardConfig) -> Board:
     """Return the board of a run; its first event creates it. If policy has changed the board, task states are reset."""
     board = run.board
     if board is None:
-        board = run.board = Board(config.tag)
+        board = run.cold.board = Board(config.tag)
+        run.has_board = True
     elif board.config_tag != config.tag:  # another policy: its states have other numbers
         board.config_tag = config.tag
         for task in board.tasks.values():

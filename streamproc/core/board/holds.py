@@ -36,7 +36,7 @@ def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> No
     board, status, code = run.board, finding.task_status, finding.code
     if board is None or status not in STATUSES:
         return
-    task = board.tasks.get(tag(finding.task) if finding.task else run.task)
+    task = board.tasks.get(tag(finding.task) if finding.task else run.scope.task)
     if task is None:
         return
     forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
@@ -62,7 +62,7 @@ def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, ta
     loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
     if not loops or run.board is None or type(event) is not Turn:
         return
-    key = tag(event.task_id) if event.task_id else run.task
+    key = tag(event.task_id) if event.task_id else run.scope.task
     key = key or task_in_progress(run.board, config, event.agent or event.node)
     task = run.board.tasks.get(key)
     if task is None and event.task_id:

@@ -53,8 +53,8 @@ def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
     if not event.agent:
         return
     place = _place(board, event.agent)
-    agent, counts = board.agents[place], run.node_counts.get(change.tag(event.agent))
-    turns = counts[0] if counts is not None else 0
+    agent, counts = board.agents[place], run.node_counts.find(change.tag(event.agent))
+    turns = counts.turns if counts is not None else 0
     delivered = place + AGENTS_MAX * (board.cycles + 1)
     worked = turns > agent.turns
     for task, known in board.owners.items():

@@ -166,7 +166,7 @@ def _failure(run: RunState, change: BoardChange, task: Task, kind: str, reporter
     if not kind:
         return
     known, key = task.failure, change.tag(kind)
-    if not known or known[0] != key or run.last_progress > known[2]:
+    if not known or known[0] != key or run.novelty.last_progress > known[2]:
         task.failure = [key, 1, run.turns, reporter]
     elif known[3] in (0, reporter):
         task.failure = [key, known[1] + 1, run.turns, reporter]
@@ -187,7 +187,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     task.flags &= ~ASSUMED
     if task.flags & FREE and task.back < 0 <= claimed != task.state:
         task.back = claimed  # it was stalled before the board knew its state
-    if task.flags & HELD_ERROR and task.failure and run.last_progress > task.failure[2]:
+    if task.flags & HELD_ERROR and task.failure and run.novelty.last_progress > task.failure[2]:
         recover(task)
     source = change.source = task.state
     change.target = target

@@ -1,23 +1,91 @@
 """Cycles of the workflow graph: declared by `run.started`, or found from handovers.
 
 Memory: `CYCLES_MAX` cycles with `MEMBERS_MAX` members each, and the last `EDGES_MAX` edges. A handover that closes a
-path of known edges makes a cycle; cycles that share a node merge.
+path of known edges makes a cycle; cycles that share a node merge. Read by BUDGET004 and STALL009.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import xxhash
 
 from streamproc.core.graph import LARGE, Graph, read_graph, unsafe_cycles
-from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX, MEMBERS_MAX, TAG, Cycle, RunState
-from streamproc.core.view import View
+from streamproc.core.records import (
+    TAG,
+    Record,
+    Row,
+    Table,
+    Values,
+    cclass,
+    cfunc,
+    final,
+    flag,
+    i64,
+    u32,
+    u64,
+)
 from streamproc.model.wire import Usage
 
-EDGE_BYTES: Final = 14  # of an encoded state
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+    from streamproc.core.view import View
+
+EDGES_MAX: Final = 24  # handovers stored to find cycles
+CYCLES_MAX: Final = 6  # cycles followed at the same time
+MEMBERS_MAX: Final = 8  # members of a cycle known by tag; in a larger cycle, any handover to the anchor counts
+EDGE_BYTES: Final = 8  # of a state
 NOT_ENTERED: Final = -1  # `Cycle.spent_before` of a declared cycle until its first turn
+
+
+@final
+@cclass
+class Edge(Row):
+    """A handover that happened. Key: source tag << 32 | target tag."""
+
+
+@final
+@cclass
+class Cycle(Row):
+    """A cycle of the workflow graph. Each handover to `anchor` completes an iteration. Key: its id (`cycle_hash`)."""
+
+    since_ms: i64  # log time from which its runtime counts
+    spent_before: i64  # micro-USD that the run had spent before it; -1: a declared cycle not yet entered
+    anchor: u32  # tag of the node at which iterations are counted
+    over: u32  # tag of the anchor edge's source if that edge was declared; 0: any member
+    iterations: u32  # completed so far
+    many: flag  # whether it has more nodes than `members`
+    members: Values  # tags of its nodes
+
+    def __init__(self) -> None:
+        self.members = Values(MEMBERS_MAX)
+        super().__init__(self.members)
+
+    @cfunc
+    def inside(self, node_tag: u32) -> bool:
+        """Whether a node may be a member."""
+        return self.many or self.members.has(node_tag)
+
+    @cfunc
+    def is_self_loop(self) -> bool:
+        """Whether it consists of one node that hands over to itself."""
+        if self.over:
+            return self.over == self.anchor
+        return self.members.size == 1 and self.members.has(self.anchor)
+
+
+@final
+@cclass
+class Cycles(Record):
+    """The cycles of a run."""
+
+    edges: Table  # of `Edge`, least recent first
+    table: Table  # of `Cycle`, declared, or found from handovers
+
+    def __init__(self) -> None:
+        self.edges, self.table = Table(Edge, EDGES_MAX), Table(Cycle, CYCLES_MAX)
+        super().__init__(self.edges, self.table)
 
 
 def declare(run: RunState, declared: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
@@ -29,110 +97,133 @@ def declare(run: RunState, declared: Mapping[str, Any], tag: Callable[[str], int
     """
     graph = read_graph(declared, any_size=False)
     found = graph.components()
-    known = {cycle.id: cycle for cycle in run.cycles}
+    table = run.cycles.table
+    known = [cycle.key for cycle in table.rows]
     most = CYCLES_MAX - bool(known)
-    new = [_declared_cycle(graph, members, tag) for members, _ in found[:most]]
-    new = [cycle for cycle in new if cycle.id not in known]
-    kept = sorted(run.cycles, key=lambda cycle: -cycle.iterations)[: CYCLES_MAX - len(new)]
-    run.evicted += max(0, len(found) - most) + len(known) - len(kept)
-    run.cycles = [cycle for cycle in run.cycles if cycle in kept] + new
+    new = [one for members, _ in found[:most] if (one := _declared_cycle(graph, members, tag))[0] not in known]
+    by_iterations = [cycle.key for cycle in sorted(table.rows, key=lambda cycle: -int(cycle.iterations))]
+    dropped = by_iterations[CYCLES_MAX - len(new) :]
+    run.evicted += max(0, len(found) - most) + len(dropped)
+    for key in dropped:
+        table.forget(key)
+    for key, anchor, over, members, many in new:
+        if table.find(key) is not None:
+            continue
+        cycle = table.add(key)
+        cycle.anchor, cycle.over, cycle.many, cycle.spent_before = anchor, over, many, NOT_ENTERED
+        for member in members:
+            cycle.members.push(member)
     run.size_left = 0
     return unsafe_cycles(graph)
 
 
-def _declared_cycle(graph: Graph, places: list[int], tag: Callable[[str], int]) -> Cycle:
+def _declared_cycle(
+    graph: Graph, places: list[int], tag: Callable[[str], int]
+) -> tuple[int, int, int, list[int], bool]:
+    """Return the id, the anchor, the source of its edge (0: any), and members of a declared cycle; whether it has
+    more."""
     anchor, over = graph.anchor(places)
     tags = {place: tag(graph.names[place]) for place in places}
     edges = [(u, v) for u in places for v in graph.successors[u] if v in tags]
     # The nodes of a very large cycle are enough for its id: sorting and hashing its edges takes longer than finding it.
     pairs = [(tags[u], tags[v]) for u, v in edges] if len(edges) <= LARGE else []
     members = [tag(name) for name in sorted(graph.names[place] for place in places)[:MEMBERS_MAX]]
-    cycle = Cycle(cycle_hash(tags.values(), pairs), tag(anchor), tag(over) if over is not None else 0, members)
-    cycle.many = len(places) > MEMBERS_MAX
-    cycle.spent_before = NOT_ENTERED
-    return cycle
+    source = tag(over) if over is not None else 0
+    return cycle_hash(tags.values(), pairs), tag(anchor), source, members, len(places) > MEMBERS_MAX
 
 
-def observe_handover(run: RunState, source: int, target: int) -> Cycle | None:
+@cfunc
+def observe_handover(run: RunState, source: u32, target: u32) -> Cycle | None:
     """Record a handover, and return the cycle of which it completes an iteration, if any."""
-    edge = source << 32 | target
-    count = run.edges.pop(edge, 0)
-    run.edges[edge] = count + 1
-    if not count:
-        if len(run.edges) > EDGES_MAX:
-            del run.edges[next(iter(run.edges))]
+    edge: u64 = source
+    cycle: Cycle
+    edge = edge << 32 | target
+    if run.cycles.edges.touch(edge) is None:
+        if run.cycles.edges.full():
             run.evicted += 1
         else:
             run.size_left -= EDGE_BYTES
+        run.cycles.edges.add(edge)
         _find_cycle(run, source, target)
-    for cycle in run.cycles:
-        if cycle.anchor == target and (cycle.over == source or (not cycle.over and _inside(cycle, source))):
+    for cycle in run.cycles.table.rows:
+        if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
             cycle.iterations += 1
             return cycle
     return None
 
 
-def cycle_of(view: View, node_tag: int, usage: Usage | None) -> Cycle | None:
-    """Return the cycle that a node is in. Cost and runtime of a declared cycle count from its first turn.
+@cfunc
+def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
+    """Return the cycle that a turn's node is in. Cost and runtime of a declared cycle count from its first turn.
 
     A node with a self-loop that follows itself completes an iteration without a handover.
     """
-    run = view.run
-    for cycle in run.cycles:
-        if cycle.anchor == node_tag or node_tag in cycle.members:
+    run: RunState = view.run
+    node_tag: u32 = view.node_tag
+    cycle: Cycle
+    for cycle in run.cycles.table.rows:
+        if cycle.anchor == node_tag or cycle.members.has(node_tag):
             if cycle.spent_before == NOT_ENTERED:
                 run.size_left = 0
                 cycle.since_ms = run.at_ms
-                cycle.spent_before = run.ledger.cost_usd_micro - (usage.cost_usd_micro or 0 if usage else 0)
-            if cycle.anchor == node_tag == run.previous_node and not view.turn.from_ and _is_self_loop(cycle):
-                cycle.iterations += 1
-                view.iterated = cycle
+                cycle.spent_before = run.ledger.cost_usd_micro
+                if usage is not None and usage.cost_usd_micro is not None:
+                    cycle.spent_before -= usage.cost_usd_micro
+            if cycle.anchor == node_tag and node_tag == run.handovers.previous_node and not view.turn.from_:
+                if cycle.is_self_loop():
+                    cycle.iterations += 1
+                    view.iterated = cycle
             return cycle
     return None
 
 
 def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids (none: a very large one)."""
-    text = ",".join(map(str, sorted(nodes))) + "|" + ",".join(f"{u}>{v}" for u, v in sorted(edges))
+    text = ",".join(map(str, sorted(nodes))) + "|" + ",".join([f"{u}>{v}" for u, v in sorted(edges)])
     return xxhash.xxh3_64_intdigest(text.encode())
-
-
-def _is_self_loop(cycle: Cycle) -> bool:
-    return cycle.over == cycle.anchor or (not cycle.over and cycle.members == [cycle.anchor])
-
-
-def _inside(cycle: Cycle, node_tag: int) -> bool:
-    return cycle.many or node_tag in cycle.members
 
 
 def _find_cycle(run: RunState, source: int, target: int) -> None:
     """Create or merge cycles if a new edge closes one: its target already leads to its source."""
-    if any(_inside(cycle, source) and _inside(cycle, target) for cycle in run.cycles):
-        return
-    pairs = [(edge >> 32, edge & TAG) for edge in run.edges]
+    table = run.cycles.table
+    for cycle in table.rows:
+        if _inside(cycle, source) and _inside(cycle, target):
+            return
+    pairs = [(edge.key >> 32, edge.key & TAG) for edge in run.cycles.edges.rows]
     if source != target and source not in _reached(pairs, target):
         return
     members = _reached(pairs, source) & _reached([(v, u) for u, v in pairs], source)
     edges = [(u, v) for u, v in pairs if u in members and v in members]
-    merged = [cycle for cycle in run.cycles if members & set(cycle.members)]
-    first = merged[0] if merged else _undeclared(run, target, members)
-    first.id = cycle_hash(members, edges)
-    first.members = sorted(members)[:MEMBERS_MAX]
+    merged = [cycle for cycle in table.rows if members & set(cycle.members.listed())]
+    key = cycle_hash(members, edges)
+    if merged:
+        first = merged[0]
+        for cycle in merged[1:]:
+            table.forget(cycle.key)
+        if first.key != key:
+            table.forget(key)
+        table.rekey(first.key, key)
+    else:
+        if table.full():
+            run.evicted += 1
+        first = table.add(key)
+        _begin_undeclared(run, first, target, members)
+    first.members.clear()
+    for member in sorted(members)[:MEMBERS_MAX]:
+        first.members.push(member)
     first.many = len(members) > MEMBERS_MAX
-    run.cycles = [cycle for cycle in run.cycles if cycle not in merged]
-    if len(run.cycles) >= CYCLES_MAX:
-        del run.cycles[0]
-        run.evicted += 1
-    run.cycles.append(first)
     run.size_left = 0
 
 
-def _undeclared(run: RunState, anchor: int, members: set[int]) -> Cycle:
-    """Create an undeclared cycle. If all nodes so far belong to it, it began when the run began."""
-    cycle = Cycle(0, anchor, 0, [], since_ms=run.at_ms, spent_before=run.ledger.cost_usd_micro)
-    if run.node_counts.keys() <= members:
+def _begin_undeclared(run: RunState, cycle: Cycle, anchor: int, members: set[int]) -> None:
+    """Start an undeclared cycle. If all nodes so far belong to it, it began when the run began."""
+    cycle.anchor, cycle.since_ms, cycle.spent_before = anchor, run.at_ms, run.ledger.cost_usd_micro
+    if {counts.key for counts in run.node_counts.rows} <= members:
         cycle.since_ms, cycle.spent_before = run.started_ms, 0
-    return cycle
+
+
+def _inside(cycle: Cycle, node_tag: int) -> bool:
+    return bool(cycle.many) or node_tag in cycle.members.listed()
 
 
 def _reached(pairs: list[tuple[int, int]], start: int) -> set[int]:

@@ -3,32 +3,98 @@
 With edges *apart*, as a planner needs it, news counts only for the edge that it came back on, and each node is judged
 by the results that it produces: tests, files, or answers.
 
-Memory: `FRUITLESS_MAX` edges with their counts, and the last finder; with edges apart, the names of nodes.
+Memory: `FRUITLESS_MAX` edges with their counts, and the last finder; with edges apart, the names of nodes. Read by
+LOOP005.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.run_state import TAG, NodeState, RunState
+from streamproc.core.records import (
+    NAME_CHARS,
+    TAG,
+    Name,
+    Record,
+    Row,
+    Table,
+    cclass,
+    ccall,
+    cfunc,
+    final,
+    hash64,
+    i32,
+    u32,
+    u64,
+)
+from streamproc.core.signals.nodes import NodeState, SuiteTrack
 from streamproc.core.signals.novelty import remember_tag
 from streamproc.model.wire import Turn
 
-FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
-HANDOVER_BYTES: Final = 30  # of an encoded state
-NAME_SHOWN: Final = 16  # characters of node names kept for messages
-NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
-NAME_BYTES: Final = 71  # of an encoded state: a tag, and a name of the widest characters
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
 
-# Bits of the third number of a handover.
-ANSWER: Final = 1  # it answers a handover in the other direction
+FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
+HANDOVER_BYTES: Final = 24  # of a state
+NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
+NAME_BYTES: Final = 71  # of a state: a tag, and a name of the widest characters
+
+# Bits of `FruitlessHandovers.bits`.
+ANSWER: Final = 1  # they answer handovers in the other direction
 OPEN: Final = 2  # the sender has not acted since; only with edges apart
 CHOSEN: Final = 4  # a decision chose the edge; only with edges apart
 
 
-def count_handover(
-    run: RunState, source: int, target: int, index: int, *, chosen: bool = False, apart: bool = False
-) -> tuple[int, int]:
+class Counted(NamedTuple):
+    """Handovers on an edge."""
+
+    times: int  # in a row with nothing found in between by any node but the sender
+    since: int  # turn of the first of them
+
+
+@final
+@cclass
+class FruitlessHandovers(Row):
+    """Handovers on one edge that brought nothing new. Key: source tag << 32 | target tag."""
+
+    count: u32  # in a row
+    last: i32  # turn of the last one; of a decision, the turn after
+    bits: u32  # ANSWER, OPEN, CHOSEN
+    first: i32  # turn of the first one
+
+
+@final
+@cclass
+class Handovers(Record):
+    """Who handed over to whom, and who found something."""
+
+    chosen_edge: u64  # edge that the last turn, of a routing node, chose; 0: none
+    previous_node: u32  # tag of the last turn's node
+    finder: u32  # tag of the node that found the last new thing; 0: more than words, whichever node reported it
+    found: i32  # turn in which it did; -1: never
+    others_found: i32  # turn in which another node last did; -1: never
+    previous_name: Name  # name of the last turn's node, for messages
+    fruitless: Table  # of `FruitlessHandovers`
+
+    def __init__(self) -> None:
+        self.previous_name, self.fruitless = Name(), Table(FruitlessHandovers, FRUITLESS_MAX)
+        super().__init__(self.previous_name, self.fruitless)
+
+    @cfunc
+    def clear(self) -> None:
+        Record.clear(self)
+        self.found = self.others_found = -1
+
+
+@cfunc
+def edge_of_tags(source: u32, target: u32) -> u64:
+    """Return the edge between two nodes."""
+    edge: u64 = source
+    return edge << 32 | target
+
+
+@cfunc
+def count_handover(run: RunState, source: u32, target: u32, index: i32, chosen: bool, apart: bool) -> Counted:
     """Count a handover on its edge. Return how many there were in a row with nothing found in between by any node
     but the sender, and the turn of the first.
 
@@ -38,57 +104,63 @@ def count_handover(
     With edges `apart`, only what was found before the sender acted again belongs to a handover (`end_handovers`), and
     progress in the results of a node that leaves artifacts.
     """
+    known: Handovers = run.handovers
+    edge: u64 = edge_of_tags(source, target)
+    answer: bool
+    worker: NodeState | None
+    handover: FruitlessHandovers | None
     if apart:
         end_handovers(run, source)
-    edge = source << 32 | target
-    handover = run.fruitless_handovers.pop(edge, None)
+    handover = known.fruitless.touch(edge)
     if handover is None:
-        answer = _hands_out(run, target) if apart else (target << 32 | source) in run.fruitless_handovers
-        handover = [0, 0, ANSWER * answer, index]
-    finder, at, others_at = run.last_finder
+        answer = _hands_out(known, target) if apart else known.fruitless.find(edge_of_tags(target, source)) is not None
+        if not known.fruitless.full():
+            run.size_left -= HANDOVER_BYTES
+        handover = known.fruitless.add(edge)
+        handover.bits, handover.first = ANSWER if answer else 0, index
     if apart:
-        worker = run.nodes.get(target)
-        if worker is not None and worker.artifact is not None and run.last_progress >= handover[1]:
-            handover[0] = 0
-        handover[2] |= OPEN | CHOSEN if chosen else OPEN
-    elif (at if finder != source else others_at) >= handover[1]:
-        handover[0] = 0
-    if not handover[0]:
-        handover[3] = index
-    handover[0] += 1
-    handover[1] = index + 1 if apart and chosen else index  # the words of a decision are not an answer to it
-    run.fruitless_handovers[edge] = handover
-    if len(run.fruitless_handovers) > FRUITLESS_MAX:
-        del run.fruitless_handovers[next(iter(run.fruitless_handovers))]
-    elif handover[0] == 1:
-        run.size_left -= HANDOVER_BYTES
-    return (handover[0] if chosen or not handover[2] & ANSWER else 0), handover[3]
+        worker = run.nodes.find(target)
+        if worker is not None and worker.artifact.count and run.novelty.last_progress >= handover.last:
+            handover.count = 0
+        handover.bits |= OPEN | CHOSEN if chosen else OPEN
+    elif (known.found if known.finder != source else known.others_found) >= handover.last:
+        handover.count = 0
+    if not handover.count:
+        handover.first = index
+    handover.count += 1
+    handover.last = index + 1 if apart and chosen else index  # the words of a decision are not an answer to it
+    return Counted(handover.count if chosen or not handover.bits & ANSWER else 0, handover.first)
 
 
-def _hands_out(run: RunState, node_tag: int) -> bool:
+@cfunc
+def _hands_out(known: Handovers, node_tag: u32) -> bool:
     """Return whether a node has given work to others: what it is handed is an answer, perhaps through several nodes."""
-    for edge, handover in run.fruitless_handovers.items():
-        if edge >> 32 == node_tag and not handover[2] & ANSWER:
+    handover: FruitlessHandovers
+    for handover in known.fruitless.rows:
+        if handover.key >> 32 == node_tag and not handover.bits & ANSWER:
             return True
     return False
 
 
-def end_handovers(run: RunState, source: int) -> None:
+@cfunc
+def end_handovers(run: RunState, source: u32) -> None:
     """End the handovers of a node that acts again: the count of those that something was found after starts again."""
-    for edge, handover in run.fruitless_handovers.items():
-        if edge >> 32 == source and handover[2] & OPEN:
-            handover[2] &= ~OPEN
-            if run.last_finder[1] >= handover[1]:
-                handover[0] = 0
+    handover: FruitlessHandovers
+    for handover in run.handovers.fruitless.rows:
+        if handover.key >> 32 == source and handover.bits & OPEN:
+            handover.bits &= ~OPEN
+            if run.handovers.found >= handover.last:
+                handover.count = 0
 
 
 def name_nodes(run: RunState, source: int, source_name: str, target: int, target_name: str) -> None:
     """Keep the names of the nodes of an edge, for its counter in the status and for messages."""
+    names = run.cold.node_names
     for tag, name in ((source, source_name), (target, target_name)):
-        if tag not in run.node_names:
-            run.node_names[tag] = name[:NAME_SHOWN]
-            if len(run.node_names) > NAMES_MAX:
-                del run.node_names[next(iter(run.node_names))]
+        if tag not in names:
+            names[tag] = name[:NAME_CHARS]
+            if len(names) > NAMES_MAX:
+                del names[next(iter(names))]
             else:
                 run.size_left -= NAME_BYTES
 
@@ -96,67 +168,79 @@ def name_nodes(run: RunState, source: int, source_name: str, target: int, target
 def loop_counters(run: RunState) -> dict[str, int]:
     """Return the handovers without progress on each edge, such as `planner_to_researcher`, without edges on which
     answers return."""
-    names = run.node_names
-    return {
-        f"{names[edge >> 32]}_to_{names[edge & TAG]}": handover[0]
-        for edge, handover in run.fruitless_handovers.items()
-        if (not handover[2] & ANSWER or handover[2] & CHOSEN) and edge >> 32 in names and edge & TAG in names
-    }
+    return {f"{source}_to_{target}": handover.count for handover, source, target in _named(run)}
 
 
 def edge_of(run: RunState, node_tag: int) -> list[str] | None:
     """Return the names of the last edge on which a node was given work, or, for a node that was given none, on which
     it gave work to another."""
-    names = run.node_names
-    known = [
-        (edge >> 32, edge & TAG)
-        for edge, handover in reversed(run.fruitless_handovers.items())
-        if (not handover[2] & ANSWER or handover[2] & CHOSEN) and edge >> 32 in names and edge & TAG in names
+    known = _named(run)[::-1]
+    own = [edge for edge in known if edge[0].key & TAG == node_tag]
+    own = own or [edge for edge in known if edge[0].key >> 32 == node_tag]
+    return [own[0][1], own[0][2]] if own else None
+
+
+def _named(run: RunState) -> list[tuple[FruitlessHandovers, str, str]]:
+    """Return the edges on which work is given and whose nodes' names are known, oldest first."""
+    if not len(run.handovers.fruitless):
+        return []
+    names = run.cold.node_names
+    return [
+        (handover, names[handover.key >> 32], names[handover.key & TAG])
+        for handover in run.handovers.fruitless.rows
+        if (not handover.bits & ANSWER or handover.bits & CHOSEN)
+        and handover.key >> 32 in names
+        and handover.key & TAG in names
     ]
-    own = [edge for edge in known if edge[1] == node_tag] or [edge for edge in known if edge[0] == node_tag]
-    return [names[own[0][0]], names[own[0][1]]] if own else None
 
 
+@cfunc
 def shows_results(node: NodeState | None) -> bool:
     """Return whether a node reports tests or leaves artifacts, and is judged by them, not by its words."""
-    return node is not None and (node.tests is not None or node.artifact is not None)
+    return node is not None and (len(node.suites) > 0 or node.artifact.count > 0)
 
 
-def failing_set_of(node: NodeState) -> int:
-    """Return the tag of the failing tests that a node reported last; -1: none yet."""
-    return node.tests.same.value if node.tests is not None else -1
+@cfunc
+def failing_set_of(node: NodeState) -> u64:
+    """Return the hash of the failing tests that a node reported last; 0: none yet."""
+    track: SuiteTrack | None = node.suites.youngest()
+    return track.same.value if track is not None else 0
 
 
-def brought_results(run: RunState, turn: Turn, node: NodeState, tag: int, index: int, failing_set: int) -> bool:
+@cfunc
+def brought_results(run: RunState, turn: Turn, node: NodeState, index: i32, had_tests: bool, failing_set: u64) -> bool:
     """Return whether a turn brought a result of its node's kind that differs: of a node that reports tests or leaves
     artifacts, tests unlike those of its last report (`failing_set`), or a file that is new; of others, another query.
 
     An artifact without names of files counts if its content differs from the last one's.
     """
-    tests, artifact, left = turn.tests, turn.artifact, node.artifact
     if not shows_results(node):
-        return turn.query is not None and node.query is not None and node.query.first == index
-    if tests is not None and (failing_set_of(node) != failing_set or run.last_progress == index):
-        return True
-    if artifact is not None and artifact.about:
-        return remember_tag(run, artifact.about ^ tag)
-    return artifact is not None and left is not None and left.count == 1
+        return turn.query is not None and node.query.count > 0 and node.query.first == index
+    if turn.tests is not None:
+        if not had_tests or failing_set_of(node) != failing_set or run.novelty.last_progress == index:
+            return True
+    if turn.artifact is not None and turn.artifact.about:
+        return remember_tag(run, hash64(turn.artifact.about) ^ node.key)
+    return turn.artifact is not None and node.artifact.count == 1
 
 
-def note_finder(run: RunState, node_tag: int, index: int) -> None:
+@ccall
+def note_finder(run: RunState, node_tag: u32, index: i32) -> None:
     """Record the node that found something new in this turn, and when another node last did.
 
     A tag of 0 stands for evidence that is more than words: it counts whichever node reported it.
     """
-    finder, at, others_at = run.last_finder
-    run.last_finder = [node_tag, index, others_at if finder == node_tag else at]
+    known: Handovers = run.handovers
+    if known.finder != node_tag:
+        known.others_found = known.found
+    known.finder, known.found = node_tag, index
 
 
 def reset_for_user_message(run: RunState, index: int) -> None:
     """Restart the counters that assume that no user has intervened."""
-    run.stale_bits = run.failed_turns = run.excused_failures = run.retries = 0
-    run.monologue = run.text_streak = None
-    run.text_turns = []
-    for handover in run.fruitless_handovers.values():
-        handover[0] = 0
+    run.calls.stale_bits = run.tools.failed_turns = run.tools.excused_failures = run.tools.retries = 0
+    run.monologue.clear()
+    run.text_streak.clear()
+    for handover in run.handovers.fruitless.rows:
+        handover.count = 0
     note_finder(run, 0, index)

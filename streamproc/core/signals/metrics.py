@@ -1,6 +1,6 @@
 """Named metrics that a node reports as progress: whether they get better than ever.
 
-Memory: `METRICS_MAX` metrics of a run, with their best and worst values; most runs report one or two.
+Memory: `METRICS_MAX` metrics of a run, with their best and worst values; most runs report one or two. Read by STALL004.
 
 Policy names the metrics that should fall. Other metrics should rise, also if their name gives no hint; but if such a
 metric fell at every report, it may be meant to fall, and the run is not halted for it.
@@ -11,13 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.run_state import Metric, RunState
+from streamproc.core.records import Row, cclass, cfunc, f64, final, hash64, i32, u32, u64
 from streamproc.core.signals.novelty import note_progress, remember_tag
 
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
 METRICS_MAX: Final = 8  # named metrics of one run; past it, the oldest is dropped
-METRIC_BYTES: Final = 48  # of an encoded state
+METRIC_BYTES: Final = 40  # of a state
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 # Words of metrics that should rise, whatever else their names contain: `errors_fixed`, `todo_done`.
@@ -32,59 +35,86 @@ class Flat(NamedTuple):
     """A metric that is not better than its best value so far."""
 
     name: str
-    metric: Metric
+    count: int  # iterations since the best value
+    first: int  # turn of the best value, or of the last work that started the count again
     best: float  # as it was reported, with its own sign
     perhaps_falling: bool  # whether it may be meant to fall
 
 
+@final
+@cclass
+class Metric(Row):
+    """A named metric of a node, with its sign changed if it should fall: higher is always better. Key: tag of its name
+    and its node."""
+
+    best: f64  # best value so far
+    lowest: f64  # worst value so far
+    count: u32  # iterations since the best value
+    falls: u32  # how many of them were each lower than any before
+    first: i32  # turn of the best value, or of the last work that started the count again
+    stamp: i32  # iteration in which it was last counted
+
+    @cfunc
+    def begin(self, value: f64, index: i32, stamp: i32) -> None:
+        """Record a value that is better than ever."""
+        self.best, self.count, self.first, self.stamp = value, 0, index, stamp
+
+    @cfunc
+    def add(self, value: f64, index: i32, stamp: i32, since: i32) -> None:
+        """Count an iteration without a better value, and whether the value was lower than ever."""
+        if since > self.first:
+            self.count = self.falls = 0
+            self.first = index
+        elif self.stamp != stamp:
+            self.count += 1
+            if value < self.lowest:
+                self.falls += 1
+        self.lowest = min(self.lowest, value)
+        self.stamp = stamp
+
+
+@cfunc
 def observe_metrics(
     run: RunState,
-    node_tag: int,
+    node_tag: u32,
     progress: dict[str, float],
-    index: int,
+    index: i32,
     tag: Callable[[str], int],
     lower: frozenset[str],
-    stamp: int,
-    since: int,
+    stamp: i32,
+    since: i32,
 ) -> Flat | None:
     """Record the metrics of a turn; a new best value is progress. Return the metric that has been flat for the most
     iterations, or None if one of them improved in this turn."""
     flattest: Flat | None = None
+    way: i32
+    key: u64
+    signed: f64
+    metric: Metric | None
     for name, value in progress.items():
         way = direction(name, lower)
         signed = -value if way < 0 else value
-        metric = run.metrics.get(key := tag(name) ^ node_tag)
-        if remember_tag(run, key ^ hash(value)):
-            run.last_measurement = index
+        key = hash64(tag(name)) ^ node_tag
+        metric = run.metrics.find(key)
+        if remember_tag(run, key ^ hash64(hash(value))):
+            run.novelty.last_measurement = index
         if metric is None:
-            if len(run.metrics) >= METRICS_MAX:
-                del run.metrics[next(iter(run.metrics))]
+            if run.metrics.full():
                 run.evicted += 1
             else:
                 run.size_left -= METRIC_BYTES
-            run.metrics[key] = Metric(signed, signed, 0, 0, index, stamp)
+            metric = run.metrics.add(key)
+            metric.lowest = signed
+            metric.begin(signed, index, stamp)
         elif signed > metric.best:
-            metric.best = signed
-            metric.count, metric.first, metric.stamp = 0, index, stamp
+            metric.begin(signed, index, stamp)
             note_progress(run, index)
         else:
-            _count(metric, signed, index, stamp, since)
-            if flattest is None or metric.count > flattest.metric.count:
+            metric.add(signed, index, stamp, since)
+            if flattest is None or metric.count > flattest.count:
                 best = -metric.best if way < 0 else metric.best
-                flattest = Flat(name, metric, best, way == 0 and metric.falls == metric.count)
-    return flattest if run.last_progress != index else None
-
-
-def _count(metric: Metric, signed: float, index: int, stamp: int, since: int) -> None:
-    """Count an iteration without a better value, and whether the value was lower than ever."""
-    if since > metric.first:
-        metric.count = metric.falls = 0
-        metric.first = index
-    elif metric.stamp != stamp:
-        metric.count += 1
-        metric.falls += signed < metric.lowest
-    metric.lowest = min(metric.lowest, signed)
-    metric.stamp = stamp
+                flattest = Flat(name, metric.count, metric.first, best, way == 0 and metric.falls == metric.count)
+    return flattest if run.novelty.last_progress != index else None
 
 
 @lru_cache(maxsize=4_096)  # names; a fleet has a handful

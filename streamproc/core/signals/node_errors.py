@@ -2,32 +2,38 @@
 
 Memory: one streak a node. Retryable errors are ignored: they say nothing about the work. Under rules by which *every
 error* counts, as in a repair loop, a second streak counts attempts that failed alike, however they were reported.
+Read by ERROR001.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import TAG, NodeState, RunState, Streak
-from streamproc.core.signals.streaks import extend
+from streamproc.core.records import cfunc, flag, hash64, i32, tag32, u32
+from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Errors, Turn
 
-ATTEMPT_BYTES: Final = 32  # of an encoded state
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+ATTEMPT_BYTES: Final = 20  # of a state
 
 
-def observe_errors(node: NodeState, errors: Errors, index: int, since: int) -> bool:
+@cfunc
+def observe_errors(node: NodeState, errors: Errors, index: i32, since: i32) -> bool:
     """Record reported errors, and return whether there are any. An empty list ends the streak."""
     if errors.retryable:
         return False
     if errors.count == 0:
-        node.errors = None
+        node.errors.clear()
         return False
-    node.errors = extend(node.errors, errors.norm & TAG, index, index, since)
+    node.errors.extend(tag32(hash64(errors.norm)), index, index, since)
     return True
 
 
-def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: int, names: Mapping[str, int]) -> bool:
+@cfunc
+def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: i32, names: Mapping[str, int]) -> bool:
     """Record the outcome of a turn as an attempt, and return whether it failed.
 
     The same failure counts again whatever the node did in between, unless a measured value has improved. A failed call
@@ -36,36 +42,46 @@ def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: int, name
     other turn has come in between, so nothing was repaired.
     """
     errors = turn.errors or turn.call_errors
+    called: bool
+    same: bool
+    value: u32
+    tool: u32 = 0
+    made: u32 = 0
     if errors is None or errors.count == 0:
         if turn.errors is not None:
-            node.attempts = None
-        elif node.attempts is not None and node.attempted:
+            node.attempts.clear()
+        elif node.attempts.count and node.attempted:
             _end_by_success(node, turn, names)
         return False
-    made = [names[errors.error_class], turn.calls[0].key & TAG] if turn.errors is None and turn.calls else []
-    before, value = node.attempts, errors.norm & TAG
-    run.size_left -= ATTEMPT_BYTES
-    same = before is not None and before.value == value and run.last_progress <= before.first
-    if before is None or not same or not _is_again(node.attempted, made):
-        node.attempts = Streak(value, 1, index, index)
+    called = turn.errors is None and len(turn.calls) > 0
+    if called:
+        tool, made = names[errors.error_class], tag32(hash64(turn.calls[0].key))
+    value = tag32(hash64(errors.norm))
+    same = node.attempts.count > 0 and node.attempts.value == value
+    same = same and run.novelty.last_progress <= node.attempts.first
+    if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
+        same = False  # two failures of calls are the same attempt only if the tool or the call is
+    if not same:
+        if not node.attempts.count:
+            run.size_left -= ATTEMPT_BYTES
+        node.attempts.begin(value, 1, index, index)
     else:
-        if not errors.retryable or before.stamp < index - 1:
-            before.count += 1
-        before.stamp = index
-    node.attempted = made
+        if not errors.retryable or node.attempts.stamp < index - 1:
+            node.attempts.count += 1
+        node.attempts.stamp = index
+    node.attempted, node.attempted_tool, node.attempted_call = called, tool, made
     return True
 
 
-def _is_again(before: list[int], made: list[int]) -> bool:
-    """Return whether two failures can be the same attempt: of one tool, of one call, or one of them not of a call."""
-    return not before or not made or before[0] == made[0] or before[1] == made[1]
-
-
+@cfunc
 def _end_by_success(node: NodeState, turn: Turn, names: Mapping[str, int]) -> None:
     """Forget the call that failed if it succeeds, and its tool if another call of it does."""
     for call in turn.calls:
-        if call.outcome == ANSWERED and call.key & TAG == node.attempted[1]:
-            node.attempts, node.attempted = None, []
+        if call.outcome != ANSWERED:
+            continue
+        if tag32(hash64(call.key)) == node.attempted_call:
+            node.attempts.clear()
+            node.attempted = False
             return
-        if call.outcome == ANSWERED and names[call.name] == node.attempted[0]:
-            node.attempted[0] = 0
+        if names[call.name] == node.attempted_tool:
+            node.attempted_tool = 0

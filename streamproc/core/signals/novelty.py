@@ -10,12 +10,16 @@ anything, `last_result` without the words of nodes, and `last_progress` for the 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.run_state import SEEN_BYTES, SEEN_MAX, TAG, RunState
-from streamproc.core.signals.periods import ARTIFACTS, OWN
+from streamproc.core.records import Record, Tags, cclass, ccall, cfunc, final, i32, tag32, u64
+from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, OWN, HashWindow
 
-MIX: Final = 0x9E3779B97F4A7C15  # odd, with spread bits: multiplying by it keeps combined hashes distinct
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+SEEN_MAX: Final = 96  # tags known to the run; must hold three rounds of the longest period (16) of two streams
+SEEN_BYTES: Final = 4  # of a state
 
 
 class Gate(StrEnum):
@@ -38,79 +42,98 @@ class Gates(NamedTuple):
     metrics: Gate = Gate.RESULTS  # STALL004
 
 
-def remember_tag(run: RunState, tag: int) -> bool:
+@final
+@cclass
+class Novelty(Record):
+    """When something last happened, as indices of turns; -1: never."""
+
+    last_news: i32  # something new, or a poll: repeats from before it do not count
+    last_discovery: i32  # something new, not counting polls
+    last_result: i32  # a result that was new, or a poll: `last_news` without words of nodes
+    last_progress: i32  # a measured value was better than ever
+    last_answer_change: i32  # a call returned something else than before
+    last_measurement: i32  # a metric value or changed answer that was new to the run
+    last_success: i32  # progress, or a call that did not fail returned something new
+    seen: Tags  # what the run has had before
+
+    def __init__(self) -> None:
+        self.seen = Tags(SEEN_MAX)
+        super().__init__(self.seen)
+
+    @cfunc
+    def clear(self) -> None:
+        Record.clear(self)
+        self.last_news = self.last_discovery = self.last_result = self.last_progress = -1
+        self.last_answer_change = self.last_measurement = self.last_success = -1
+
+
+@ccall
+def remember_tag(run: RunState, tag: u64) -> bool:
     """Record a tag, and return whether it is new to the run."""
-    seen = run.seen
-    tag &= TAG
-    if tag in seen:
-        del seen[tag]  # moves to the recent end: tags that keep coming back are kept
-        seen[tag] = 0
-        return False
-    seen[tag] = 0
-    if len(seen) > SEEN_MAX:
-        del seen[next(iter(seen))]
-    else:
+    if not run.novelty.seen.full():
         run.size_left -= SEEN_BYTES
-    return True
+    return run.novelty.seen.add(tag32(tag))
 
 
-def last_end(run: RunState, gate: Gate) -> int:
+@ccall
+def last_end(run: RunState, gate: Gate) -> i32:
     """Return the last turn that ended the repetitions behind a gate."""
     if gate is Gate.NONE:
-        return run.last_progress
-    return run.last_result if gate is Gate.RESULTS else run.last_news
+        return run.novelty.last_progress
+    return run.novelty.last_result if gate is Gate.RESULTS else run.novelty.last_news
 
 
-def restart_of(run: RunState, gate: Gate, worked: int) -> int:
+@ccall
+def restart_of(run: RunState, gate: Gate, worked: i32) -> i32:
     """Return the last turn that restarted the count of an unchanged result. Behind `Gate.RESULTS` the work of the node
     itself does (`worked`: its last turn with news of a call), and that of others does not."""
+    restart: i32 = run.novelty.last_progress
     if gate is Gate.NONE:
-        return run.last_progress
-    restart = max(run.last_progress, worked)
-    return restart if gate is Gate.RESULTS else max(restart, run.last_news)
+        return restart
+    restart = max(restart, worked)
+    return restart if gate is Gate.RESULTS else max(restart, run.novelty.last_news)
 
 
-def note_news(run: RunState, index: int, own: tuple[int, ...] = ()) -> None:
+@ccall
+def note_news(run: RunState, index: i32, own: u64 = NO_STREAM, other: u64 = NO_STREAM) -> None:
     """Record news in this turn: no round that contains it is part of a loop.
 
-    Streams of which the news is an element (`own`) keep their tags, and lose their periods. All other streams are
-    cleared: two agents may say the same two sentences around work that is new each time.
+    Streams of which the news is an element (`own`, `other`) keep their tags, and lose their periods. All other streams
+    are cleared: two agents may say the same two sentences around work that is new each time.
     """
-    run.last_news = run.last_discovery = run.last_result = index
-    _end_repetitions(run, own)
+    run.novelty.last_news = run.novelty.last_discovery = run.novelty.last_result = index
+    _end_repetitions(run, own, other)
 
 
-def note_words(run: RunState, index: int, own: tuple[int, ...]) -> None:
+@cfunc
+def note_words(run: RunState, index: i32, own: u64, other: u64) -> None:
     """Record news that consists of a node's words only: no result."""
-    run.last_news = run.last_discovery = index
-    _end_repetitions(run, own)
+    run.novelty.last_news = run.novelty.last_discovery = index
+    _end_repetitions(run, own, other)
 
 
-def note_result(run: RunState, index: int) -> None:
-    """Record a result that is news for `Gate.RESULTS` only: the turn's statement decides about the other streams."""
-    run.last_result = index
-
-
-def note_poll(run: RunState, index: int) -> None:
+@cfunc
+def note_poll(run: RunState, index: i32) -> None:
     """Record a poll: what repeats while the run waits is not a loop, but nothing new was found."""
-    run.last_news = run.last_result = index
-    _end_repetitions(run)
+    run.novelty.last_news = run.novelty.last_result = index
+    _end_repetitions(run, NO_STREAM, NO_STREAM)
 
 
-def note_progress(run: RunState, index: int) -> None:
+@ccall
+def note_progress(run: RunState, index: i32) -> None:
     """Record that a measured value is better than ever before in this run."""
-    run.last_progress = run.last_success = index
+    run.novelty.last_progress = run.novelty.last_success = index
     note_news(run, index)
-    artifacts = run.hash_windows.get(ARTIFACTS)
+    artifacts: HashWindow | None = run.windows.find(ARTIFACTS)
     if artifacts is not None:
-        artifacts.clear()
+        artifacts.forget()
 
 
-def _end_repetitions(run: RunState, own: tuple[int, ...] = ()) -> None:
-    for stream, window in run.hash_windows.items():
-        if not window.tags:
-            continue
-        if stream in own:
-            window.active.clear()
-        elif stream < OWN and stream != ARTIFACTS:
-            window.clear()
+@cfunc
+def _end_repetitions(run: RunState, own: u64, other: u64) -> None:
+    window: HashWindow
+    for window in run.windows.rows:
+        if window.key in (own, other):
+            window.held.clear()
+        elif window.key < OWN and window.key != ARTIFACTS:
+            window.forget()

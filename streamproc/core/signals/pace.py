@@ -2,55 +2,69 @@
 turns within a window of log time.
 
 Memory: the last `PACE_MAX` costs, the number and sum of the others, and the start and sum of the window. A window
-begins with the first turn after the one before it has ended.
+begins with the first turn after the one before it has ended. Read by BUDGET007.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import PACE_MAX, RunState, SpendRate
+from streamproc.core.records import Record, Values, cclass, cfunc, final, hash64, i64, u32
+from streamproc.core.signals.spend import amount_of, tokens_of
 from streamproc.model.wire import Usage
 
-AMOUNT_BYTES: Final = 9  # of an encoded state
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+PACE_MAX: Final = 7  # turns whose median is the current pace: three expensive turns by chance do not change it
+AMOUNT_BYTES: Final = 8  # of a state
 WINDOW_MS: Final = 300_000  # long enough for a rate: a single large turn is none
 MONEY: Final = 1
 TOKENS: Final = 2
 TOTAL_MAX: Final = 2**62  # fits into a stored integer
 
 
+@final
+@cclass
+class Pace(Record):
+    """The cost of single turns: of the latest ones, and of all those before."""
+
+    total: i64  # cost of the turns before those in `last`
+    since_ms: i64  # log time at which the current window began; 0: no turn had a log time
+    spent: i64  # cost of the turns in it
+    unit: u32  # MONEY (micro-USD) or TOKENS; 0: no turn had a cost
+    turns: u32  # number of turns before those in `last`
+    last: Values  # the cost of each of the last few turns
+
+    def __init__(self) -> None:
+        self.last = Values(PACE_MAX)
+        super().__init__(self.last)
+
+
+@cfunc
 def observe_pace(run: RunState, usage: Usage) -> None:
     """Record the cost of a turn: money if any turn of the run had a price, else tokens."""
-    amount, pace = usage.cost_usd_micro, run.pace
-    if not amount or pace is None or pace.unit != MONEY:
-        pace, amount = _first_or_other_unit(run, usage)
-        if not amount or pace is None:
-            return
-    now_ms = run.at_ms
-    if now_ms - pace.since_ms >= WINDOW_MS:
-        pace.since_ms, pace.spent = now_ms, amount
-    elif now_ms:
-        pace.spent += amount
-        if pace.spent > TOTAL_MAX:
-            pace.spent = TOTAL_MAX
-    last = pace.last
-    last.append(amount)
-    if len(last) > PACE_MAX:
+    pace: Pace = run.pace
+    unit: u32 = MONEY
+    amount: i64
+    if usage.cost_usd_micro is not None:
+        amount = amount_of(usage.cost_usd_micro)
+    elif pace.unit == MONEY:
+        return
+    else:
+        amount, unit = tokens_of(usage), TOKENS
+    if not amount:
+        return
+    if pace.unit != unit:
+        pace.clear()
+        pace.unit = unit
+    if run.at_ms - pace.since_ms >= WINDOW_MS:
+        pace.since_ms, pace.spent = run.at_ms, amount
+    elif run.at_ms:
+        pace.spent = TOTAL_MAX if amount > TOTAL_MAX - pace.spent else pace.spent + amount
+    if pace.last.full():
         pace.turns += 1
-        pace.total += last.pop(0)
-        if pace.total > TOTAL_MAX:
-            pace.total = TOTAL_MAX
+        pace.total += min(pace.last.at(0), TOTAL_MAX - pace.total)
     else:
         run.size_left -= AMOUNT_BYTES
-
-
-def _first_or_other_unit(run: RunState, usage: Usage) -> tuple[SpendRate | None, int | None]:
-    amount, unit, pace = usage.cost_usd_micro, MONEY, run.pace
-    if amount is None:
-        if pace is not None and pace.unit == MONEY:
-            return None, None
-        amount, unit = usage.total_tokens or usage.input_tokens + usage.output_tokens, TOKENS
-    if amount and (pace is None or pace.unit != unit):
-        pace = run.pace = SpendRate(unit)
-        run.size_left -= 5 * AMOUNT_BYTES
-    return pace, amount
+    pace.last.push(hash64(amount))

@@ -2,13 +2,18 @@
 
 Memory: for each stream a `HashWindow` of the last `PERIOD_MAX` tags and the periods that still hold. An element
 extends every period that it continues and drops all others, so the engine never compares whole rounds.
+
+A period is observed once it has held for two full rounds. Read by LOOP002 and STALL008.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.run_state import WINDOW_BYTES, HashWindow, RunState
+from streamproc.core.records import Row, Table, Trail, cclass, ccall, cfunc, final, i32, u32, u64
+
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
 
 PERIOD_MAX: Final = 16
 
@@ -18,6 +23,12 @@ STATEMENTS: Final = 2  # texts, structured outputs, artifacts and pages, whateve
 ARTIFACTS: Final = 3  # artifacts, as they change; only measured progress clears it
 NARRATION: Final = 4  # texts with no call in between, of nodes that call tools
 OWN: Final = 8  # and above: the statements of one node (`own_stream`), if the policy's gate of LOOP002 is not `any`
+NO_STREAM: Final = 0
+STREAMS_MAX: Final = 12  # the four above, and one for each node with full memory
+
+WINDOW_BYTES: Final = 11  # of a state: an empty window
+ELEMENT_BYTES: Final = 8
+PERIOD_BYTES: Final = 16
 
 
 class Period(NamedTuple):
@@ -31,63 +42,101 @@ class Period(NamedTuple):
     turns: list[int]  # and their turns
 
 
-def own_stream(node_tag: int) -> int:
+@final
+@cclass
+class HeldPeriod(Row):
+    """A period that still holds. Key: its length in elements."""
+
+    matches: u32  # tags in a row that equalled the one a period before
+    onset: u32  # turn in which the first round began
+
+
+@final
+@cclass
+class HashWindow(Row):
+    """The last 16 tags of one stream of hashes, and the periods with which they repeat. Key: the stream."""
+
+    tags: Trail
+    held: Table  # of `HeldPeriod`
+
+    def __init__(self) -> None:
+        self.tags, self.held = Trail(PERIOD_MAX), Table(HeldPeriod, PERIOD_MAX)
+        super().__init__(self.tags, self.held)
+
+    @cfunc
+    def forget(self) -> None:
+        """Remove all tags and periods."""
+        if self.tags.size:
+            self.tags.clear()
+            self.held.clear()
+
+    @cfunc
+    def extend(self, tag: u32) -> u32:
+        """Extend every period that a tag continues, and drop all others. Return the shortest one above 1 that has held
+        for two full rounds; 0: none. The same tag over and over is a repeat, not an oscillation."""
+        found: u32 = 0
+        constant: u32 = 0  # matches of the period of 1
+        length: u32
+        held: HeldPeriod | None
+        for held in self.held.rows:
+            if self.tags.ago(held.key) != tag:
+                self.held.forget(held.key)
+        length = self.tags.next_age(tag, 0)
+        while length:
+            held = self.held.find(length)
+            if held is None:
+                held = self.held.add(length)
+                held.onset = self.tags.turn_ago(length)
+            held.matches += 1
+            if length == 1:
+                constant = held.matches
+            elif not found and held.matches >= length and (not constant or constant + 1 < length):
+                found = length
+            length = self.tags.next_age(tag, length)
+        return found
+
+
+@ccall
+def own_stream(node_tag: u32) -> u64:
     """Return the stream of one node's statements."""
-    return (node_tag + 1) * OWN
+    one: u64 = node_tag
+    return (one + 1) * OWN
 
 
-def push(run: RunState, stream: int, tag: int, index: int) -> Period | None:
+@ccall
+def push(run: RunState, stream: u64, tag: u32, index: i32) -> Period | None:
     """Add a tag to a stream, and return the shortest period above 1 that has held for two full rounds, if any."""
-    window = run.hash_windows.get(stream)
+    length: u32 = 0
+    size: u32
+    periods: u32
+    held: HeldPeriod
+    period: Period | None = None
+    window: HashWindow | None = run.windows.find(stream)
     if window is None:
-        window = run.hash_windows[stream] = HashWindow()
+        window = run.windows.add(stream)
         run.size_left -= WINDOW_BYTES
-    tags = window.tags
-    found = None
-    if tag in tags:
-        held = len(window.active)
-        found = _extend(window, stream, tag, index)
-        run.size_left -= WINDOW_BYTES * max(0, len(window.active) - held)
-    elif window.active:
-        window.active.clear()
-    tags.append(tag)
-    window.turns.append(index)
-    if len(tags) > PERIOD_MAX:
-        del tags[0], window.turns[0]
-    else:
-        run.size_left -= WINDOW_BYTES
-    return found
-
-
-def _extend(window: HashWindow, stream: int, tag: int, index: int) -> Period | None:
-    """Extend every period that this tag continues, and drop all others."""
-    tags, before = window.tags, window.active
-    active: dict[int, list[int]] = {}
-    found = None
-    size, place = len(tags), -1
-    lengths = [size - (place := tags.index(tag, place + 1)) for _ in range(tags.count(tag))]
-    for length in reversed(lengths):
-        held = before.get(length)
-        if held is None:
-            held = [0, window.turns[-length]]
-        held[0] += 1
-        active[length] = held
-        if found is None and length > 1 and held[0] >= length and _varied(active, length):
-            last = slice(1 - length, None)
-            found = Period(stream, length, held[0], held[1], [*tags[last], tag], [*window.turns[last], index])
-    window.active = active
-    return found
-
-
-def _varied(active: dict[int, list[int]], length: int) -> bool:
-    """Whether a round has at least two different tags. The same tag over and over is a repeat, not an oscillation."""
-    constant = active.get(1)
-    return constant is None or constant[0] < length - 1
+    size = window.tags.size
+    if window.tags.has(tag):
+        periods = len(window.held)
+        length = window.extend(tag)
+        if len(window.held) > periods:
+            run.size_left -= PERIOD_BYTES * (len(window.held) - periods)
+    elif len(window.held):
+        window.held.clear()
+    window.tags.push(tag, index)
+    if window.tags.size > size:
+        run.size_left -= ELEMENT_BYTES
+    if length:
+        held = window.held.find(length)
+        period = Period(
+            stream, length, held.matches, held.onset, window.tags.last_numbers(length), window.tags.last_turns(length)
+        )
+    return period
 
 
 def loop_tag(block: list[int]) -> int:
     """Return a number that identifies a loop, whichever element of the round comes first."""
-    rotations = (tuple(block[i:] + block[:i]) for i in range(len(block)))
+    rotations = [tuple(block[i:] + block[:i]) for i in range(len(block))]
     value = 0
     for tag in min(rotations):
         value = (value * 0x9E3779B1 + tag) & 0xFFFFFFFFFFFFFFFF

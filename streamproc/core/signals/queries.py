@@ -1,30 +1,34 @@
 """Queries: the same or almost the same question to a node that has answered it before.
 
-Memory: one streak and one SimHash a node, and whether it has answered the last query.
+Memory: one streak and one SimHash a node, and whether it has answered the last query. Read by LOOP008.
 """
 
 from __future__ import annotations
 
-from streamproc.core.run_state import TAG, NodeState, Streak
+from streamproc.core.records import cfunc, distance, hash64, i32, tag32, u32, u64
+from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.similarity import NEAR, topic_simhash
 from streamproc.model.wire import ANSWERED, Content, Turn
 
 
-def observe_query(node: NodeState, query: Content, index: int) -> Streak | None:
-    """Record a query. Return its streak if the node is asked (almost) the same again and has answered it before."""
-    value = query.norm & TAG
-    streak, sim = node.query, node.query_simhash
-    asked = topic_simhash(query)
-    same = streak is not None and (streak.value == value or (sim and asked and (sim ^ asked).bit_count() <= NEAR))
+@cfunc
+def observe_query(node: NodeState, query: Content, index: i32) -> bool:
+    """Record a query. Return whether the node is asked (almost) the same again and has answered it before."""
+    value: u32 = tag32(hash64(query.norm))
+    before: u64 = node.query_simhash
+    asked: u64 = topic_simhash(query)
+    same: bool = node.query.count > 0
+    same = same and (node.query.value == value or (before != 0 and asked != 0 and distance(before, asked) <= NEAR))
     node.query_simhash = asked
-    if streak is None or not same:
-        node.query = Streak(value, 1, index)
+    if not same:
+        node.query.begin(value, 1, index, -1)
         node.has_answered = False
-        return None
-    streak.count += 1
-    return streak if node.has_answered else None
+        return False
+    node.query.count += 1
+    return bool(node.has_answered)
 
 
+@cfunc
 def has_answer(turn: Turn) -> bool:
     """Return whether a turn carries an answer: a text, a structured output, a page or the result of a call. What comes
     with errors is none."""
@@ -32,4 +36,7 @@ def has_answer(turn: Turn) -> bool:
         return False
     if turn.output is not None or turn.structured is not None or turn.docs is not None:
         return True
-    return any(call.outcome == ANSWERED for call in turn.calls)
+    for call in turn.calls:
+        if call.outcome == ANSWERED:
+            return True
+    return False

@@ -7,14 +7,18 @@ Memory: `OCCURRENCES_MAX` call turns with up to `PARALLEL_MAX` calls each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.run_state import OCCURRENCES_MAX, TAG, RunState
-from streamproc.core.signals.novelty import MIX, Gate, last_end
+from streamproc.core.records import MIX, TAG
+from streamproc.core.signals.calls import OCCURRENCES_MAX
+from streamproc.core.signals.novelty import Gate, last_end
 from streamproc.model.wire import FAILED_RETRYABLE, NO_ANSWER, Call
 
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
 PARALLEL_MAX: Final = 8  # calls of one turn that are recorded: agents rarely make more at once
-TAG_BYTES: Final = 5  # of an encoded state
+TAG_BYTES: Final = 5  # of a state
 
 
 class Recent(NamedTuple):
@@ -39,7 +43,7 @@ def recent_repeats(run: RunState, calls: Sequence[Call], actor: int, index: int,
         made[(what ^ actor * MIX) >> 7 & TAG] = call
     if not made:
         return ()
-    log, end = run.recent_calls, last_end(run, gate)
+    log, end = run.cold.recent_calls, last_end(run, gate)
     log.append([run.call_turns, index, *made])
     run.size_left -= TAG_BYTES * (2 + len(made))
     if len(log) > OCCURRENCES_MAX:

@@ -3,50 +3,75 @@
 Messages are `user.message` events and the texts of a person's node. An event carries no text, so each counts as another
 message; the same text again does not. A message that another node has answered in other words is no evidence against
 one that repeats itself, such as a greeting. Memory: for each node its last reply, for the run the number of messages.
+Read by LOOP011.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import TAG, Messages, NodeState, RunState, Streak
+from streamproc.core.records import Record, cclass, ccall, cfunc, final, hash64, i32, tag32, u32, u64
+from streamproc.core.signals.nodes import NodeState
+from streamproc.core.signals.streaks import Streak
 from streamproc.model.wire import Content
 
-MESSAGES_BYTES: Final = 30
-REPLY_BYTES: Final = 25
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+REPLY_BYTES: Final = 20  # of a state
 
 
-def note_message(run: RunState, text: int = 0) -> None:
+@final
+@cclass
+class Messages(Record):
+    """The messages of people, and which nodes have answered them."""
+
+    count: u32  # messages so far; those with the same text in a row are one
+    text: u32  # tag of the last text; 0: not known
+    answered: u32  # number of the last message that a node answered in other words than before
+    by: u32  # tag of that node
+    worked: i32  # last turn with a result; -1: none since the first message
+
+    @cfunc
+    def clear(self) -> None:
+        Record.clear(self)
+        self.worked = -1
+
+
+@ccall
+def note_message(run: RunState, text: u64 = 0) -> None:
     """Record a message of a person with the hash of its text; 0: not known."""
-    messages, tag = run.messages, text & TAG
-    if messages is None:
-        run.messages = Messages(1, tag)
-        run.size_left -= MESSAGES_BYTES
-    elif not tag or tag != messages.text:
-        messages.count += 1
-        messages.text = tag
+    tag: u32 = tag32(text)
+    if not run.messages.count or not tag or tag != run.messages.text:
+        run.messages.count += 1
+        run.messages.text = tag
 
 
-def observe_reply(
-    run: RunState, messages: Messages, tag: int, node: NodeState, text: Content, index: int
-) -> Streak | None:
-    """Record a text of a node, and return the streak if the node answers another message with its last text, with no
-    call, result or other answer in between."""
-    heard, value, streak = messages.count, text.norm & TAG, node.reply
-    if streak is None or streak.value != value:
-        if streak is None:
+@cfunc
+def observe_reply(run: RunState, node: NodeState, text: Content, index: i32) -> bool:
+    """Record a text of a node, and return whether the node answers another message with its last text, with no call,
+    result or other answer in between."""
+    messages: Messages = run.messages
+    streak: Streak = node.reply
+    value: u32 = tag32(hash64(text.norm))
+    heard: i32 = messages.count
+    worked: i32
+    answered: bool
+    known: NodeState
+    if not streak.count or streak.value != value:
+        if not streak.count:
             run.size_left -= REPLY_BYTES
-        node.reply = Streak(value, 1, index, heard)
-        messages.answered, messages.by = heard, tag
-        return None
+        streak.begin(value, 1, index, heard)
+        messages.answered, messages.by = heard, node.key
+        return False
     if streak.stamp == heard:
-        return None  # repeated without a message in between: `NodeState.output` counts that
+        return False  # repeated without a message in between: `NodeState.output` counts that
     worked = messages.worked
-    for known in run.nodes.values():
+    for known in run.nodes.rows:
         worked = max(worked, known.last_call)
-    answered = messages.by != tag and messages.answered >= streak.stamp
+    answered = messages.by != node.key and messages.answered >= streak.stamp
     if answered or worked > streak.first:
         streak.count, streak.first = 0, index
     streak.count += 1
     streak.stamp = heard
-    return streak if streak.count > 1 else None
+    return streak.count > 1

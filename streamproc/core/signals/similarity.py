@@ -1,15 +1,18 @@
 """Similarity: long texts that are almost the same, by SimHash (64 bits; similar texts differ in few).
 
-Memory: the SimHashes of the last `SIMS_MAX` long texts of the run, and of each node's last text.
+Memory: the SimHashes of the last `SIMS_MAX` long texts of the run, and of each node's last text. Read by LOOP006.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import HASH, NodeState, RunState
-from streamproc.core.signals.novelty import MIX
+from streamproc.core.records import MIX, Record, Values, cclass, cfunc, distance, final, hash64, i32, u32, u64
+from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import Content, Turn
+
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
 
 SIMS_MAX: Final = 6  # long texts that a new one is compared with; each costs one comparison a turn
 NEAR: Final = 3  # bits of 64 in which long texts may differ and count as almost the same
@@ -20,41 +23,62 @@ LONG: Final = 600  # characters
 NEAR_PARAGRAPH: Final = 10
 NEAR_SHORT: Final = 12  # different sentences differ in 16 bits or more
 SHORT: Final = 200  # characters
-SIM_BYTES: Final = 15  # of an encoded state
+SIM_BYTES: Final = 16  # of a state
 
 
-def observe_near(run: RunState, turn: Turn, index: int) -> int:
+@final
+@cclass
+class LongTexts(Record):
+    """The last long texts of a run."""
+
+    sims: Values  # SimHashes
+    turns: Values  # and the turns of each
+
+    def __init__(self) -> None:
+        self.sims, self.turns = Values(SIMS_MAX), Values(SIMS_MAX)
+        super().__init__(self.sims, self.turns)
+
+
+@cfunc
+def observe_near(run: RunState, turn: Turn, index: i32) -> i32:
     """Return the turn of a recent long text that is almost equal to this turn's, or -1.
 
     Answers of calls are not compared. Those of different calls are alike if their subjects are (the next page, another
     file), and an answer of the same call that is only almost the same shows that something has changed.
     """
-    if turn.output is None or not turn.output.sim or turn.output.size < SHORT:
+    output = turn.output
+    found: i32 = -1
+    place: u32
+    sim: u64
+    if output is None or not output.sim or output.size < SHORT:
         return -1
-    sim, found = turn.output.sim, -1
-    for known, at in run.recent_simhashes:
-        if (known ^ sim).bit_count() <= NEAR:
-            found = at
-    run.recent_simhashes.append([sim & HASH, index])
-    if len(run.recent_simhashes) > SIMS_MAX:
-        del run.recent_simhashes[0]
-    else:
+    sim = hash64(output.sim)
+    for place in range(run.long_texts.sims.size):
+        if distance(run.long_texts.sims.at(place), sim) <= NEAR:
+            found = run.long_texts.turns.at(place)
+    if not run.long_texts.sims.full():
         run.size_left -= SIM_BYTES
+    run.long_texts.sims.push(sim)
+    run.long_texts.turns.push(index)
     return found
 
 
+@cfunc
 def says_alike(node: NodeState, text: Content) -> bool:
     """Record a text of a node, and return whether it is almost the node's last text, about the same topic."""
-    before, sim = node.text_simhash, topic_simhash(text)
+    before: u64 = node.text_simhash
+    sim: u64 = topic_simhash(text)
     node.text_simhash = sim
-    return before != 0 != sim and (before ^ sim).bit_count() <= near_bits(text)
+    return before != 0 and sim != 0 and distance(before, sim) <= near_bits(text)
 
 
-def topic_simhash(text: Content) -> int:
+@cfunc
+def topic_simhash(text: Content) -> u64:
     """Return a SimHash that differs in many bits from those of texts about other numbers or names."""
-    return (text.sim ^ text.about * MIX) & HASH if text.sim else 0
+    return hash64(text.sim ^ text.about * MIX) if text.sim else 0
 
 
-def near_bits(text: Content) -> int:
+@cfunc
+def near_bits(text: Content) -> i32:
     """Return in how many bits texts of this size may differ and still count as similar."""
     return NEAR_SHORT if text.size < SHORT else NEAR_LONG if text.size >= LONG else NEAR_PARAGRAPH

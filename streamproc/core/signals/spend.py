@@ -5,51 +5,104 @@ Memory: one ledger, and turn and runtime counters of `COUNTS_MAX` nodes. Sums st
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import COUNTS_MAX, Ledger, RunState
+from streamproc.core.records import Record, Row, cclass, cfunc, final, i64, u32
 from streamproc.model.wire import Usage
 
-COUNTS_BYTES: Final = 20  # of an encoded state
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+COUNTS_MAX: Final = 32  # nodes with turn and time counters
+COUNTS_BYTES: Final = 20  # of a state
 SPEND_MAX: Final = 2**63 - 1  # the largest stored integer; a sum that reaches it stays there
 
 
-def spend(run: RunState, usage: Usage, counts: list[int]) -> None:
+@final
+@cclass
+class Ledger(Record):
+    """Spend so far, in integers: tokens, micro-USD, ms."""
+
+    input_tokens: i64
+    output_tokens: i64
+    cached_tokens: i64
+    total_tokens: i64
+    cost_usd_micro: i64
+    duration_ms: i64
+    unpriced: u32  # turns that reported usage without a price
+
+
+@final
+@cclass
+class NodeCounts(Row):
+    """What a node has used. Key: tag of its name."""
+
+    runtime_ms: i64
+    turns: u32
+
+
+@cfunc
+def saturated(sum_: i64, more: i64) -> i64:
+    """Return a sum of amounts, at most the largest stored integer."""
+    return SPEND_MAX if more > SPEND_MAX - sum_ else sum_ + more
+
+
+@cfunc
+def amount_of(value: object) -> i64:
+    """Return an amount that a turn reports; None: 0."""
+    if not value:
+        return 0
+    return SPEND_MAX if value > SPEND_MAX else value  # type: ignore[operator,return-value]
+
+
+@cfunc
+def tokens_of(usage: Usage) -> i64:
+    """Return all tokens of a turn: the total, or else the sum of input and output."""
+    total: i64 = amount_of(usage.total_tokens)
+    return total if total else saturated(amount_of(usage.input_tokens), amount_of(usage.output_tokens))
+
+
+@cfunc
+def spend(run: RunState, usage: Usage, counts: NodeCounts) -> None:
     """Add a turn's measured spend to the ledger, and its duration to the `counts` of its node."""
-    ledger = run.ledger
-    ledger.input_tokens += usage.input_tokens
-    ledger.output_tokens += usage.output_tokens
-    ledger.cached_tokens += usage.cached_tokens
-    ledger.total_tokens += usage.total_tokens or usage.input_tokens + usage.output_tokens
-    if usage.duration_ms:
-        ledger.duration_ms += usage.duration_ms
-        counts[1] = min(counts[1] + usage.duration_ms, SPEND_MAX)
+    ledger: Ledger = run.ledger
+    tokens: i64 = tokens_of(usage)
+    duration_ms: i64 = amount_of(usage.duration_ms)
+    ledger.input_tokens = saturated(ledger.input_tokens, amount_of(usage.input_tokens))
+    ledger.output_tokens = saturated(ledger.output_tokens, amount_of(usage.output_tokens))
+    ledger.cached_tokens = saturated(ledger.cached_tokens, amount_of(usage.cached_tokens))
+    ledger.total_tokens = saturated(ledger.total_tokens, tokens)
+    if duration_ms:
+        ledger.duration_ms = saturated(ledger.duration_ms, duration_ms)
+        counts.runtime_ms = saturated(counts.runtime_ms, duration_ms)
     if usage.cost_usd_micro is not None:
-        ledger.cost_usd_micro += usage.cost_usd_micro
-    elif usage.total_tokens or usage.input_tokens or usage.output_tokens:
+        ledger.cost_usd_micro = saturated(ledger.cost_usd_micro, amount_of(usage.cost_usd_micro))
+    elif tokens:
         ledger.unpriced += 1
-    tokens = ledger.input_tokens | ledger.output_tokens | ledger.cached_tokens | ledger.total_tokens
-    if tokens | ledger.duration_ms | ledger.cost_usd_micro > SPEND_MAX:  # one test of the highest bits of all
-        _cap(ledger)
 
 
-def add_runtime(counts: list[int], took_ms: int) -> None:
-    """Add time to the `counts` of a node."""
-    counts[1] = min(counts[1] + took_ms, SPEND_MAX)
+@cfunc
+def add_runtime(counts: NodeCounts, took_ms: i64) -> None:
+    """Add time to the counters of a node."""
+    counts.runtime_ms = saturated(counts.runtime_ms, took_ms)
 
 
-def _cap(ledger: Ledger) -> None:
-    for name in ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "cost_usd_micro", "duration_ms"):
-        setattr(ledger, name, min(getattr(ledger, name), SPEND_MAX))
-
-
-def new_counts(run: RunState, node_tag: int) -> list[int]:
-    """Create the counters [turns, runtime in ms] of a node. Past the cap, those of the node with the fewest turns are
+@cfunc
+def counts_of(run: RunState, node_tag: u32) -> NodeCounts:
+    """Return the counters of a node, new if there are none. Past the cap, those of the node with the fewest turns are
     dropped: budgets limit nodes with many."""
-    if len(run.node_counts) >= COUNTS_MAX:
-        del run.node_counts[min(run.node_counts, key=lambda tag: run.node_counts[tag][0])]
-        run.evicted += 1
-    else:
-        run.size_left -= COUNTS_BYTES
-    counts = run.node_counts[node_tag] = [0, 0]
+    fewest: NodeCounts
+    row: NodeCounts
+    counts: NodeCounts | None = run.node_counts.find(node_tag)
+    if counts is None:
+        if run.node_counts.full():
+            fewest = run.node_counts.rows[0]
+            for row in run.node_counts.rows:
+                if row.turns < fewest.turns:
+                    fewest = row
+            run.node_counts.forget(fewest.key)
+            run.evicted += 1
+        else:
+            run.size_left -= COUNTS_BYTES
+        counts = run.node_counts.add(node_tag)
     return counts

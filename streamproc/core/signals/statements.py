@@ -1,61 +1,82 @@
 """Statements: texts, structured outputs, artifacts and pages of nodes, as news or as repeats.
 
 A text between two calls of one node is *narration*: neither news nor a step. Only when another node takes the next turn
-is it known to be a message; until then it is pending (`RunState.pending_text`, one a run).
+is it known to be a message; until then it is pending (`Pending`, one a run).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import TAG, RunState
+from streamproc.core.records import Record, cclass, cfunc, final, hash64, i32, tag32, u32, u64
 from streamproc.core.signals.novelty import note_news, note_words, remember_tag
 from streamproc.core.signals.periods import STATEMENTS, STEPS, Period, push
 from streamproc.model.wire import Turn
+
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+    from streamproc.core.view import View
 
 # Nodes for which users' messages are published as turns: their words are news for every gate but `none`.
 USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 
 
-def observe_statement(run: RunState, node_tag: int, turn: Turn, topic: int, index: int) -> tuple[Period, ...]:
-    """Record the statement of a turn, and return the periods it extends. Texts beside calls are narration: skipped."""
-    tag = node_tag
+@final
+@cclass
+class Pending(Record):
+    """A text that is a message or narration: not yet known which."""
+
+    value: u64  # hash of the text, with its node and topic
+    node: u32  # tag of the node that wrote it; 0: no text is pending
+    turn: i32
+
+
+@cfunc
+def observe_statement(view: View, topic: u64) -> None:
+    """Record the statement of a turn, and observe the periods it extends. Texts beside calls are narration: skipped."""
+    turn: Turn = view.turn
+    node_tag: u64 = view.node_tag
+    tag: u64 = node_tag
     if turn.output is not None and not turn.calls:
-        tag ^= turn.output.norm ^ topic
+        tag ^= hash64(turn.output.norm) ^ topic
     if turn.structured is not None:
-        tag ^= turn.structured.norm >> 1 ^ topic
+        tag ^= hash64(turn.structured.norm) >> 1 ^ topic
     if turn.docs is not None:
-        tag ^= turn.docs.norm >> 2
+        tag ^= hash64(turn.docs.norm) >> 2
     if turn.artifact is not None:
-        tag ^= turn.artifact.norm >> 3
-    if tag == node_tag:
-        return ()
-    return _record(run, tag, index, step=not turn.calls, words=turn.query is None and turn.node not in USER_NODES)
+        tag ^= hash64(turn.artifact.norm) >> 3
+    if tag != node_tag:
+        _record(view, tag, view.index, not turn.calls, turn.query is None and turn.node not in USER_NODES)
 
 
-def settle_pending(run: RunState, node_tag: int) -> tuple[Period, ...]:
+@cfunc
+def settle_pending(view: View) -> None:
     """Decide on the pending text: a message if another node takes this turn, narration if its own node does."""
-    waiting_node, tag, index = run.pending_text
-    run.pending_text = []
-    if waiting_node == node_tag:
-        return ()
-    return _record(run, tag, index, step=True, words=True)
+    pending: Pending = view.run.pending
+    node: u32 = pending.node
+    pending.node = 0
+    if node != view.node_tag:
+        _record(view, pending.value, pending.turn, True, True)
 
 
-def _record(run: RunState, tag: int, index: int, *, step: bool, words: bool) -> tuple[Period, ...]:
-    """Record a statement as news or repeat, and add it to the streams. Return the periods that it extends.
+@cfunc
+def _record(view: View, statement: u64, index: i32, step: bool, words: bool) -> None:
+    """Record a statement as news or repeat, and add it to the streams; observe the periods that it extends.
 
     The answer to a query and what a person says are results, all other statements are `words`.
     """
-    if remember_tag(run, tag):
+    run: RunState = view.run
+    tag: u32 = tag32(statement) & ~1
+    period: Period | None
+    if remember_tag(run, statement):
         if words:
-            note_words(run, index, (STEPS, STATEMENTS))
+            note_words(run, index, STEPS, STATEMENTS)
         else:
-            note_news(run, index, (STEPS, STATEMENTS))
-    tag &= TAG & ~1
-    found = []
-    if step and (period := push(run, STEPS, tag, index)):
-        found.append(period)
-    if period := push(run, STATEMENTS, tag, index):
-        found.append(period)
-    return tuple(found)
+            note_news(run, index, STEPS, STATEMENTS)
+    if step:
+        period = push(run, STEPS, tag, index)
+        if period is not None:
+            view.add_period(period)
+    period = push(run, STATEMENTS, tag, index)
+    if period is not None:
+        view.add_period(period)

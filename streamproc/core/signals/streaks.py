@@ -1,45 +1,72 @@
-"""Streaks of equal values, and the last few hashes as evidence: shared by the signals of nodes."""
+"""Streaks: the same value several times in a row. Other signals keep them, for each node or for the run."""
 
 from __future__ import annotations
 
-from streamproc.core.run_state import HASH, RECENT_MAX, TAG, Said, Streak
+from typing import Final
+
+from streamproc.core.records import Record, cclass, cfunc, final, i32, tag32, u32, u64
+
+STREAK_BYTES: Final = 20  # of a state: a `Streak` or a `Said` that is not blank
 
 
-def extend(streak: Streak | None, value: int, index: int, stamp: int, since: int) -> Streak:
-    """Count `value` once an iteration (`stamp`). Another value, or news (`since`) after the start, starts again."""
-    if streak is None:
-        return Streak(value, 1, index, stamp)
-    if streak.value != value or since > streak.first:
-        streak.value, streak.count, streak.first = value, 1, index
-    elif streak.stamp != stamp:
-        streak.count += 1
-    streak.stamp = stamp
-    return streak
+@final
+@cclass
+class Streak(Record):
+    """The same value several times in a row; blank before the first one."""
+
+    value: u64  # tag or count that repeats
+    count: u32  # how many times
+    first: i32  # turn of the first time
+    stamp: i32  # iteration in which it was last counted: once an iteration
+
+    @cfunc
+    def begin(self, value: u64, count: u32, index: i32, stamp: i32) -> None:
+        """Start with a value."""
+        self.value, self.count, self.first, self.stamp = value, count, index, stamp
+
+    @cfunc
+    def extend(self, value: u64, index: i32, stamp: i32, since: i32) -> None:
+        """Count a value once an iteration (`stamp`). Another value, or news (`since`) after the start, starts again."""
+        if not self.count or self.value != value or since > self.first:
+            self.value, self.count, self.first = value, 1, index
+        elif self.stamp != stamp:
+            self.count += 1
+        self.stamp = stamp
+
+    @cfunc
+    def is_blank(self) -> bool:
+        return not self.count
 
 
-def said_again(said: Said | None, norm: int, index: int, since: int, own_since: int, called: int = -1) -> Said:
-    """Count equal texts in a row. Another text, or news after the first of them, starts again: `since` is the last news
-    for the count behind the gate, `own_since` the last for the count of the node's own turns, and `called` the last
-    turn with calls of the node, for both."""
-    value = norm & TAG
-    if said is None:
-        return Said(value, 1, index, -1, 1, index)
-    if said.value != value:
-        said.value, said.count, said.first, said.own, said.own_first = value, 1, index, 1, index
-        return said
-    if since > said.first or called > said.first:
-        said.count, said.first = 1, index
-    else:
-        said.count += 1
-    if own_since > said.own_first or called > said.own_first:
-        said.own, said.own_first = 1, index
-    else:
-        said.own += 1
-    return said
+@final
+@cclass
+class Said(Record):
+    """The same text or structured output of a node several times in a row: each count has its own `Gate`."""
 
+    value: u32  # tag of the text
+    count: u32  # how many times, behind the gate of LOOP001; 0: there was none yet
+    own: u32  # how many times in the node's own turns, whatever words others found
+    first: i32  # turn of the first time
+    own_first: i32  # turn of the first of `own`
 
-def remember(values: list[int], value: int) -> None:
-    """Append a hash, and keep the last `RECENT_MAX` of them as loop evidence."""
-    values.append(value & HASH)
-    if len(values) > RECENT_MAX:
-        del values[0]
+    @cfunc
+    def extend(self, norm: u64, index: i32, since: i32, own_since: i32, called: i32) -> None:
+        """Count equal texts in a row. Another text, or news after the first of them, starts again: `since` is the last
+        news for the count behind the gate, `own_since` the last for the count of the node's own turns, and `called` the
+        last turn with calls of the node, for both."""
+        value: u32 = tag32(norm)
+        if not self.count or self.value != value:
+            self.value, self.count, self.first, self.own, self.own_first = value, 1, index, 1, index
+            return
+        if since > self.first or called > self.first:
+            self.count, self.first = 1, index
+        else:
+            self.count += 1
+        if own_since > self.own_first or called > self.own_first:
+            self.own, self.own_first = 1, index
+        else:
+            self.own += 1
+
+    @cfunc
+    def is_blank(self) -> bool:
+        return not self.count

@@ -7,13 +7,27 @@ a budget starts its count again. Memory: `TASKS_MAX` tasks; past it, the oldest 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import TASKS_MAX, RunState, TaskTokens
+import msgspec
+
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.model.wire import TaskDelegated, Turn
 
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
+TASKS_MAX: Final = 8  # tasks with a token budget; a batch has at most five
 RUNGS: Final = ("warning", "restrict", "urgent", "hard_stop", "violation")
+
+
+class TaskTokens(msgspec.Struct, array_like=True):
+    """The token budget of one task."""
+
+    limit: int  # tokens
+    used: int = 0  # tokens
+    rung: int = 0  # how many levels of `RUNGS` it has reached
+    since: int = 0  # turn from which it counts
 
 
 def grant_tokens(run: RunState, event: TaskDelegated, tag: Callable[[str], int]) -> None:
@@ -58,10 +72,11 @@ def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
 
 
 def _keep(run: RunState, task: int, tokens: TaskTokens) -> TaskTokens:
-    run.task_tokens.pop(task, None)
-    run.task_tokens[task] = tokens
+    run.cold.task_tokens.pop(task, None)
+    run.cold.task_tokens[task] = tokens
+    run.has_task_tokens = True
     run.size_left = 0
-    if len(run.task_tokens) > TASKS_MAX:
-        del run.task_tokens[next(iter(run.task_tokens))]
+    if len(run.cold.task_tokens) > TASKS_MAX:
+        del run.cold.task_tokens[next(iter(run.cold.task_tokens))]
         run.evicted += 1
     return tokens

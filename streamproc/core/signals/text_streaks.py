@@ -1,20 +1,50 @@
 """Text-only streaks: consecutive turns of one node that consist of a text and nothing else, in whatever words.
 
 Any evidence of work in between ends a streak, whichever node reports it; a turn without evidence neither counts nor
-ends one. Memory: the streak in progress, one a run.
+ends one. Memory: the streak in progress, one a run. Read by LOOP010, and by STALL007: a run whose last turn was a text
+may wait for a person.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamproc.core.run_state import RunState, TextStreak
+from streamproc.core.records import Record, cclass, ccall, cfunc, final, i32, i64, u32
 from streamproc.model.wire import Content, Turn
 
+if TYPE_CHECKING:
+    from streamproc.core.run_state import RunState
+
 PAGE: Final = 1_500  # characters; a text of a page may be the work itself, such as a chapter
-TEXT_TURNS_BYTES: Final = 12
 
 
+@final
+@cclass
+class TextStreak(Record):
+    """Consecutive turns of one node that consist of a text and nothing else; a count of 0: there are none."""
+
+    size: i64  # characters of the last text
+    node: u32  # tag of the node
+    topic: u32  # tag of the task; 0: none
+    count: u32  # turns so far
+    pages: u32  # those whose text is a page or longer
+    not_longer: u32  # turns whose text was not longer than the one before; a draft has few
+    first: i32  # turn of the first of them
+    last_text_turn: i32  # the last text-only turn without a hand-over: the run may wait for a person; -1: none
+    text_turn_before: i32  # ... and the one before it
+
+    @cfunc
+    def clear(self) -> None:
+        Record.clear(self)
+        self.last_text_turn = self.text_turn_before = -1
+
+    @cfunc
+    def end(self) -> None:
+        """End the streak."""
+        self.count = 0
+
+
+@cfunc
 def is_text_only(turn: Turn) -> bool:
     """Whether a turn without calls consists of a text and nothing else: no result, no query, no hand-over, no round."""
     if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
@@ -25,26 +55,25 @@ def is_text_only(turn: Turn) -> bool:
     )  # fmt: skip
 
 
-def observe_text_streak(run: RunState, node_tag: int, topic: int, text: Content, index: int) -> TextStreak:
-    """Record a text-only turn, and return the streak that it starts or extends."""
-    streak, before, size = run.text_streak, run.text_turns, text.size
-    if before:
-        before[0], before[1] = index, before[0]
-    else:
-        run.text_turns = [index, -1]
-        run.size_left -= TEXT_TURNS_BYTES
-    if streak is None or streak.node != node_tag or streak.topic != topic:
-        streak = run.text_streak = TextStreak(node_tag, topic, index, 1, int(size >= PAGE), size)
-        return streak
+@cfunc
+def observe_text_streak(run: RunState, node_tag: u32, topic: u32, text: Content, index: i32) -> None:
+    """Record a text-only turn: it starts or extends a streak."""
+    streak: TextStreak = run.text_streak
+    size: i64 = text.size
+    streak.last_text_turn, streak.text_turn_before = index, streak.last_text_turn
+    if not streak.count or streak.node != node_tag or streak.topic != topic:
+        streak.node, streak.topic, streak.first, streak.count = node_tag, topic, index, 1
+        streak.pages, streak.size, streak.not_longer = size >= PAGE, size, 0
+        return
     streak.count += 1
     if size <= streak.size:
         streak.not_longer += 1
     if size >= PAGE:
         streak.pages += 1
     streak.size = size
-    return streak
 
 
-def may_wait(run: RunState, index: int) -> bool:
+@ccall
+def may_wait(run: RunState, index: i32) -> bool:
     """Whether the run may wait for a person after this turn, which must be one of the last two."""
-    return not run.open_turns and index in run.text_turns
+    return not run.turns_open and 0 <= index and index in (run.text_streak.last_text_turn, run.text_streak.text_turn_before)

@@ -178,7 +178,7 @@ def test_the_gate_is_in_force_and_one_gate_does_not_open_another(code: str) -> N
 def test_without_a_gate_of_its_own_a_run_has_no_memory_for_one() -> None:
     feed = Feed(STANDARD)
     feed.all(answered([called(n, output="Done.") for n in range(9)]))
-    assert feed.state.recent_calls == []
+    assert feed.state.calls.recent == []
     assert max(feed.state.hash_windows) < 8
 
 
@@ -191,7 +191,7 @@ def test_the_memory_behind_the_gates_is_bounded() -> None:
         feed.raw(text | ({"tool_calls": calls} if dice.random() < 0.5 else {}))
         assert len(dump(feed.state)) <= STATE_BYTES_MAX
         assert len(feed.state.hash_windows) <= 4 + NODES_MAX
-        assert len(feed.state.recent_calls) <= OCCURRENCES_MAX
+        assert len(feed.state.calls.recent) <= OCCURRENCES_MAX
     assert load(dump(feed.state)) == feed.state
 
 
@@ -204,7 +204,7 @@ def test_a_state_from_before_the_gates_is_read() -> None:
     for node in nodes.values():
         node[3] = node[3][:4]  # the streak of texts
     feed.state = load(msgspec.msgpack.encode(fields[:place]))
-    assert feed.state.last_result == -1
+    assert feed.state.novelty.last_result == -1
     assert reported([], STANDARD) == []
     assert [decision.severity for decision in feed.raw(said("coder", PROGRAM))] == ["halt"]
 

@@ -42,7 +42,7 @@ def test_tags_that_keep_coming_back_are_kept() -> None:
     for tag in range(2, 2 + 3 * SEEN_MAX):
         remember_tag(run, tag)
         assert not remember_tag(run, 1)
-    assert len(run.seen) == SEEN_MAX
+    assert len(run.novelty.seen) == SEEN_MAX
     assert remember_tag(run, 2)
 
 
@@ -85,7 +85,7 @@ def test_a_round_with_news_from_another_stream_does_not_count(stream: int, own: 
     pushed(stream, "ab", run)
     note_news(run, 1, own)
     assert bool(pushed(stream, "ab", run)) is found
-    assert run.last_news == run.last_discovery == 1
+    assert run.novelty.last_news == run.novelty.last_discovery == 1
 
 
 def test_measured_progress_ends_every_period() -> None:

@@ -1,0 +1,535 @@
+"""What a run's memory is made of: records of numbers, tables, trails and sets, each with a cap.
+
+A signal is an ordinary Python module written with these words. Uncompiled it runs with what is here: a record is an
+object, a table a dict, and a debugger shows every field. Compiled (`records.pxi`), `u32` is an `unsigned int`, a record
+a C struct, `cfunc` marks a C function, and storing a record copies its numbers in one move. Both forms write the same
+bytes, and one state is loaded over the other without allocating anything.
+
+A record stores its annotated numbers, then its parts in the order given to `super().__init__`. The widest numbers come
+first, so that C leaves no gaps between them; the build refuses any other order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, final as final
+
+import msgspec
+
+u64: TypeAlias = int  # hashes
+i64: TypeAlias = int  # epoch milliseconds, amounts
+f64: TypeAlias = float
+u32: TypeAlias = int  # tags, counts
+i32: TypeAlias = int  # turn indices; -1: never
+flag: TypeAlias = bool
+
+TAG: Final = 0xFFFFFFFF
+HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
+MIX: Final = 0x9E3779B97F4A7C15  # odd, with spread bits: multiplying by it keeps combined hashes distinct
+TRAIL_MAX: Final = 16
+TAGS_MAX: Final = 96
+VALUES_MAX: Final = 24
+NAME_CHARS: Final = 16  # of a `Name`; as UTF-8 at most four times as many bytes
+PACKED_MAX: Final = 0xFFFF  # bytes of a MessagePack part
+
+_CODES: Final = {"u64": "Q", "i64": "q", "f64": "d", "u32": "I", "i32": "i", "flag": "?"}  # as `struct` calls them
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class StateError(msgspec.DecodeError):
+    """These bytes are not the state of a run."""
+
+
+def cfunc(function: F) -> F:
+    """Mark a function that only signals call: a C function once compiled."""
+    return function
+
+
+def ccall(function: F) -> F:
+    """Mark a function that signals and Python call: once compiled, both a C function and a Python one."""
+    return function
+
+
+def cclass(kind: type[T]) -> type[T]:
+    """Make a class whose annotated numbers begin as 0, as they do in C."""
+    own: dict[str, str] = vars(kind).get("__annotations__", {})
+    fields: dict[str, str] = getattr(kind, "_fields", {}) | own
+    blank = {name: {"f64": 0.0, "flag": False}.get(word, 0) for name, word in fields.items() if word in _CODES}
+
+    def new(cls: type[T], *_: Any, **__: Any) -> T:
+        made = object.__new__(cls)
+        made.__dict__.update(blank)
+        return made
+
+    form = Struct("<" + "".join(_CODES[word] for word in fields.values() if word in _CODES))
+    for name, value in {"_fields": fields, "_blank": blank, "_form": form, "__new__": new}.items():
+        setattr(kind, name, value)
+    return kind
+
+
+class Reader:
+    """Reads a state. Every count is checked against its cap, and every read against the end."""
+
+    def __init__(self) -> None:
+        self.raw = b""
+        self.at = 0
+
+    def begin(self, raw: bytes, at: int) -> None:
+        """Start at a place in a state."""
+        self.raw, self.at = raw, at
+
+    def count(self, cap: int) -> int:
+        """Return a count, how many entries follow. Raises `StateError` above the cap."""
+        if self.at >= len(self.raw) or self.raw[self.at] > cap:
+            raise StateError("a count out of bounds")
+        self.at += 1
+        return self.raw[self.at - 1]
+
+    def take(self, form: Struct) -> tuple[Any, ...]:
+        """Return the next numbers."""
+        try:
+            values = form.unpack_from(self.raw, self.at)
+        except struct.error:
+            raise StateError("cut short") from None
+        self.at += form.size
+        return values
+
+    def packed(self) -> bytes:
+        """Return the next bytes that carry their own length."""
+        (size,) = self.take(_U16)
+        start, self.at = self.at, self.at + size
+        if self.at > len(self.raw):
+            raise StateError("cut short")
+        return self.raw[start : self.at]
+
+    def end(self) -> None:
+        """Refuse bytes that are left over."""
+        if self.at != len(self.raw):
+            raise StateError("bytes left over")
+
+
+class Writer:
+    """Writes a state."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def begin(self, head: bytes) -> None:
+        """Start with the bytes that identify the layout."""
+        self.pieces = [head]
+
+    def count(self, count: int) -> None:
+        """Write how many entries follow."""
+        self.pieces.append(_BYTES[count])
+
+    def put(self, form: Struct, values: Sequence[float]) -> None:
+        """Write numbers."""
+        self.pieces.append(form.pack(*values))
+
+    def packed(self, raw: bytes) -> None:
+        """Write bytes with their length."""
+        self.pieces += (_U16.pack(len(raw)), raw)
+
+    def end(self) -> bytes:
+        """Return the state."""
+        return b"".join(self.pieces)
+
+
+class Part:
+    """Anything that can be stored."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+    def is_blank(self) -> bool:
+        """Whether there is nothing to store; only asked of parts of a `Sparse` record."""
+        return False
+
+    def load(self, reader: Reader) -> None:
+        """Read what `dump` wrote. Raises `StateError` for anything else."""
+
+    def dump(self, writer: Writer) -> None:
+        """Write everything that must be known again."""
+
+
+class Record(Part):
+    """Annotated numbers, and its parts, which `__init__` makes and hands over in the order in which they are stored."""
+
+    _fields: ClassVar[dict[str, str]] = {}
+    _blank: ClassVar[dict[str, Any]] = {}
+    _form: ClassVar[Struct] = Struct("")
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = parts
+        self.clear()
+
+    def clear(self) -> None:
+        """Set all numbers to 0, and clear the parts."""
+        self.__dict__.update(self._blank)
+        for part in self.parts:
+            part.clear()
+
+    def load(self, reader: Reader) -> None:
+        self.__dict__.update(zip(self._blank, reader.take(self._form), strict=True))
+        self.load_parts(reader)
+
+    def dump(self, writer: Writer) -> None:
+        known = self.__dict__
+        writer.put(self._form, [known[name] for name in self._blank])
+        self.dump_parts(writer)
+
+    def load_parts(self, reader: Reader) -> None:
+        """Read the parts."""
+        for part in self.parts:
+            part.load(reader)
+
+    def dump_parts(self, writer: Writer) -> None:
+        """Write the parts."""
+        for part in self.parts:
+            part.dump(writer)
+
+
+class Row(Record):
+    """A record of a table, found by its key."""
+
+    key: u64
+
+
+cclass(Row)
+
+
+class Sparse(Row):
+    """A row with many parts, at most 16, of which few are in use: only those are stored."""
+
+    def load_parts(self, reader: Reader) -> None:
+        (used,) = reader.take(_U16)
+        if used >> len(self.parts):
+            raise StateError("a part that does not exist")
+        for place, part in enumerate(self.parts):
+            if used >> place & 1:
+                part.load(reader)
+            else:
+                part.clear()
+
+    def dump_parts(self, writer: Writer) -> None:
+        used = 0
+        for place, part in enumerate(self.parts):
+            used |= (not part.is_blank()) << place
+        writer.put(_U16, (used,))
+        for place, part in enumerate(self.parts):
+            if used >> place & 1:
+                part.dump(writer)
+
+
+@final
+class Table(dict[int, Any], Part):
+    """At most `cap` rows of one kind by key, the least recently added or touched first."""
+
+    def __init__(self, kind: type[Row], cap: int) -> None:
+        super().__init__()
+        self.kind, self.cap = kind, cap
+        self.spare: list[Row] = []
+
+    find = dict.get
+    """Return the row under a key, or None."""
+
+    @property
+    def rows(self) -> list[Any]:
+        """All rows, oldest first."""
+        return list(self.values())
+
+    def full(self) -> bool:
+        """Whether another row takes the place of the oldest."""
+        return len(self) >= self.cap
+
+    def youngest(self) -> Any:
+        """Return the row that was added or touched last, or None."""
+        return self[next(reversed(self))] if self else None
+
+    def touch(self, key: int) -> Any:
+        """Return the row under a key, which becomes the youngest; None if there is none."""
+        row = self.pop(key, None)
+        if row is not None:
+            self[key] = row
+        return row
+
+    def add(self, key: int) -> Any:
+        """Return a new row, the youngest. A full table drops its oldest row."""
+        if len(self) >= self.cap:
+            self.forget(next(iter(self)))
+        row = self.spare.pop() if self.spare else self.kind()
+        row.key = key
+        self[key] = row
+        return row
+
+    def forget(self, key: int) -> None:
+        """Drop the row under a key, if there is one."""
+        row = self.pop(key, None)
+        if row is not None:
+            row.clear()
+            self.spare.append(row)
+
+    def rekey(self, old: int, new: int) -> None:
+        """Give a row another key; it becomes the youngest."""
+        row = self.pop(old)
+        row.key = new
+        self[new] = row
+
+    def keep_last(self, count: int) -> None:
+        """Drop all rows but the youngest."""
+        for key in list(self)[: max(0, len(self) - count)]:
+            self.forget(key)
+
+    def clear(self) -> None:
+        if self:
+            for key in list(self):
+                self.forget(key)
+
+    def is_blank(self) -> bool:
+        return not self
+
+    def load(self, reader: Reader) -> None:
+        self.clear()
+        for _ in range(reader.count(self.cap)):
+            row = self.spare.pop() if self.spare else self.kind()
+            row.load(reader)
+            if row.key in self:
+                raise StateError("a key that is there twice")
+            self[row.key] = row
+
+    def dump(self, writer: Writer) -> None:
+        writer.count(len(self))
+        for row in self.values():
+            row.dump(writer)
+
+
+@final
+class Trail(Part):
+    """The last few numbers, at most 16, and the turn of each."""
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self.numbers: list[int] = []
+        self.turns: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.numbers)
+
+    def push(self, number: int, turn: int) -> None:
+        """Add a number; a full trail drops its oldest."""
+        self.numbers.append(number)
+        self.turns.append(turn)
+        if len(self.numbers) > self.cap:
+            del self.numbers[0], self.turns[0]
+
+    def ago(self, count: int) -> int:
+        """Return the number that was added `count` numbers ago; 1: the last."""
+        return self.numbers[-count]
+
+    def turn_ago(self, count: int) -> int:
+        """Return the turn of the number that was added `count` numbers ago."""
+        return self.turns[-count]
+
+    def has(self, number: int) -> bool:
+        """Whether a number is among them."""
+        return number in self.numbers
+
+    def next_age(self, number: int, age: int) -> int:
+        """Return how long ago a number was added, in numbers, of all times longer ago than `age`; 0: at no time."""
+        for place in range(len(self.numbers) - age - 1, -1, -1):
+            if self.numbers[place] == number:
+                return len(self.numbers) - place
+        return 0
+
+    def last_numbers(self, count: int) -> list[int]:
+        """Return the last so many, oldest first."""
+        return self.numbers[len(self.numbers) - count :]
+
+    def last_turns(self, count: int) -> list[int]:
+        """Return the turns of the last so many."""
+        return self.turns[len(self.turns) - count :]
+
+    def keep_last(self, count: int) -> None:
+        """Drop all but the last so many."""
+        if len(self.numbers) > count:
+            del self.numbers[: len(self.numbers) - count]
+            del self.turns[: len(self.turns) - count]
+
+    def clear(self) -> None:
+        self.numbers.clear()
+        self.turns.clear()
+
+    def is_blank(self) -> bool:
+        return not self.numbers
+
+    def load(self, reader: Reader) -> None:
+        size = reader.count(self.cap)
+        self.numbers = list(reader.take(_U32S[size]))
+        self.turns = list(reader.take(_U32S[size]))
+
+    def dump(self, writer: Writer) -> None:
+        writer.count(len(self.numbers))
+        writer.put(_U32S[len(self.numbers)], self.numbers)
+        writer.put(_U32S[len(self.turns)], self.turns)
+
+
+@final
+class Tags(dict[int, None], Part):
+    """A set of at most 96 tags; the one not met for the longest time is dropped first."""
+
+    def __init__(self, cap: int) -> None:
+        super().__init__()
+        self.cap = cap
+
+    def add(self, tag: int) -> bool:
+        """Remember a tag, and return whether it is new."""
+        if tag in self:
+            del self[tag]
+            self[tag] = None
+            return False
+        self[tag] = None
+        if len(self) > self.cap:
+            del self[next(iter(self))]
+        return True
+
+    def has(self, tag: int) -> bool:
+        """Whether a tag is known."""
+        return tag in self
+
+    def full(self) -> bool:
+        """Whether another tag takes the place of the oldest."""
+        return len(self) >= self.cap
+
+    def keep_last(self, count: int) -> None:
+        """Drop all but the last so many."""
+        for tag in list(self)[: max(0, len(self) - count)]:
+            del self[tag]
+
+    def load(self, reader: Reader) -> None:
+        self.clear()
+        self.update(dict.fromkeys(reader.take(_U32S[reader.count(self.cap)])))
+
+    def dump(self, writer: Writer) -> None:
+        writer.count(len(self))
+        writer.put(_U32S[len(self)], list(self))
+
+
+@final
+class Values(Part):
+    """The last few 64-bit numbers, at most 24, oldest first."""
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self.values: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.values)
+
+    def push(self, value: int) -> None:
+        """Add a number; a full list drops its oldest."""
+        self.values.append(value)
+        if len(self.values) > self.cap:
+            del self.values[0]
+
+    def full(self) -> bool:
+        """Whether another number takes the place of the oldest."""
+        return len(self.values) >= self.cap
+
+    def at(self, place: int) -> int:
+        """Return the number at a place; 0: the oldest."""
+        return self.values[place]
+
+    def has(self, value: int) -> bool:
+        """Whether a number is among them."""
+        return value in self.values
+
+    def drop_last(self) -> None:
+        """Drop the number that was added last."""
+        del self.values[-1]
+
+    def keep_last(self, count: int) -> None:
+        """Drop all but the last so many."""
+        del self.values[: max(0, len(self.values) - count)]
+
+    def listed(self) -> list[int]:
+        """Return all of them."""
+        return list(self.values)
+
+    def clear(self) -> None:
+        self.values.clear()
+
+    def is_blank(self) -> bool:
+        return not self.values
+
+    def load(self, reader: Reader) -> None:
+        self.values = list(reader.take(_U64S[reader.count(self.cap)]))
+
+    def dump(self, writer: Writer) -> None:
+        writer.count(len(self.values))
+        writer.put(_U64S[len(self.values)], self.values)
+
+
+@final
+class Name(Part):
+    """The beginning of a name, for messages."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def set(self, text: str) -> None:
+        """Keep the first characters."""
+        self.text = text[:NAME_CHARS]
+
+    def get(self) -> str:
+        """Return them."""
+        return self.text
+
+    def clear(self) -> None:
+        self.text = ""
+
+    def load(self, reader: Reader) -> None:
+        size = reader.count(4 * NAME_CHARS)
+        (raw,) = reader.take(Struct(f"<{size}s"))
+        try:
+            self.text = raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise StateError("a name that is no UTF-8") from None
+
+    def dump(self, writer: Writer) -> None:
+        raw = self.text.encode("utf-8", "surrogatepass")
+        writer.count(len(raw))
+        writer.pieces.append(raw)
+
+
+_U16: Final = Struct("<H")
+_U32S: Final = [Struct(f"<{size}I") for size in range(TAGS_MAX + 1)]
+_U64S: Final = [Struct(f"<{size}Q") for size in range(VALUES_MAX + 1)]
+_BYTES: Final = [bytes((size,)) for size in range(256)]
+
+
+def hash64(value: int) -> int:
+    """Return the low 64 bits of a number."""
+    return value & HASH
+
+
+def tag32(value: int) -> int:
+    """Return the low half of a hash: enough where one false match in 4·10⁹ is harmless."""
+    return value & TAG
+
+
+def mixed(value: int) -> int:
+    """Return a number whose bits are spread over all 64, so that sums of hashes stay apart."""
+    return value * MIX & HASH
+
+
+def distance(one: int, other: int) -> int:
+    """Return in how many bits two hashes differ."""
+    return (one ^ other).bit_count()
