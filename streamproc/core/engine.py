@@ -109,6 +109,7 @@ class Engine:
         if run.owner != UNBOUND and is_stranger(run, event):
             run.strangers += 1
             return RefusedEvent(STRANGER)
+        run.stub = False
         if event.event_id:
             try:
                 digest = xxh3_64_intdigest(event.event_id.encode())  # an `errors` argument would cost 150 ns
@@ -133,7 +134,7 @@ class Engine:
             return self._turn(run, event)
         found = self._other(run, event)
         run.size_left -= OTHER_EVENT_BYTES
-        if run.size_left < 0:
+        if run.size_left <= 0:
             shrink_to_size(run)
         return found
 
@@ -167,7 +168,7 @@ class Engine:
             if usage is not None and rules.prices:
                 usage = priced(usage, turn.model, rules.prices)
             self._charge(run, turn.run_id, usage)
-        if run.size_left < 0:
+        if run.size_left <= 0:
             shrink_to_size(run)
         return found
 

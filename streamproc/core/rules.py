@@ -10,8 +10,7 @@ from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.prices import Price
-from streamproc.core.signals.calls import CallMemory
-from streamproc.core.signals.calls import IDLE, OVER, POLL
+from streamproc.core.signals.calls import IDLE, OVER, POLL, CallMemory
 from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import NO_TIERS, TierRules
 from streamproc.core.view import View

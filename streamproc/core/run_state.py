@@ -5,8 +5,8 @@ its oldest entry is dropped and `evicted` counts it. Hashes that are only compar
 32-bit *tags*: each comparison matches by accident once in 4·10⁹, and a halt needs several matches in a row. Answers of
 calls keep all 64 bits.
 
-A state is stored as bytes: the version and a hash of the layout, the numbers and parts of `RunState`, and what few runs
-have (`Cold`) as MessagePack.
+A state is stored as bytes: the version and a hash of the layout, the numbers of `RunState`, the scope as MessagePack,
+the parts, and what few runs have (`Cold`) as MessagePack.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ class RunState(Record):
     session_closed: flag  # whether its session takes no new work
     has_board: flag  # whether `cold.board` is set
     has_task_tokens: flag  # whether `cold.task_tokens` has any
+    stub: flag  # whether only spend and escalation are stored (`stub_of`), until the next event
     event_ids: Values  # hashes of recent event ids: duplicates are skipped
     novelty: Novelty
     calls: Calls
@@ -162,19 +163,36 @@ class RunState(Record):
         return self.cold.task_tokens if self.has_task_tokens else {}
 
     @cfunc
-    def load(self, reader: Reader) -> None:
-        Record.load(self, reader)
+    def load_parts(self, reader: Reader) -> None:
         self.scope_raw = reader.packed()
         self.scope = read_scope(self.scope_raw)
+        if self.stub:
+            for part in self.parts:
+                part.clear()
+            self.ledger.load(reader)
+            self.escalation.load(reader)
+        else:
+            Record.load_parts(self, reader)
         self.cold_raw, self.cold_read = reader.packed(), None
 
     @cfunc
-    def dump(self, writer: Writer) -> None:
-        Record.dump(self, writer)
+    def dump_parts(self, writer: Writer) -> None:
         writer.packed(self.scope_raw)
+        if self.stub:
+            self.ledger.dump(writer)
+            self.escalation.dump(writer)
+        else:
+            Record.dump_parts(self, writer)
         if self.cold_read is not None:
             self.cold_raw = write_cold(self.cold_read)
         writer.packed(self.cold_raw)
+
+
+def begin_run(partition: int) -> RunState:
+    """Return the state of a new run of a partition of the turns topic."""
+    run = RunState()
+    run.partition = partition
+    return run
 
 
 class Peek(NamedTuple):
@@ -187,6 +205,8 @@ class Peek(NamedTuple):
 
 
 _PEEK: Final = struct.Struct("<BIq44xii36x?")  # up to `finished`; the first two are HEAD
+_NUMBERS: Final = struct.Struct("<6q4i8I8?")  # of a `RunState`; the scope follows
+_SIZE: Final = struct.Struct("<H")
 
 
 def peek(raw: bytes, at: int = 0) -> Peek | None:
@@ -198,15 +218,21 @@ def peek(raw: bytes, at: int = 0) -> Peek | None:
     return Peek(offset, turns, halted, finished) if (version, layout) == (STATE_VERSION, LAYOUT) else None
 
 
+def peek_scope(raw: bytes) -> Scope:
+    """Read the scope of a stored state that `peek` can read. Raises `StateError`."""
+    at = len(HEAD) + _NUMBERS.size
+    (size,) = _SIZE.unpack_from(raw, at)
+    return read_scope(raw[at + _SIZE.size : at + _SIZE.size + size])
+
+
 def stub_of(run: RunState) -> RunState:
     """Return what is kept of a halted run that has to go: its spend, its scope, and what only an operator may change."""
     stub = load(dump(run))
-    for part in (
-        stub.event_ids, stub.novelty, stub.calls, stub.tools, stub.windows, stub.nodes, stub.node_counts,
-        stub.handovers, stub.cycles, stub.pending, stub.monologue, stub.text_streak, stub.messages, stub.long_texts,
-        stub.metrics, stub.evidence, stub.pace, stub.escalation.episodes,
-    ):  # fmt: skip
-        part.clear()
+    for part in stub.parts:
+        if part is not stub.ledger and part is not stub.escalation:
+            part.clear()
+    stub.escalation.episodes.clear()
+    stub.stub = True
     cold = stub.cold
     stub.cold_read = Cold(command_ids=cold.command_ids, commands_since_ms=cold.commands_since_ms)
     stub.has_board = stub.has_task_tokens = False

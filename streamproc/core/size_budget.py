@@ -2,7 +2,7 @@
 reaches only if nearly all collections are full at the same time.
 
 Measuring a state means encoding it, which without a compiler costs more than a turn. So every addition subtracts its
-bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that falls below 0.
+bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that is used up.
 Rare and possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in
 every process, compiled or not, however often the state is stored.
 """
@@ -18,7 +18,7 @@ from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
 from streamproc.core.signals.spend import NodeCounts
 
-STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096
+STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and numbers in MessagePack may get longer
 PASSING_BYTES: Final = 64 + 16 + 160  # names of a node and a detector, hashes shown with a halt: they come and go
 FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
 KEPT_BYTES: Final = 3_000  # ... down to this size, or the next turn would have to drop entries again

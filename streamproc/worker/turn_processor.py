@@ -15,7 +15,7 @@ import msgspec
 
 from streamproc.core.decision import Decision
 from streamproc.core.refusal import RefusedEvent
-from streamproc.core.run_state import RunState
+from streamproc.core.run_state import RunState, begin_run
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
@@ -174,7 +174,7 @@ class TurnProcessor:
                 problem = too_many_new_runs(record, limit)
                 outgoing.append(self._refused(placed(record, self._topic, runs.partition), (problem,)))
                 return None
-            state = RunState(partition=runs.partition)
+            state = begin_run(runs.partition)
             runs.keep(key, state)
             changed[key] = event
         return state

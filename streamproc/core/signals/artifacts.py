@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamproc.core.records import cfunc, hash64, i32, tag32, u32, u64
+from streamproc.core.records import cfunc, hash64, i32, tag32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import ARTIFACTS, Period, push
 from streamproc.model.wire import Turn

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.records import Row, Table, Trail, cclass, ccall, cfunc, final, i32, u32, u64
+from streamproc.core.records import Row, Table, Trail, ccall, cclass, cfunc, final, i32, u32, u64
 
 if TYPE_CHECKING:
     from streamproc.core.run_state import RunState

@@ -52,14 +52,14 @@ def amount_of(value: object) -> i64:
     """Return an amount that a turn reports; None: 0."""
     if not value:
         return 0
-    return SPEND_MAX if value > SPEND_MAX else value  # type: ignore[operator,return-value]
+    return min(value, SPEND_MAX)  # type: ignore[operator,return-value]
 
 
 @cfunc
 def tokens_of(usage: Usage) -> i64:
     """Return all tokens of a turn: the total, or else the sum of input and output."""
     total: i64 = amount_of(usage.total_tokens)
-    return total if total else saturated(amount_of(usage.input_tokens), amount_of(usage.output_tokens))
+    return total or saturated(amount_of(usage.input_tokens), amount_of(usage.output_tokens))
 
 
 @cfunc
