@@ -32,7 +32,7 @@ TRAIL_MAX: Final = 16
 TAGS_MAX: Final = 96
 VALUES_MAX: Final = 24
 NAME_CHARS: Final = 16  # of a `Name`; as UTF-8 at most four times as many bytes
-PACKED_MAX: Final = 0xFFFF  # bytes of a MessagePack part
+BLOB_MAX: Final = 0xFFFF  # bytes of a blob
 
 _CODES: Final = {"u64": "Q", "i64": "q", "f64": "d", "u32": "I", "i32": "i", "flag": "?"}  # as `struct` calls them
 
@@ -98,7 +98,7 @@ class Reader:
         self.at += form.size
         return values
 
-    def packed(self) -> bytes:
+    def blob(self) -> bytes:
         """Return the next bytes that carry their own length."""
         (size,) = self.take(_U16)
         start, self.at = self.at, self.at + size
@@ -130,7 +130,7 @@ class Writer:
         """Write numbers."""
         self.pieces.append(form.pack(*values))
 
-    def packed(self, raw: bytes) -> None:
+    def blob(self, raw: bytes) -> None:
         """Write bytes with their length."""
         self.pieces += (_U16.pack(len(raw)), raw)
 

@@ -24,7 +24,7 @@ from streamproc.core.records import (
     Values,
     Writer,
     cclass,
-    cfunc,
+    ccall,
     final,
     flag,
     i32,
@@ -128,7 +128,7 @@ class RunState(Record):
             self.long_texts, self.metrics, self.evidence, self.ledger, self.pace, self.escalation,
         )  # fmt: skip
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.partition = self.offset = self.halted = -1
@@ -161,20 +161,20 @@ class RunState(Record):
         """The token budgets of tasks, by task tag, oldest first; not to be changed."""
         return self.cold.task_tokens if self.has_task_tokens else {}
 
-    @cfunc
+    @ccall
     def load(self, reader: Reader) -> None:
         Record.load(self, reader)
-        self.scope_raw = reader.packed()
+        self.scope_raw = reader.blob()
         self.scope = read_scope(self.scope_raw)
-        self.cold_raw, self.cold_read = reader.packed(), None
+        self.cold_raw, self.cold_read = reader.blob(), None
 
-    @cfunc
+    @ccall
     def dump(self, writer: Writer) -> None:
         Record.dump(self, writer)
-        writer.packed(self.scope_raw)
+        writer.blob(self.scope_raw)
         if self.cold_read is not None:
             self.cold_raw = write_cold(self.cold_read)
-        writer.packed(self.cold_raw)
+        writer.blob(self.cold_raw)
 
 
 class Peek(NamedTuple):
@@ -235,20 +235,24 @@ _reader: Final = Reader()
 _writer: Final = Writer()
 
 
+@ccall
 def load(raw: bytes, into: RunState | None = None) -> RunState:
     """Read a stored state, into a new object or a given one. Raises `StateError` for anything that `dump` did not
     write, and leaves a given object without meaning."""
-    run = RunState() if into is None else into
+    run: RunState = RunState() if into is None else into
+    reader: Reader = _reader
     if raw[: len(HEAD)] != HEAD:
         raise StateError("not a state of this version")
-    _reader.begin(raw, len(HEAD))
-    run.load(_reader)
-    _reader.end()
+    reader.begin(raw, len(HEAD))
+    run.load(reader)
+    reader.end()
     return run
 
 
+@ccall
 def dump(run: RunState) -> bytes:
     """Return a state as it is stored, at most 4 KiB."""
-    _writer.begin(HEAD)
-    run.dump(_writer)
-    return _writer.end()
+    writer: Writer = _writer
+    writer.begin(HEAD)
+    run.dump(writer)
+    return writer.end()

@@ -83,7 +83,7 @@ def _old_texts(run: RunState) -> None:
 
 
 def _own_streams(run: RunState) -> None:
-    for window in run.windows.rows:
+    for window in list(run.windows.rows):
         if window.key >= OWN:
             run.windows.forget(window.key)
 
