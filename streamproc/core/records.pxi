@@ -119,6 +119,10 @@ cdef class Part:
         """Whether there is nothing to store; only asked of parts of a `Sparse` record."""
         return False
 
+    cpdef i64 size_bytes(self):
+        """Return how many bytes `dump` writes."""
+        return 0
+
     cpdef load(self, Reader reader):
         """Read what `dump` wrote. Raises `StateError` for anything else."""
 
@@ -144,6 +148,13 @@ cdef class Record(Part):
         memset(numbers_of(self), 0, self.width)
         for i in range(PySequence_Fast_GET_SIZE(self.parts)):
             (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).clear()
+
+    cpdef i64 size_bytes(self):
+        cdef Py_ssize_t i
+        cdef i64 size = self.width
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            size += (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).size_bytes()
+        return size
 
     cpdef load(self, Reader reader):
         reader.take(numbers_of(self), self.width)
@@ -178,6 +189,16 @@ cdef class Row(Record):
 
 cdef class Sparse(Row):
     """A row with many parts, at most 16, of which few are in use: only those are stored."""
+
+    cpdef i64 size_bytes(self):
+        cdef Py_ssize_t i
+        cdef i64 size = self.width + 2
+        cdef Part part
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            part = <Part>PySequence_Fast_GET_ITEM(self.parts, i)
+            if not part.is_blank():
+                size += part.size_bytes()
+        return size
 
     cpdef load_parts(self, Reader reader):
         cdef Py_ssize_t i
@@ -293,6 +314,13 @@ cdef class Table(Part):
     cpdef bint is_blank(self):
         return not self.rows
 
+    cpdef i64 size_bytes(self):
+        cdef Py_ssize_t i
+        cdef i64 size = 1
+        for i in range(PySequence_Fast_GET_SIZE(self.rows)):
+            size += (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).size_bytes()
+        return size
+
     cpdef load(self, Reader reader):
         cdef Py_ssize_t i
         cdef Py_ssize_t count = reader.count(self.cap)
@@ -401,6 +429,9 @@ cdef class Trail(Part):
         writer.put(self.numbers_, self.size * sizeof(u32))
         writer.put(self.turns_, self.size * sizeof(u32))
 
+    cpdef i64 size_bytes(self):
+        return 1 + 8 * self.size
+
 
 @final
 cdef class Tags(Part):
@@ -465,6 +496,9 @@ cdef class Tags(Part):
         writer.count(self.size)
         writer.put(self.values, self.size * sizeof(u32))
 
+    cpdef i64 size_bytes(self):
+        return 1 + 4 * self.size
+
 
 @final
 cdef class Values(Part):
@@ -526,6 +560,9 @@ cdef class Values(Part):
         writer.count(self.size)
         writer.put(self.values_, self.size * sizeof(u64))
 
+    cpdef i64 size_bytes(self):
+        return 1 + 8 * self.size
+
 
 @final
 cdef class Name(Part):
@@ -557,6 +594,9 @@ cdef class Name(Part):
     cpdef dump(self, Writer writer):
         writer.count(self.size)
         writer.put(self.raw, self.size)
+
+    cpdef i64 size_bytes(self):
+        return 1 + self.size
 
 
 cdef inline u32 tag32(u64 value) noexcept:

@@ -149,6 +149,10 @@ class Part:
         """Whether there is nothing to store; only asked of parts of a `Sparse` record."""
         return False
 
+    def size_bytes(self) -> int:
+        """Return how many bytes `dump` writes."""
+        return 0
+
     def load(self, reader: Reader) -> None:
         """Read what `dump` wrote. Raises `StateError` for anything else."""
 
@@ -172,6 +176,12 @@ class Record(Part):
         self.__dict__.update(self._blank)
         for part in self.parts:
             part.clear()
+
+    def size_bytes(self) -> int:
+        size = self._form.size
+        for part in self.parts:
+            size += part.size_bytes()
+        return size
 
     def load(self, reader: Reader) -> None:
         self.__dict__.update(zip(self._blank, reader.take(self._form), strict=True))
@@ -204,6 +214,13 @@ cclass(Row)
 
 class Sparse(Row):
     """A row with many parts, at most 16, of which few are in use: only those are stored."""
+
+    def size_bytes(self) -> int:
+        size = self._form.size + _U16.size
+        for part in self.parts:
+            if not part.is_blank():
+                size += part.size_bytes()
+        return size
 
     def load_parts(self, reader: Reader) -> None:
         (used,) = reader.take(_U16)
@@ -292,6 +309,12 @@ class Table(dict[int, Any], Part):
     def is_blank(self) -> bool:
         return not self
 
+    def size_bytes(self) -> int:
+        size = 1
+        for row in self.values():
+            size += row.size_bytes()
+        return size
+
     def load(self, reader: Reader) -> None:
         self.clear()
         for _ in range(reader.count(self.cap)):
@@ -368,6 +391,9 @@ class Trail(Part):
     def is_blank(self) -> bool:
         return not self.numbers
 
+    def size_bytes(self) -> int:
+        return 1 + 8 * len(self.numbers)
+
     def load(self, reader: Reader) -> None:
         size = reader.count(self.cap)
         self.numbers = list(reader.take(_U32S[size]))
@@ -410,6 +436,9 @@ class Tags(dict[int, None], Part):
         """Drop all but the last so many."""
         for tag in list(self)[: max(0, len(self) - count)]:
             del self[tag]
+
+    def size_bytes(self) -> int:
+        return 1 + 4 * len(self)
 
     def load(self, reader: Reader) -> None:
         self.clear()
@@ -469,6 +498,9 @@ class Values(Part):
     def is_blank(self) -> bool:
         return not self.values
 
+    def size_bytes(self) -> int:
+        return 1 + 8 * len(self.values)
+
     def load(self, reader: Reader) -> None:
         self.values = list(reader.take(_U64S[reader.count(self.cap)]))
 
@@ -494,6 +526,9 @@ class Name(Part):
 
     def clear(self) -> None:
         self.text = ""
+
+    def size_bytes(self) -> int:
+        return 1 + len(self.text.encode("utf-8", "surrogatepass"))
 
     def load(self, reader: Reader) -> None:
         size = reader.count(4 * NAME_CHARS)

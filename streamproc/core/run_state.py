@@ -162,6 +162,12 @@ class RunState(Record):
         return self.cold.task_tokens if self.has_task_tokens else {}
 
     @ccall
+    def size_bytes(self) -> i64:
+        if self.cold_read is not None:
+            self.cold_raw = write_cold(self.cold_read)
+        return len(HEAD) + Record.size_bytes(self) + 4 + len(self.scope_raw) + len(self.cold_raw)
+
+    @ccall
     def load(self, reader: Reader) -> None:
         Record.load(self, reader)
         self.scope_raw = reader.blob()

@@ -38,7 +38,7 @@ class TextStreak(Record):
         Record.clear(self)
         self.last_text_turn = self.text_turn_before = -1
 
-    @cfunc
+    @ccall
     def end(self) -> None:
         """End the streak."""
         self.count = 0
