@@ -21,15 +21,7 @@ from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-DIRECTIVES = {
-    "language_level": 3,
-    "annotation_typing": False,
-    "binding": False,
-    "nonecheck": True,
-    "auto_pickle": False,
-}
-FLAGS = ["-O2", "-g0", "-w"]
-SCAN_FLAGS = ["-O3", "-g0", "-w"]  # loops over characters
+FLAGS = ["-O3", "-g0", "-w"]
 
 
 def say(line: str) -> None:
@@ -42,7 +34,7 @@ def need_tools() -> None:
         sys.exit(
             "compile: needs CPython with its global interpreter lock. streamproc works without it, in pure Python."
         )
-    for module, package in (("Cython", "cython"), ("mypy", "mypy"), ("setuptools", "setuptools")):
+    for module, package in (("Cython", "cython"), ("setuptools", "setuptools")):
         try:
             import_module(module)
         except ImportError:
@@ -71,58 +63,33 @@ def work_folder(given: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-def generate(package: Path, work: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Write sources and declarations. Return the modules, and the fields of each struct in memory order."""
-    from declarations import Declarations, Types, of_structs, write
-    from sources import constants, read, rewritten
-
-    compiled, structs = read(package)
-    types = Types(compiled, structs)
-    known: dict[str, int] = {}
-    for one in (*compiled, *structs):
-        known |= constants(import_module(one.name), one)
-    declarations = Declarations(compiled, types)
-    for folder in {Path(*one.name.split(".")[:-1]) for one in (*compiled, *structs)} | {Path("streamproc")}:
-        write(work / folder / "__init__.pxd", "")
-        write(work / folder / "__init__.py", "")
-    for one in structs:
-        write(work / one.name.replace(".", "/") / ".." / f"{one.path.stem}.pxd", of_structs(one.name, types))
-    for one in compiled:
-        place = work / one.name.replace(".", "/")
-        write(place.with_suffix(".py"), rewritten(one, known, declarations.of_others(one)))
-        write(place.with_suffix(".pxd"), declarations.of(one))
-    write(work / "layouts.pyx", (HERE / "layouts.pyx").read_text(encoding="utf-8"))
-    write_scan(package / "fingerprint", work / "streamproc" / "fingerprint")
-    return [one.name for one in compiled], types.structs
-
-
-def write_scan(folder: Path, work: Path) -> None:
-    """Write the source of the fingerprint, and its tables."""
-    from declarations import write
+def generate(package: Path, work: Path) -> None:
+    """Write the sources of both modules."""
+    from sources import of_module
 
     from streamproc.fingerprint.tables import written
 
-    write(work / "__init__.py", "")
-    for file in (*folder.glob("*.pyx"), *folder.glob("*.pxi")):
+    work.mkdir(parents=True, exist_ok=True)
+    write(work / "core.pyx", of_module())
+    for file in (package / "fingerprint").glob("*.p[yx][xi]"):
         write(work / file.name, file.read_text(encoding="utf-8"))
     write(work / "tables.pxi", written())
 
 
-def compile_all(work: Path, modules: list[str], jobs: int) -> None:
-    """Translate and compile; on failure, exit with the end of the compiler's output."""
-    from streamproc.core.compiled import SCAN
+def write(file: Path, text: str) -> None:
+    """Write a file, unless it has this text already: what has not changed is not compiled again."""
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        file.write_text(text, encoding="utf-8")
 
-    files = [f"{module.replace('.', '/')}.py" for module in modules]
+
+def compile_all(work: Path, jobs: int) -> None:
+    """Translate and compile; on failure, exit with the end of the compiler's output."""
     script = f"""
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 if __name__ == "__main__":
-    names = {[*modules, "layouts"]!r}
-    files = {[*files, "layouts.pyx"]!r}
-    extensions = [Extension(name, [file], extra_compile_args={FLAGS!r}) for name, file in zip(names, files)]
-    extensions = cythonize(extensions, compiler_directives={DIRECTIVES!r}, nthreads={jobs}, quiet=True)
-    scan = Extension({SCAN!r}, [{SCAN.replace(".", "/") + ".pyx"!r}], extra_compile_args={SCAN_FLAGS!r})
-    extensions += cythonize([scan], quiet=True)
+    extensions = [Extension(name, [name + ".pyx"], extra_compile_args={FLAGS!r}) for name in ("core", "scan")]
+    extensions = cythonize(extensions, nthreads={jobs}, quiet=True)
     setup(name="streamproc-core", ext_modules=extensions,
           script_args=["--quiet", "build_ext", "--build-lib", "lib", "--parallel", "{jobs}"])
 """
@@ -134,20 +101,15 @@ if __name__ == "__main__":
         sys.exit("\n".join([*lines[-40:], "compile: failed, see the output above. Nothing was installed."]))
 
 
-def install(work: Path, folder: Path, modules: list[str], fields: dict[str, list[str]], sources: str) -> None:
+def install(work: Path, folder: Path, sources: str) -> None:
     """Install the modules for `streamproc.core.compiled`; the manifest, which enables them, is written last."""
-    from streamproc.core.compiled import MANIFEST, SCAN, abi
+    from streamproc.core.compiled import MANIFEST, abi
 
     shutil.rmtree(folder, ignore_errors=True)
-    files = {}
-    for module in [*modules, SCAN, "layouts"]:
-        built = work / "lib" / (module.replace(".", "/") + abi())
-        files[module] = str(built.relative_to(work / "lib")).removeprefix("streamproc/")
-        (folder / files[module]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(built, folder / files[module])
-    layouts = files.pop("layouts")
-    manifest = {"abi": abi(), "sources": sources, "layouts": layouts, "modules": files, "fields": fields}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    folder.mkdir(parents=True)
+    for name in ("core", "scan"):
+        shutil.copy2(work / "lib" / f"{name}{abi()}", folder)
+    (folder / MANIFEST).write_text(json.dumps({"abi": abi(), "sources": sources}, indent=1) + "\n", encoding="utf-8")
 
 
 def check(folder: Path) -> None:
@@ -174,11 +136,10 @@ def main() -> None:
 
     started, sources = time.monotonic(), sources_hash()
     with work_folder(options.work) as work:
-        say(f"reading {PACKAGE}")
-        modules, fields = generate(PACKAGE, work)
-        say(f"compiling {len(modules) + 1} modules, {options.jobs} in parallel (takes a few minutes)")
-        compile_all(work, modules, options.jobs)
-        install(work, FOLDER, modules, fields, sources)
+        say("compiling the core and the fingerprint (takes half a minute)")
+        generate(PACKAGE, work)
+        compile_all(work, options.jobs)
+        install(work, FOLDER, sources)
     check(FOLDER)
     size = sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file())
     say(f"done in {time.monotonic() - started:.0f} s: {size / 1e6:.0f} MB in {FOLDER}")

@@ -1,175 +1,156 @@
-"""The modules to compile, and the small edits that their copies need."""
+"""Turn the parts of the core into the source of one C module, so that one signal may call another in C.
+
+The files are taken as they are, but for what is no C: imports of each other, constants, which become numbers, and
+annotations of fields, which become declarations. Lines keep their places, so a traceback names the right line.
+"""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+import io
+import tokenize
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from struct import calcsize
 
-Edit = tuple[int, int, int, str]
-"""A line (from 1), the byte range to replace, and the replacement."""
+from streamproc.core.compiled import PARTS
+from streamproc.core.records import _CODES
 
-
-@dataclass
-class Source:
-    """The source of a module."""
-
-    name: str
-    path: Path
-    text: str = field(init=False)
-    tree: ast.Module = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.text = self.path.read_text(encoding="utf-8")
-        self.tree = ast.parse(self.text)
-
-    @property
-    def imported(self) -> dict[str, str]:
-        """Return imported names as `module.name`."""
-        return {
-            alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-
-    @property
-    def defines_structs(self) -> bool:
-        """Whether it declares msgspec structs. These modules are not compiled; their structs are declared by layout."""
-        return any(
-            isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases)
-            for node in self.tree.body
-        )
-
-    @property
-    def needed(self) -> set[str]:
-        """Return the modules that it imports at the top."""
-        return {f"{node.module}" for node in self.tree.body if isinstance(node, ast.ImportFrom)}
-
-    def functions(self) -> list[ast.FunctionDef]:
-        return [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
-
-    def classes(self) -> list[ast.ClassDef]:
-        """Return the classes that can be extension types: without bases and decorators, and with methods."""
-        return [
-            node for node in self.tree.body
-            if isinstance(node, ast.ClassDef) and not node.bases and not node.decorator_list and methods(node)
-        ]  # fmt: skip
+NUMBERS = frozenset(_CODES)
+RECORDS = "streamproc.core.records"
 
 
-def methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
-    return [inner for inner in node.body if isinstance(inner, ast.FunctionDef)]
-
-
-LOADER = Path("core/compiled.py")  # finds the compiled modules, so it cannot be one of them
-
-
-def read(package: Path) -> tuple[list[Source], list[Source]]:
-    """Return the modules to compile, and those that declare the structs they use."""
-    found = [
-        Source(".".join(("streamproc", *path.relative_to(package).with_suffix("").parts)), path)
-        for folder in ("core", "detectors")
-        for path in sorted((package / folder).rglob("*.py"))
-        if path.stem != "__init__" and path != package / LOADER
-    ]
-    compiled = [one for one in found if not one.defines_structs]
-    names = {one.name for one in compiled}
-    # Struct modules that import compiled ones are neither: layouts are checked before anything compiled is imported.
-    structs = [one for one in found if one.defines_structs and not names.intersection(one.needed)]
-    return compiled, [Source("streamproc.model.wire", package / "model" / "wire.py"), *structs]
-
-
-COLLECTING = {"tuple", "list", "set", "frozenset", "dict", "sorted", "sum", "min", "max"}
-
-
-def collected(tree: ast.AST) -> list[tuple[ast.Call, ast.GeneratorExp]]:
-    """Return generator expressions that are consumed at once: a list is equivalent and needs no closure."""
-    return [
-        (node, node.args[0])
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.GeneratorExp)
-        and isinstance(node.func, ast.Name) and node.func.id in COLLECTING
-    ]  # fmt: skip
-
-
-def has_functions(node: ast.FunctionDef) -> bool:
-    """Whether a function contains others (generators count): C functions have no closures."""
-    lists = {id(generator) for _, generator in collected(node)}
-    inner = (ast.Lambda, ast.FunctionDef, ast.GeneratorExp, ast.Yield, ast.YieldFrom)
-    return any(isinstance(part, inner) and id(part) not in lists for part in ast.walk(node) if part is not node)
-
-
-def direct(node: ast.FunctionDef) -> bool:
-    """Whether a function can become a C function: without decorators, star arguments and inner functions."""
-    args = node.args
-    return not (node.decorator_list or args.vararg or args.kwarg or node.name.startswith("__") or has_functions(node))
-
-
-def constants(module: Any, source: Source) -> dict[str, int]:
-    """Return the `Final` integers of a module and of its classes without bases, by their dotted names."""
-    found = {}
-    for node in source.tree.body:
-        if _final(node) and type(getattr(module, node.target.id)) is int:  # type: ignore[attr-defined]
-            found[f"{source.name}.{node.target.id}"] = getattr(module, node.target.id)  # type: ignore[attr-defined]
-        if isinstance(node, ast.ClassDef) and not node.bases:
-            for inner in filter(_final, node.body):
-                name = inner.target.id  # type: ignore[attr-defined]
-                value = getattr(getattr(module, node.name), name)
-                if type(value) is int:
-                    found[f"{source.name}.{node.name}.{name}"] = value
+def constants() -> dict[str, int]:
+    """Return the numbers in capitals of all parts, also those that they import."""
+    found: dict[str, int] = {}
+    for part in PARTS:
+        for name, value in vars(import_module(part)).items():
+            if name.isupper() and type(value) is int and found.setdefault(name, value) != value:
+                raise SystemExit(f"compile: {name} is {found[name]} in one part of the core and {value} in {part}")
+    kinds = import_module("streamproc.core.kind")
+    found |= {f"kind.{name}": value for name, value in vars(kinds).items() if name.isupper() and type(value) is int}
     return found
 
 
-def _final(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-        and ast.unparse(node.annotation) == "Final"
-    )
+def records(parts: dict[str, ast.Module]) -> dict[str, ast.ClassDef]:
+    """Return the classes that become C structs, by name."""
+    found: dict[str, ast.ClassDef] = {}
+    for tree in parts.values():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(one) == "cclass" for one in node.decorator_list):
+                if node.name in found:
+                    raise SystemExit(f"compile: two records are named {node.name}")
+                found[node.name] = node
+    return found
 
 
-def rewritten(source: Source, known: dict[str, int], typed: dict[int, str]) -> str:
-    """Return the source, edited line by line: constants become numbers, keyword-only arguments become positional (C
-    functions have no others), and the empty line before a method that stays Python declares the types of its names."""
-    lines = source.text.splitlines(keepends=True)
-    names = source.imported
-    edits: list[Edit] = []
-    for node in ast.walk(source.tree):
-        value = None
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            value = known.get(names.get(node.id, f"{source.name}.{node.id}"))
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            value = known.get(f"{names.get(node.value.id, f'{source.name}.{node.value.id}')}.{node.attr}")
-        if value is not None and node.end_col_offset is not None:
-            edits.append((node.lineno, node.col_offset, node.end_col_offset, f"({value})"))
-        if isinstance(node, ast.FunctionDef) and node.args.kwonlyargs and direct(node):
-            edits.append(_star(node, lines))
-    for call, generator in collected(source.tree):
-        assert generator.end_lineno is not None
-        assert generator.end_col_offset is not None
-        alone = generator.col_offset == call.func.end_col_offset and generator.lineno == call.func.end_lineno
-        edits.append((generator.lineno, generator.col_offset, generator.col_offset + 1, "([" if alone else "["))
-        end = generator.end_col_offset
-        edits.append((generator.end_lineno, end - 1, end, "])" if alone else "]"))
-    for number, start, end, new in sorted(edits, reverse=True):
-        line = lines[number - 1].encode()
-        lines[number - 1] = (line[:start] + new.encode() + line[end:]).decode()
-    for number, types in typed.items():
-        before = lines[number - 2]
-        if not before.strip():
-            lines[number - 2] = " " * (len(lines[number - 1]) - len(lines[number - 1].lstrip())) + types + "\n"
-    future = next(number for number, line in enumerate(lines) if line.startswith("from __future__"))
-    lines[future + 1] = "import cython\n"
+def width(record: ast.ClassDef) -> int:
+    """Return the bytes of a record's numbers. They come first and without gaps: one copy moves them all."""
+    codes = [_CODES.get(ast.unparse(field.annotation), "") for field in record.body if isinstance(field, ast.AnnAssign)]
+    if any(calcsize(f"={after}") > calcsize(f"={before}") for before, after in pairwise(codes)):
+        raise SystemExit(f"compile: {record.name}: put the widest numbers first, then the others, then everything else")
+    key = "Q" if {"Row", "Sparse"} & {ast.unparse(base) for base in record.bases} else ""
+    return calcsize(f"={key}{''.join(codes)}")
+
+
+def of_module() -> str:
+    """Return the source of the module."""
+    known = constants()
+    files = {part: Path(str(import_module(part).__file__)) for part in PARTS if part != RECORDS}
+    trees = {part: ast.parse(file.read_text(encoding="utf-8")) for part, file in files.items()}
+    structs = records(trees)
+    _refuse_twins(trees)
+    types = {*structs, "Part", "Record", "Row", "Sparse", "Table", "Trail", "Tags", "Values", "Name", "Reader", "Writer"}
+    prelude = Path(str(import_module(RECORDS).__file__)).with_suffix(".pxi").read_text(encoding="utf-8")
+    plain = {name: value for name, value in known.items() if "." not in name}
+    head = [
+        "# cython: language_level=3, cdivision=True, annotation_typing=True, binding=False",
+        "cimport cython",
+        f"globals().update({plain!r})",
+        f"cdef dict WIDTHS = {({name: width(one) for name, one in structs.items()} | {'Row': 8, 'Sparse': 8})!r}",
+        *(f"cdef class {name}" for name in structs),
+        in_numbers(prelude, known),
+    ]
+    for part, file in files.items():
+        head += [f"# {part}", rewritten(file.read_text(encoding="utf-8"), trees[part], known, types)]
+    return "\n".join(head) + "\n"
+
+
+def _refuse_twins(trees: dict[str, ast.Module]) -> None:
+    """Refuse two functions or classes of one name: they would share one module."""
+    known: dict[str, str] = {}
+    for part, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and known.setdefault(node.name, part) != part:
+                raise SystemExit(f"compile: {node.name} is defined in {known[node.name]} and in {part}")
+
+
+def rewritten(source: str, tree: ast.Module, known: dict[str, int], types: set[str]) -> str:
+    """Return a part without imports of others and constants, and with declared fields."""
+    lines = source.splitlines()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            ours = node.module == "__future__" or node.module in PARTS
+            names = [name for name in node.names if name.name not in known]
+            kept = "" if ours or not names else f"from {node.module} import {', '.join(map(ast.unparse, names))}"
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in known:
+            kept = ""
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            kept = ""
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            kept = ""
+        else:
+            if isinstance(node, ast.ClassDef) and node.name in types:
+                _declare(node, lines, types)
+            _type(node, lines)
+            continue
+        assert node.end_lineno is not None
+        lines[node.lineno - 1 : node.end_lineno] = [kept] + [""] * (node.end_lineno - node.lineno)
+    return in_numbers("\n".join(lines), known)
+
+
+def _declare(record: ast.ClassDef, lines: list[str], types: set[str]) -> None:
+    """Declare the fields of a record, visible from Python."""
+    for field in record.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            word = ast.unparse(field.annotation).removesuffix(" | None")
+            kind = word if word in NUMBERS or word in types else "object"
+            assert field.end_lineno == field.lineno
+            lines[field.lineno - 1] = f'    {field.target.id} = cython.declare({kind}, visibility="public")'
+
+
+def _type(node: ast.stmt, lines: list[str]) -> None:
+    """Make truth values C integers, in functions that become C."""
+    for function in ast.walk(node):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        if not {"cfunc", "ccall"} & {ast.unparse(one) for one in function.decorator_list}:
+            continue
+        marked = [one.annotation for one in function.args.args]
+        marked += [one.annotation for one in ast.walk(function) if isinstance(one, ast.AnnAssign)]
+        truths = [one for one in (*marked, function.returns) if isinstance(one, ast.Name) and one.id == "bool"]
+        for one in sorted(truths, key=lambda one: -one.col_offset):
+            line = lines[one.lineno - 1]
+            lines[one.lineno - 1] = f"{line[: one.col_offset]}cython.bint{line[one.end_col_offset :]}"
+
+
+def in_numbers(source: str, known: dict[str, int]) -> str:
+    """Return source code with numbers in place of constants; strings and comments stay."""
+    lines = source.splitlines(keepends=True)
+    found = []
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    for before, token, dot, after in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        name = f"kind.{after.string}" if token.string == "kind" and dot.string == "." else token.string
+        if token.type == tokenize.NAME and before.string != "." and name in known:
+            end = after.end if "." in name else token.end
+            found.append((token.start, end, known[name]))
+    for (row, start), (_, end), value in reversed(found):
+        text = lines[row - 1]
+        lines[row - 1] = f"{text[:start]}{_literal(value)}{text[end:]}"
     return "".join(lines)
 
 
-def _star(node: ast.FunctionDef, lines: list[str]) -> Edit:
-    """Return the edit that removes the star before keyword-only arguments."""
-    first = node.args.kwonlyargs[0]
-    for number in range(first.lineno, node.lineno - 1, -1):
-        line = lines[number - 1]
-        place = line.rfind("*,", 0, first.col_offset if number == first.lineno else len(line))
-        if place >= 0:
-            return number, place, place + 2, ""
-    raise ValueError(f"{node.name}: no star before its keyword-only arguments")
+def _literal(value: int) -> str:
+    return f"{value}ULL" if value >= 1 << 63 else f"({value})" if value < 0 else str(value)
+

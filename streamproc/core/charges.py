@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import xxhash
-
 from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, AccountRef, Mark, SpendEntry, Statement, closes_session
+from streamproc.core.scope import short_name
 
 if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
     from streamproc.model.wire import Usage
 
-SESSION_NAME_MAX: Final = 40  # characters of a session's name in a run's state: a UUID has 36
 SESSION_BUDGETS: Final = (("tokens", "maxSessionTokens"), ("micro_usd", "maxSessionCostUsd"))
 
 
@@ -89,11 +87,6 @@ def closes_own_session(run: RunState, rules: AccountRules) -> bool:
         if limit is not None and closes_session(spent[unit], limit, percents):
             return True
     return False
-
-
-def short_name(name: str) -> str:
-    """Return a session's name as a state holds it: long names as their hash."""
-    return name if len(name) <= SESSION_NAME_MAX else xxhash.xxh3_64_hexdigest(name.encode("utf-8", "surrogatepass"))
 
 
 def statements(charges: Iterable[Charge], source: int) -> list[Statement]:

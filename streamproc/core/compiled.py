@@ -1,4 +1,4 @@
-"""The compiled core: extension modules that `deploy/compiled/build.py` builds from `core`, `detectors` and the
+"""The compiled core: two extension modules that `deploy/compiled/build.py` makes of the core's parts and of the
 fingerprint's `scan.pyx`.
 
 They are used if they exist and were built from exactly these sources. Otherwise the sources are used, and a warning
@@ -13,7 +13,6 @@ import os
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -26,13 +25,21 @@ import xxhash
 PACKAGE: Final = Path(__file__).parents[1]
 FOLDER: Final = PACKAGE / "_compiled"
 MANIFEST: Final = "build.json"
-SOURCES: Final = (
-    "core/**/*.py", "detectors/*.py", "model/wire.py", "fingerprint/hash.py", "fingerprint/mask.py",
-    "fingerprint/similarity.py", "fingerprint/tables.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
+CORE: Final = "streamproc._compiled.core"
+SCAN: Final = "streamproc.fingerprint.scan"
+PARTS: Final = (
+    "streamproc.core.records", *(f"streamproc.core.signals.{name}" for name in (
+        "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
+        "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
+        "handovers", "cycles", "metrics", "spend", "pace",
+    )), *(f"streamproc.core.{name}" for name in ("escalation", "run_state", "size_budget", "view", "observer")),
 )  # fmt: skip
-SCAN: Final = "streamproc.fingerprint.scan"  # uses no structs of ours: publishers need not import the core for a check
-HEAD_BYTES: Final = 16  # of an object's header, before its first field
-FIELD_BYTES: Final = 8
+"""The modules that become one C module, each after those it imports from."""
+
+SOURCES: Final = (
+    "core/*.py", "core/*.pxi", "core/signals/*.py", "model/wire.py", "fingerprint/mask.py", "fingerprint/tables.py",
+    "fingerprint/*.pyx", "fingerprint/*.pxi",
+)  # fmt: skip
 
 
 def sources_hash(package: Path = PACKAGE) -> str:
@@ -55,38 +62,30 @@ class CompiledModules:
     def __init__(self, folder: Path, *, required: bool) -> None:
         self._folder = folder
         self._required = required
-        self._manifest: dict[str, Any] | None = None
-        self._checked: set[Callable[[dict[str, Any]], str]] = set()
+        self._usable: bool | None = None
         self.fault = ""
         """Why the build is not used; empty if it is."""
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
         """Return where to load a module of the core from; None leaves it to Python, which loads the source."""
-        if not fullname.startswith(("streamproc.core.", "streamproc.detectors.", SCAN)):
+        if fullname not in PARTS and fullname != SCAN:
             return None
-        if self._manifest is None:
-            self._read()
-        file = (self._manifest or {}).get("modules", {}).get(fullname)
-        # The check imports modules that are not compiled. Starting it for one of those would import that module twice.
-        if file is not None:
-            for check in (_outdated,) if fullname == SCAN else (_outdated, self._differently_laid_out):
-                if check not in self._checked and not self.fault:
-                    self._checked.add(check)
-                    self._check(check)
-        return None if file is None or self.fault else spec_from_file_location(fullname, self._folder / file)
+        if self._usable is None:
+            self._usable = False
+            self._check()
+        if not self._usable:
+            return None
+        if fullname == SCAN:
+            return spec_from_file_location(SCAN, self._folder / f"scan{abi()}")
+        return ModuleSpec(fullname, _Part(self._folder / f"core{abi()}"))
 
-    def _read(self) -> None:
-        self._manifest = {}
+    def _check(self) -> None:
         try:
-            self._manifest = json.loads((self._folder / MANIFEST).read_bytes())
-        except (OSError, ValueError) as error:
-            self._refuse(f"the build cannot be read ({error})")
-
-    def _check(self, mismatch: Callable[[dict[str, Any]], str]) -> None:
-        try:
-            fault = mismatch(self._manifest or {})
-        except (OSError, KeyError, ImportError) as error:
+            made: dict[str, Any] = json.loads((self._folder / MANIFEST).read_bytes())
+            fault = _outdated(made)
+        except (OSError, KeyError, ValueError) as error:
             fault = f"the build cannot be read ({error})"
+        self._usable = not fault
         if fault:
             self._refuse(fault)
 
@@ -104,24 +103,31 @@ class CompiledModules:
             stacklevel=2,
         )
 
-    def _differently_laid_out(self, made: dict[str, Any]) -> str:
-        slot_offsets = self._load("layouts", made["layouts"]).slot_offsets
-        for path, fields in made["fields"].items():
-            module, _, name = path.rpartition(".")
-            kind = getattr(import_module(module), name)
-            offsets = {field: HEAD_BYTES + FIELD_BYTES * number for number, field in enumerate(fields)}
-            if slot_offsets(kind) != offsets or kind.__basicsize__ != HEAD_BYTES + FIELD_BYTES * len(fields):
-                return f"the memory layout of {name} differs: another version of msgspec is installed"
-        return ""
 
-    def _load(self, name: str, file: str) -> ModuleType:
-        path = str(self._folder / file)
-        spec = spec_from_file_location(name, path, loader=ExtensionFileLoader(name, path))
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{path} is not an extension module")
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+class _Part:
+    """A loader for a part of the core: the one C module, under another name."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Load the C module, which registers itself under the names of all parts, so that what it imports finds it."""
+        if CORE not in sys.modules:
+            made = spec_from_file_location(CORE, self._file, loader=ExtensionFileLoader(CORE, str(self._file)))
+            if made is None or made.loader is None:
+                raise ImportError(f"{self._file} is not an extension module")
+            core = module_from_spec(made)
+            sys.modules.update(dict.fromkeys((CORE, *PARTS), core))
+            try:
+                made.loader.exec_module(core)
+            except BaseException:
+                for name in (CORE, *PARTS):
+                    sys.modules.pop(name, None)
+                raise
+        return sys.modules[CORE]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module has run."""
 
 
 def _outdated(made: dict[str, Any]) -> str:
@@ -141,7 +147,7 @@ def activate(folder: Path = FOLDER) -> None:
 
 def core_kind() -> str:
     """Return which core this process runs: ``compiled`` or ``python``."""
-    file = import_module("streamproc.core.engine").__file__ or ""
+    file = import_module("streamproc.core.run_state").__file__ or ""
     return "python" if file.endswith(".py") else "compiled"
 
 

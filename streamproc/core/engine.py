@@ -16,7 +16,7 @@ from streamproc.core.accounts import CLOSED
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.holds import settle, stall
 from streamproc.core.board.transitions import apply_event
-from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session, short_name
+from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decide import decide, iterations_max
 from streamproc.core.decision import Decision
@@ -28,7 +28,7 @@ from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_ap
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import UNBOUND, RunState, reset_run
-from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier
+from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
 from streamproc.core.signals.cycles import declare
 from streamproc.core.signals.handovers import reset_for_user_message
 from streamproc.core.signals.novelty import note_progress

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from xxhash import xxh3_128_hexdigest
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
-from streamproc.core.records import TAG, Name, Record, Row, Table, cclass, cfunc, final, i32, u32
+from streamproc.core.records import TAG, Name, Record, Row, Table, cclass, ccall, final, i32, u32
 from streamproc.core.signals.handovers import edge_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EPISODES_MAX: Final = 24  # loops already reported
 
 EPISODE_BYTES: Final = 12  # of a state
-NONE: Final = -1  # value of `unacknowledged_halt`: no halt waits for an acknowledgement
+NO_HALT: Final = -1  # value of `unacknowledged_halt`: no halt waits for an acknowledgement
 ESCALATED: Final = -2  # its missing acknowledgement was reported; not again until one arrives or the run is resumed
 
 
@@ -40,7 +40,7 @@ class Escalation(Record):
     """What was reported of a run, and whether it is on probation."""
 
     halted_loop_seen: i32  # last turn in which a loop that was halted was seen again; -1: never
-    unacknowledged_halt: i32  # turn of a halt that nothing acknowledged yet; `NONE`, `ESCALATED`
+    unacknowledged_halt: i32  # turn of a halt that nothing acknowledged yet; `NO_HALT`, `ESCALATED`
     probation_until: i32  # first turn after probation; -1: not on probation
     probation_iterations: u32  # iterations completed on it
     severity: u32  # highest `Level` reported
@@ -52,11 +52,11 @@ class Escalation(Record):
         self.halt_code, self.episodes = Name(), Table(Episode, EPISODES_MAX)
         super().__init__(self.halt_code, self.episodes)
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.halted_loop_seen = self.probation_until = -1
-        self.unacknowledged_halt = NONE
+        self.unacknowledged_halt = NO_HALT
 
 
 def admit(run: RunState, finding: Finding, index: int) -> bool:
@@ -94,7 +94,7 @@ def _latch(run: RunState, finding: Finding, index: int) -> None:
         run.escalation.halt_code.set(finding.code)
     if finding.level == Level.HALT:
         run.halted = index
-        if run.escalation.unacknowledged_halt == NONE:
+        if run.escalation.unacknowledged_halt == NO_HALT:
             run.escalation.unacknowledged_halt = index
 
 

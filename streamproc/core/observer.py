@@ -5,13 +5,12 @@ The order matters: what is new must be known before repeats are counted.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamproc.core import kind
 from streamproc.core.board.transitions import apply_failure
 from streamproc.core.prices import priced
 from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, i64, tag32, u32, u64
-from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.artifacts import observe_artifact
 from streamproc.core.signals.calls import observe_calls
@@ -49,6 +48,9 @@ from streamproc.core.signals.tools import observe_tools
 from streamproc.core.size_budget import OTHER_EVENT_BYTES
 from streamproc.core.view import GAP_MS, Handover, View
 from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
+
+if TYPE_CHECKING:
+    from streamproc.core.rules import Rules
 
 SPENDING: Final = kind.USAGE | kind.SPENDING
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out

@@ -32,7 +32,7 @@ TRAIL_MAX: Final = 16
 TAGS_MAX: Final = 96
 VALUES_MAX: Final = 24
 NAME_CHARS: Final = 16  # of a `Name`; as UTF-8 at most four times as many bytes
-PACKED_MAX: Final = 0xFFFF  # bytes of a MessagePack part
+BLOB_MAX: Final = 0xFFFF  # bytes of a blob
 
 _CODES: Final = {"u64": "Q", "i64": "q", "f64": "d", "u32": "I", "i32": "i", "flag": "?"}  # as `struct` calls them
 
@@ -98,7 +98,7 @@ class Reader:
         self.at += form.size
         return values
 
-    def packed(self) -> bytes:
+    def blob(self) -> bytes:
         """Return the next bytes that carry their own length."""
         (size,) = self.take(_U16)
         start, self.at = self.at, self.at + size
@@ -130,7 +130,7 @@ class Writer:
         """Write numbers."""
         self.pieces.append(form.pack(*values))
 
-    def packed(self, raw: bytes) -> None:
+    def blob(self, raw: bytes) -> None:
         """Write bytes with their length."""
         self.pieces += (_U16.pack(len(raw)), raw)
 
@@ -148,6 +148,10 @@ class Part:
     def is_blank(self) -> bool:
         """Whether there is nothing to store; only asked of parts of a `Sparse` record."""
         return False
+
+    def size_bytes(self) -> int:
+        """Return how many bytes `dump` writes."""
+        return 0
 
     def load(self, reader: Reader) -> None:
         """Read what `dump` wrote. Raises `StateError` for anything else."""
@@ -172,6 +176,12 @@ class Record(Part):
         self.__dict__.update(self._blank)
         for part in self.parts:
             part.clear()
+
+    def size_bytes(self) -> int:
+        size = self._form.size
+        for part in self.parts:
+            size += part.size_bytes()
+        return size
 
     def load(self, reader: Reader) -> None:
         self.__dict__.update(zip(self._blank, reader.take(self._form), strict=True))
@@ -204,6 +214,13 @@ cclass(Row)
 
 class Sparse(Row):
     """A row with many parts, at most 16, of which few are in use: only those are stored."""
+
+    def size_bytes(self) -> int:
+        size = self._form.size + _U16.size
+        for part in self.parts:
+            if not part.is_blank():
+                size += part.size_bytes()
+        return size
 
     def load_parts(self, reader: Reader) -> None:
         (used,) = reader.take(_U16)
@@ -292,6 +309,12 @@ class Table(dict[int, Any], Part):
     def is_blank(self) -> bool:
         return not self
 
+    def size_bytes(self) -> int:
+        size = 1
+        for row in self.values():
+            size += row.size_bytes()
+        return size
+
     def load(self, reader: Reader) -> None:
         self.clear()
         for _ in range(reader.count(self.cap)):
@@ -368,6 +391,9 @@ class Trail(Part):
     def is_blank(self) -> bool:
         return not self.numbers
 
+    def size_bytes(self) -> int:
+        return 1 + 8 * len(self.numbers)
+
     def load(self, reader: Reader) -> None:
         size = reader.count(self.cap)
         self.numbers = list(reader.take(_U32S[size]))
@@ -410,6 +436,9 @@ class Tags(dict[int, None], Part):
         """Drop all but the last so many."""
         for tag in list(self)[: max(0, len(self) - count)]:
             del self[tag]
+
+    def size_bytes(self) -> int:
+        return 1 + 4 * len(self)
 
     def load(self, reader: Reader) -> None:
         self.clear()
@@ -469,6 +498,9 @@ class Values(Part):
     def is_blank(self) -> bool:
         return not self.values
 
+    def size_bytes(self) -> int:
+        return 1 + 8 * len(self.values)
+
     def load(self, reader: Reader) -> None:
         self.values = list(reader.take(_U64S[reader.count(self.cap)]))
 
@@ -494,6 +526,9 @@ class Name(Part):
 
     def clear(self) -> None:
         self.text = ""
+
+    def size_bytes(self) -> int:
+        return 1 + len(self.text.encode("utf-8", "surrogatepass"))
 
     def load(self, reader: Reader) -> None:
         size = reader.count(4 * NAME_CHARS)

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from streamproc.core.cold import Cold, read_cold, write_cold
 from streamproc.core.escalation import Escalation
 from streamproc.core.records import (
+    Part,
     Reader,
     Record,
     StateError,
@@ -24,7 +25,7 @@ from streamproc.core.records import (
     Values,
     Writer,
     cclass,
-    cfunc,
+    ccall,
     final,
     flag,
     i32,
@@ -129,7 +130,7 @@ class RunState(Record):
             self.long_texts, self.metrics, self.evidence, self.ledger, self.pace, self.escalation,
         )  # fmt: skip
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.partition = self.offset = self.halted = -1
@@ -162,9 +163,16 @@ class RunState(Record):
         """The token budgets of tasks, by task tag, oldest first; not to be changed."""
         return self.cold.task_tokens if self.has_task_tokens else {}
 
-    @cfunc
+    @ccall
+    def size_bytes(self) -> i64:
+        if self.cold_read is not None:
+            self.cold_raw = write_cold(self.cold_read)
+        return len(HEAD) + Record.size_bytes(self) + 4 + len(self.scope_raw) + len(self.cold_raw)
+
+    @ccall
     def load_parts(self, reader: Reader) -> None:
-        self.scope_raw = reader.packed()
+        part: Part
+        self.scope_raw = reader.blob()
         self.scope = read_scope(self.scope_raw)
         if self.stub:
             for part in self.parts:
@@ -173,11 +181,11 @@ class RunState(Record):
             self.escalation.load(reader)
         else:
             Record.load_parts(self, reader)
-        self.cold_raw, self.cold_read = reader.packed(), None
+        self.cold_raw, self.cold_read = reader.blob(), None
 
-    @cfunc
+    @ccall
     def dump_parts(self, writer: Writer) -> None:
-        writer.packed(self.scope_raw)
+        writer.blob(self.scope_raw)
         if self.stub:
             self.ledger.dump(writer)
             self.escalation.dump(writer)
@@ -185,7 +193,7 @@ class RunState(Record):
             Record.dump_parts(self, writer)
         if self.cold_read is not None:
             self.cold_raw = write_cold(self.cold_read)
-        writer.packed(self.cold_raw)
+        writer.blob(self.cold_raw)
 
 
 def begin_run(partition: int) -> RunState:
@@ -261,20 +269,24 @@ _reader: Final = Reader()
 _writer: Final = Writer()
 
 
+@ccall
 def load(raw: bytes, into: RunState | None = None) -> RunState:
     """Read a stored state, into a new object or a given one. Raises `StateError` for anything that `dump` did not
     write, and leaves a given object without meaning."""
-    run = RunState() if into is None else into
+    run: RunState = RunState() if into is None else into
+    reader: Reader = _reader
     if raw[: len(HEAD)] != HEAD:
         raise StateError("not a state of this version")
-    _reader.begin(raw, len(HEAD))
-    run.load(_reader)
-    _reader.end()
+    reader.begin(raw, len(HEAD))
+    run.load(reader)
+    reader.end()
     return run
 
 
+@ccall
 def dump(run: RunState) -> bytes:
     """Return a state as it is stored, at most 4 KiB."""
-    _writer.begin(HEAD)
-    run.dump(_writer)
-    return _writer.end()
+    writer: Writer = _writer
+    writer.begin(HEAD)
+    run.dump(writer)
+    return writer.end()

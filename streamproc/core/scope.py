@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import xxhash
 
-from streamproc.core.charges import short_name
 from streamproc.core.records import StateError
 from streamproc.model.budgets import BUDGETS, declared
 from streamproc.model.wire import Event
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamproc.core.rules import Rules
     from streamproc.core.run_state import RunState
 
+SESSION_NAME_MAX: Final = 40  # characters of a session's name in a run's state: a UUID has 36
 SCOPES_MAX: Final = 8_192  # decoded scopes kept, up to 2 KB each; past it, all are forgotten
 
 # Positions in this table are stored in states: add budgets that a run may declare at its end.
@@ -146,3 +147,8 @@ def capped_budgets(run: RunState) -> list[str]:
 
 def _exceeds(name: str, value: int, rules: Rules) -> bool:
     return name not in rules.overridable and value > rules.budgets.get(name, value)
+
+
+def short_name(name: str) -> str:
+    """Return a session's name as a state holds it: long names as their hash."""
+    return name if len(name) <= SESSION_NAME_MAX else xxhash.xxh3_64_hexdigest(name.encode("utf-8", "surrogatepass"))

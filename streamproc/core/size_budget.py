@@ -1,8 +1,8 @@
 """The bound on the size of a run's state. Each collection has its own cap; this is the cap on their sum, which a run
 reaches only if nearly all collections are full at the same time.
 
-Measuring a state means encoding it, which without a compiler costs more than a turn. So every addition subtracts its
-bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that is used up.
+Measuring a state means visiting all of its entries, which costs about as much as a turn. So every addition subtracts
+its bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that is used up.
 Rare and possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in
 every process, compiled or not, however often the state is stored.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamproc.core.records import Table
-from streamproc.core.run_state import RunState, dump
+from streamproc.core.run_state import RunState
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
 from streamproc.core.signals.spend import NodeCounts
@@ -28,12 +28,12 @@ OTHER_EVENT_BYTES: Final = 1_100  # an event that is not a turn: a task with the
 
 def shrink_to_size(run: RunState) -> None:
     """Measure a state, and drop its least useful entries if it is too large; `evicted` counts each round."""
-    size = len(dump(run))
+    size = run.size_bytes()
     if size > FULL_BYTES:
         for drop in _LEAST_USEFUL_FIRST:
             run.evicted += 1
             drop(run)
-            size = len(dump(run))
+            size = run.size_bytes()
             if size <= KEPT_BYTES:
                 break
     run.size_left = STATE_BYTES - PASSING_BYTES - size
@@ -83,7 +83,7 @@ def _old_texts(run: RunState) -> None:
 
 
 def _own_streams(run: RunState) -> None:
-    for window in run.windows.rows:
+    for window in list(run.windows.rows):
         if window.key >= OWN:
             run.windows.forget(window.key)
 

@@ -76,7 +76,7 @@ class View:
         self.names, self.tag = names, names.__getitem__
 
     @ccall
-    def begin(self, run: RunState, turn: Turn, general: Mapping[str, int], backstop: i32) -> None:
+    def begin(self, run: RunState, turn: Turn, general: Mapping[str, int], backstop: i64) -> None:
         """Prepare for a turn; `general` are the budgets of the policy, `backstop` as in `Rules`."""
         declared: Any = run.scope.budgets
         self.run = run

@@ -158,7 +158,7 @@ class Calls(Record):
         self.table, self.writes = Table(CallMemory, CALLS_MAX), Streak()
         super().__init__(self.table, self.writes)
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.stale_since = -1

@@ -80,7 +80,7 @@ class Handovers(Record):
         self.previous_name, self.fruitless = Name(), Table(FruitlessHandovers, FRUITLESS_MAX)
         super().__init__(self.previous_name, self.fruitless)
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.found = self.others_found = -1

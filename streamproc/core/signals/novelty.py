@@ -60,7 +60,7 @@ class Novelty(Record):
         self.seen = Tags(SEEN_MAX)
         super().__init__(self.seen)
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.last_news = self.last_discovery = self.last_result = self.last_progress = -1

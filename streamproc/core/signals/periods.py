@@ -78,7 +78,7 @@ class HashWindow(Row):
         constant: u32 = 0  # matches of the period of 1
         length: u32
         held: HeldPeriod | None
-        for held in self.held.rows:
+        for held in list(self.held.rows):
             if self.tags.ago(held.key) != tag:
                 self.held.forget(held.key)
         length = self.tags.next_age(tag, 0)

@@ -32,7 +32,7 @@ class Messages(Record):
     by: u32  # tag of that node
     worked: i32  # last turn with a result; -1: none since the first message
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.worked = -1

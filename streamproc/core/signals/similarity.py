@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.records import MIX, Record, Values, cclass, cfunc, distance, final, hash64, i32, u32, u64
+from streamproc.core.records import Record, Values, cclass, cfunc, distance, final, hash64, i32, mixed, u32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import Content, Turn
 
@@ -75,7 +75,7 @@ def says_alike(node: NodeState, text: Content) -> bool:
 @cfunc
 def topic_simhash(text: Content) -> u64:
     """Return a SimHash that differs in many bits from those of texts about other numbers or names."""
-    return hash64(text.sim ^ text.about * MIX) if text.sim else 0
+    return hash64(text.sim) ^ mixed(hash64(text.about)) if text.sim else 0
 
 
 @cfunc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.core.records import Record, cclass, cfunc, final, i32, tag32, u32, u64
+from streamproc.core.records import Record, cclass, ccall, cfunc, final, i32, tag32, u32, u64
 
 STREAK_BYTES: Final = 20  # of a state: a `Streak` or a `Said` that is not blank
 
@@ -33,7 +33,7 @@ class Streak(Record):
             self.count += 1
         self.stamp = stamp
 
-    @cfunc
+    @ccall
     def is_blank(self) -> bool:
         return not self.count
 
@@ -67,6 +67,6 @@ class Said(Record):
         else:
             self.own += 1
 
-    @cfunc
+    @ccall
     def is_blank(self) -> bool:
         return not self.count

@@ -33,12 +33,12 @@ class TextStreak(Record):
     last_text_turn: i32  # the last text-only turn without a hand-over: the run may wait for a person; -1: none
     text_turn_before: i32  # ... and the one before it
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.last_text_turn = self.text_turn_before = -1
 
-    @cfunc
+    @ccall
     def end(self) -> None:
         """End the streak."""
         self.count = 0

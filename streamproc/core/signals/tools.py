@@ -16,6 +16,7 @@ from streamproc.core.records import (
     Table,
     Trail,
     cclass,
+    ccall,
     cfunc,
     final,
     flag,
@@ -99,7 +100,7 @@ class Tools(Record):
         self.table = Table(Tool, TOOLS_MAX)
         super().__init__(self.table)
 
-    @cfunc
+    @ccall
     def clear(self) -> None:
         Record.clear(self)
         self.failing_since = -1

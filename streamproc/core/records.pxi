@@ -1,0 +1,611 @@
+# The words of `records.py` in C: the same names, and the same bytes. `deploy/compiled/build.py` writes WIDTHS and the
+# constants in capitals.
+
+cimport cython
+from cython cimport cclass, ccall, cfunc, final
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.string cimport memcpy, memmove, memset
+
+import msgspec
+
+cdef extern from "Python.h":
+    PyObject* PySequence_Fast_GET_ITEM(object, Py_ssize_t)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object)
+    unsigned long long hash64 "PyLong_AsUnsignedLongLongMask"(object) except? -1
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+
+cdef extern from *:
+    int __builtin_popcountll(unsigned long long) noexcept
+
+ctypedef unsigned long long u64
+ctypedef long long i64
+ctypedef double f64
+ctypedef unsigned int u32
+ctypedef int i32
+ctypedef unsigned char flag
+
+cdef enum:
+    BUFFER_MAX = 1 << 17  # bytes; parts have caps, and no packed one is larger than 65 535
+
+
+class StateError(msgspec.DecodeError):
+    """These bytes are not the state of a run."""
+
+
+@final
+cdef class Reader:
+    """Reads a state. Every count is checked against its cap, and every read against the end."""
+
+    cdef bytes raw
+    cdef const char* at
+    cdef const char* stop
+
+    cpdef begin(self, bytes raw, Py_ssize_t at):
+        self.raw = raw
+        self.stop = PyBytes_AS_STRING(raw) + PyBytes_GET_SIZE(raw)
+        self.at = PyBytes_AS_STRING(raw) + min(at, PyBytes_GET_SIZE(raw))
+
+    cdef inline u32 count(self, u32 cap) except? 0xFFFF:
+        if self.at >= self.stop or <unsigned char>self.at[0] > cap:
+            raise StateError("a count out of bounds")
+        self.at += 1
+        return <unsigned char>self.at[-1]
+
+    cdef inline int take(self, void* to, Py_ssize_t size) except -1:
+        if size > self.stop - self.at:
+            raise StateError("cut short")
+        memcpy(to, self.at, size)
+        self.at += size
+        return 0
+
+    cpdef bytes blob(self):
+        cdef unsigned char size[2]
+        cdef Py_ssize_t length
+        self.take(size, 2)
+        length = size[0] | size[1] << 8
+        if length > self.stop - self.at:
+            raise StateError("cut short")
+        self.at += length
+        return PyBytes_FromStringAndSize(self.at - length, length)
+
+    cpdef end(self):
+        if self.at != self.stop:
+            raise StateError("bytes left over")
+
+
+@final
+cdef class Writer:
+    """Writes a state."""
+
+    cdef char raw[BUFFER_MAX]
+    cdef Py_ssize_t size
+
+    cpdef begin(self, bytes head):
+        self.size = 0
+        self.put(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+
+    cdef inline int count(self, u32 count) except -1:
+        cdef unsigned char one = <unsigned char>count
+        return self.put(&one, 1)
+
+    cdef inline int put(self, const void* what, Py_ssize_t size) except -1:
+        if self.size + size > BUFFER_MAX:
+            raise StateError("larger than any state may be")
+        memcpy(self.raw + self.size, what, size)
+        self.size += size
+        return 0
+
+    cpdef blob(self, bytes raw):
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(raw)
+        cdef unsigned char size[2]
+        if length > BLOB_MAX:
+            raise StateError("larger than any part of a state may be")
+        size[0], size[1] = length & 0xFF, length >> 8
+        self.put(size, 2)
+        self.put(PyBytes_AS_STRING(raw), length)
+
+    cpdef bytes end(self):
+        return PyBytes_FromStringAndSize(self.raw, self.size)
+
+
+cdef class Part:
+    """Anything that can be stored."""
+
+    cpdef clear(self):
+        """Forget everything."""
+
+    cpdef bint is_blank(self):
+        """Whether there is nothing to store; only asked of parts of a `Sparse` record."""
+        return False
+
+    cpdef i64 size_bytes(self):
+        """Return how many bytes `dump` writes."""
+        return 0
+
+    cpdef load(self, Reader reader):
+        """Read what `dump` wrote. Raises `StateError` for anything else."""
+
+    cpdef dump(self, Writer writer):
+        """Write everything that must be known again."""
+
+
+cdef class Record(Part):
+    """Annotated numbers, and its parts."""
+
+    cdef readonly tuple parts
+    cdef Py_ssize_t width  # bytes of the numbers, which lie behind this field without gaps
+
+    def __cinit__(self, *_):
+        self.width = WIDTHS.get(type(self).__name__, 0)
+
+    def __init__(self, *parts):
+        self.parts = parts
+        self.clear()
+
+    cpdef clear(self):
+        cdef Py_ssize_t i
+        memset(numbers_of(self), 0, self.width)
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).clear()
+
+    cpdef i64 size_bytes(self):
+        cdef Py_ssize_t i
+        cdef i64 size = self.width
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            size += (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).size_bytes()
+        return size
+
+    cpdef load(self, Reader reader):
+        reader.take(numbers_of(self), self.width)
+        self.load_parts(reader)
+
+    cpdef dump(self, Writer writer):
+        writer.put(numbers_of(self), self.width)
+        self.dump_parts(writer)
+
+    cpdef load_parts(self, Reader reader):
+        cdef Py_ssize_t i
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).load(reader)
+
+    cpdef dump_parts(self, Writer writer):
+        cdef Py_ssize_t i
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).dump(writer)
+
+
+cdef Py_ssize_t FIRST = Record.__basicsize__  # where the numbers of a record begin
+
+cdef inline char* numbers_of(Record record) noexcept:
+    return <char*><PyObject*>record + FIRST
+
+
+cdef class Row(Record):
+    """A record of a table, found by its key."""
+
+    cdef public u64 key
+
+
+cdef class Sparse(Row):
+    """A row with many parts, at most 16, of which few are in use: only those are stored."""
+
+    cpdef i64 size_bytes(self):
+        cdef Py_ssize_t i
+        cdef i64 size = self.width + 2
+        cdef Part part
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            part = <Part>PySequence_Fast_GET_ITEM(self.parts, i)
+            if not part.is_blank():
+                size += part.size_bytes()
+        return size
+
+    cpdef load_parts(self, Reader reader):
+        cdef Py_ssize_t i
+        cdef unsigned char raw[2]
+        cdef u32 used
+        cdef Part part
+        reader.take(raw, 2)
+        used = raw[0] | raw[1] << 8
+        if used >> PySequence_Fast_GET_SIZE(self.parts):
+            raise StateError("a part that does not exist")
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            part = <Part>PySequence_Fast_GET_ITEM(self.parts, i)
+            if used >> i & 1:
+                part.load(reader)
+            else:
+                part.clear()
+
+    cpdef dump_parts(self, Writer writer):
+        cdef Py_ssize_t i
+        cdef unsigned char raw[2]
+        cdef u32 used = 0
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            if not (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).is_blank():
+                used |= 1 << i
+        raw[0], raw[1] = used & 0xFF, used >> 8
+        writer.put(raw, 2)
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            if used >> i & 1:
+                (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).dump(writer)
+
+
+@final
+cdef class Table(Part):
+    """At most `cap` rows of one kind by key, the least recently added or touched first."""
+
+    cdef readonly list rows
+    cdef list spare
+    cdef object kind
+    cdef readonly Py_ssize_t cap
+
+    def __init__(self, kind, cap):
+        self.kind, self.cap = kind, cap
+        self.rows = []
+        self.spare = [kind() for _ in range(cap)]
+
+    def __len__(self):
+        return PySequence_Fast_GET_SIZE(self.rows)
+
+    def __contains__(self, key):
+        return self.place(key) >= 0
+
+    cdef inline Py_ssize_t place(self, u64 key) noexcept:
+        cdef Py_ssize_t i
+        for i in range(PySequence_Fast_GET_SIZE(self.rows)):
+            if (<Row>PySequence_Fast_GET_ITEM(self.rows, i)).key == key:
+                return i
+        return -1
+
+    cpdef bint full(self):
+        return PySequence_Fast_GET_SIZE(self.rows) >= self.cap
+
+    cpdef youngest(self):
+        return self.rows[-1] if self.rows else None
+
+    cpdef find(self, u64 key):
+        cdef Py_ssize_t place = self.place(key)
+        return None if place < 0 else <object>PySequence_Fast_GET_ITEM(self.rows, place)
+
+    cpdef touch(self, u64 key):
+        cdef Py_ssize_t place = self.place(key)
+        if place < 0:
+            return None
+        if place < PySequence_Fast_GET_SIZE(self.rows) - 1:
+            self.rows.append(self.rows.pop(place))
+        return self.rows[-1]
+
+    cpdef add(self, u64 key):
+        cdef Row row
+        if PySequence_Fast_GET_SIZE(self.rows) >= self.cap:
+            row = self.rows.pop(0)
+            row.clear()
+        else:
+            row = self.spare.pop()
+        row.key = key
+        self.rows.append(row)
+        return row
+
+    cpdef forget(self, u64 key):
+        cdef Row row
+        cdef Py_ssize_t place = self.place(key)
+        if place >= 0:
+            row = self.rows.pop(place)
+            row.clear()
+            self.spare.append(row)
+
+    cpdef rekey(self, u64 old, u64 new):
+        cdef Row row = self.rows.pop(self.place(old))
+        row.key = new
+        self.rows.append(row)
+
+    cpdef keep_last(self, Py_ssize_t count):
+        while PySequence_Fast_GET_SIZE(self.rows) > count:
+            self.forget((<Row>self.rows[0]).key)
+
+    cpdef clear(self):
+        cdef Row row
+        if self.rows:
+            for row in self.rows:
+                row.clear()
+            self.spare.extend(self.rows)
+            self.rows.clear()
+
+    cpdef bint is_blank(self):
+        return not self.rows
+
+    cpdef i64 size_bytes(self):
+        cdef Py_ssize_t i
+        cdef i64 size = 1
+        for i in range(PySequence_Fast_GET_SIZE(self.rows)):
+            size += (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).size_bytes()
+        return size
+
+    cpdef load(self, Reader reader):
+        cdef Py_ssize_t i
+        cdef Py_ssize_t count = reader.count(self.cap)
+        cdef Row row
+        while PySequence_Fast_GET_SIZE(self.rows) > count:
+            row = self.rows.pop()
+            row.clear()
+            self.spare.append(row)
+        while PySequence_Fast_GET_SIZE(self.rows) < count:
+            self.rows.append(self.spare.pop())
+        for i in range(count):
+            (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).load(reader)
+
+    cpdef dump(self, Writer writer):
+        cdef Py_ssize_t i
+        writer.count(PySequence_Fast_GET_SIZE(self.rows))
+        for i in range(PySequence_Fast_GET_SIZE(self.rows)):
+            (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).dump(writer)
+
+
+cdef inline int close_gap(u32* values, u32 place, u32 size) noexcept:
+    memmove(values + place, values + place + 1, (size - place - 1) * sizeof(u32))
+    return 0
+
+
+@final
+cdef class Trail(Part):
+    """The last few numbers, at most 16, and the turn of each."""
+
+    cdef readonly u32 size
+    cdef u32 cap
+    cdef u32 numbers_[TRAIL_MAX]
+    cdef u32 turns_[TRAIL_MAX]
+
+    def __init__(self, cap):
+        self.cap = cap
+
+    @property
+    def numbers(self):
+        return self.last_numbers(self.size)
+
+    @property
+    def turns(self):
+        return self.last_turns(self.size)
+
+    cpdef push(self, u32 number, u32 turn):
+        if self.size == self.cap:
+            close_gap(self.numbers_, 0, self.size)
+            close_gap(self.turns_, 0, self.size)
+            self.size -= 1
+        self.numbers_[self.size] = number
+        self.turns_[self.size] = turn
+        self.size += 1
+
+    cpdef u32 ago(self, u32 count):
+        if not 0 < count <= self.size:
+            raise IndexError(count)
+        return self.numbers_[self.size - count]
+
+    cpdef i32 turn_ago(self, u32 count):
+        if not 0 < count <= self.size:
+            raise IndexError(count)
+        return self.turns_[self.size - count]
+
+    cpdef bint has(self, u32 number):
+        cdef u32 i
+        for i in range(self.size):
+            if self.numbers_[i] == number:
+                return True
+        return False
+
+    cpdef u32 next_age(self, u32 number, u32 age):
+        cdef u32 i
+        for i in range(age + 1, self.size + 1):
+            if self.numbers_[self.size - i] == number:
+                return i
+        return 0
+
+    cpdef list last_numbers(self, u32 count):
+        cdef u32 i
+        return [self.numbers_[i] for i in range(self.size - min(count, self.size), self.size)]
+
+    cpdef list last_turns(self, u32 count):
+        cdef u32 i
+        return [self.turns_[i] for i in range(self.size - min(count, self.size), self.size)]
+
+    cpdef keep_last(self, u32 count):
+        if self.size > count:
+            memmove(self.numbers_, self.numbers_ + self.size - count, count * sizeof(u32))
+            memmove(self.turns_, self.turns_ + self.size - count, count * sizeof(u32))
+            self.size = count
+
+    cpdef clear(self):
+        self.size = 0
+
+    cpdef bint is_blank(self):
+        return not self.size
+
+    cpdef load(self, Reader reader):
+        self.size = reader.count(self.cap)
+        reader.take(self.numbers_, self.size * sizeof(u32))
+        reader.take(self.turns_, self.size * sizeof(u32))
+
+    cpdef dump(self, Writer writer):
+        writer.count(self.size)
+        writer.put(self.numbers_, self.size * sizeof(u32))
+        writer.put(self.turns_, self.size * sizeof(u32))
+
+    cpdef i64 size_bytes(self):
+        return 1 + 8 * self.size
+
+
+@final
+cdef class Tags(Part):
+    """A set of at most 96 tags; the one not met for the longest time is dropped first."""
+
+    cdef u32 size
+    cdef u32 cap
+    cdef u32 values[TAGS_MAX]
+
+    def __init__(self, cap):
+        self.cap = cap
+
+    def __len__(self):
+        return self.size
+
+    def __contains__(self, tag):
+        return self.place(tag) >= 0
+
+    def __iter__(self):
+        cdef u32 i
+        return iter([self.values[i] for i in range(self.size)])
+
+    cdef inline int place(self, u32 tag) noexcept:
+        cdef u32 i
+        for i in range(self.size):
+            if self.values[i] == tag:
+                return i
+        return -1
+
+    cpdef bint add(self, u32 tag):
+        cdef int place = self.place(tag)
+        if place >= 0:
+            close_gap(self.values, place, self.size)
+            self.values[self.size - 1] = tag
+            return False
+        if self.size == self.cap:
+            close_gap(self.values, 0, self.size)
+            self.size -= 1
+        self.values[self.size] = tag
+        self.size += 1
+        return True
+
+    cpdef bint has(self, u32 tag):
+        return self.place(tag) >= 0
+
+    cpdef bint full(self):
+        return self.size >= self.cap
+
+    cpdef keep_last(self, u32 count):
+        if self.size > count:
+            memmove(self.values, self.values + self.size - count, count * sizeof(u32))
+            self.size = count
+
+    cpdef clear(self):
+        self.size = 0
+
+    cpdef load(self, Reader reader):
+        self.size = reader.count(self.cap)
+        reader.take(self.values, self.size * sizeof(u32))
+
+    cpdef dump(self, Writer writer):
+        writer.count(self.size)
+        writer.put(self.values, self.size * sizeof(u32))
+
+    cpdef i64 size_bytes(self):
+        return 1 + 4 * self.size
+
+
+@final
+cdef class Values(Part):
+    """The last few 64-bit numbers, at most 24, oldest first."""
+
+    cdef readonly u32 size
+    cdef u32 cap
+    cdef u64 values_[VALUES_MAX]
+
+    def __init__(self, cap):
+        self.cap = cap
+
+    cpdef push(self, u64 value):
+        if self.size == self.cap:
+            memmove(self.values_, self.values_ + 1, (self.size - 1) * sizeof(u64))
+            self.size -= 1
+        self.values_[self.size] = value
+        self.size += 1
+
+    cpdef bint full(self):
+        return self.size >= self.cap
+
+    cpdef u64 at(self, u32 place):
+        if place >= self.size:
+            raise IndexError(place)
+        return self.values_[place]
+
+    cpdef bint has(self, u64 value):
+        cdef u32 i
+        for i in range(self.size):
+            if self.values_[i] == value:
+                return True
+        return False
+
+    cpdef drop_last(self):
+        if self.size:
+            self.size -= 1
+
+    cpdef keep_last(self, u32 count):
+        if self.size > count:
+            memmove(self.values_, self.values_ + self.size - count, count * sizeof(u64))
+            self.size = count
+
+    cpdef list listed(self):
+        cdef u32 i
+        return [self.values_[i] for i in range(self.size)]
+
+    cpdef clear(self):
+        self.size = 0
+
+    cpdef bint is_blank(self):
+        return not self.size
+
+    cpdef load(self, Reader reader):
+        self.size = reader.count(self.cap)
+        reader.take(self.values_, self.size * sizeof(u64))
+
+    cpdef dump(self, Writer writer):
+        writer.count(self.size)
+        writer.put(self.values_, self.size * sizeof(u64))
+
+    cpdef i64 size_bytes(self):
+        return 1 + 8 * self.size
+
+
+@final
+cdef class Name(Part):
+    """The beginning of a name, for messages."""
+
+    cdef u32 size
+    cdef char raw[4 * NAME_CHARS]
+
+    cpdef set(self, str text):
+        cdef bytes raw = text[:NAME_CHARS].encode("utf-8", "surrogatepass")
+        self.size = PyBytes_GET_SIZE(raw)
+        memcpy(self.raw, PyBytes_AS_STRING(raw), self.size)
+
+    cpdef str get(self):
+        return PyBytes_FromStringAndSize(self.raw, self.size).decode("utf-8", "surrogatepass")
+
+    cpdef clear(self):
+        self.size = 0
+
+    cpdef load(self, Reader reader):
+        self.size = reader.count(4 * NAME_CHARS)
+        reader.take(self.raw, self.size)
+        if self.size:
+            try:
+                self.get()
+            except UnicodeDecodeError:
+                raise StateError("a name that is no UTF-8") from None
+
+    cpdef dump(self, Writer writer):
+        writer.count(self.size)
+        writer.put(self.raw, self.size)
+
+    cpdef i64 size_bytes(self):
+        return 1 + self.size
+
+
+cdef inline u32 tag32(u64 value) noexcept:
+    return <u32>value
+
+
+cdef inline u64 mixed(u64 value) noexcept:
+    return value * <u64>MIX
+
+
+cdef inline int distance(u64 one, u64 other) noexcept:
+    return __builtin_popcountll(one ^ other)
