@@ -15,6 +15,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from streamproc.core.cold import Cold, read_cold, write_cold
+from streamproc.core.decision import Level
 from streamproc.core.escalation import Escalation
 from streamproc.core.records import (
     Part,
@@ -24,8 +25,8 @@ from streamproc.core.records import (
     Table,
     Values,
     Writer,
-    cclass,
     ccall,
+    cclass,
     final,
     flag,
     i32,
@@ -56,6 +57,7 @@ STATE_VERSION: Final = 2
 
 LAYOUT: Final = 0
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
+TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
 
@@ -194,6 +196,18 @@ class RunState(Record):
         if self.cold_read is not None:
             self.cold_raw = write_cold(self.cold_read)
         writer.blob(self.cold_raw)
+
+
+def check(run: RunState) -> None:
+    """Read also what few runs have, and compare it with the numbers about it. Raises `StateError` if a state cannot
+    be stepped. `load` alone is enough for bytes that this process has written."""
+    cold = run.cold
+    if (run.has_board, run.turns_open) != (cold.board is not None, len(cold.open_turns)):
+        raise StateError("flags that contradict what they stand for")
+    if run.has_task_tokens != bool(cold.task_tokens) or run.escalation.severity > Level.HALT:
+        raise StateError("flags that contradict what they stand for")
+    if not 0 <= run.turns < TURNS_MAX or run.call_turns > run.turns:
+        raise StateError("a number of turns out of bounds")
 
 
 def begin_run(partition: int) -> RunState:

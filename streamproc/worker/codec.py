@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from streamproc.core.run_state import Peek, RunState, dump, load, peek, peek_scope
+from streamproc.core.run_state import Peek, RunState, check, dump, load, peek, peek_scope
 from streamproc.core.scope import Scope
 from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, STUB
 from streamproc.worker.limits import NEW_TURNS_MAX
@@ -53,4 +53,6 @@ def decode_run(raw: bytes) -> tuple[RunState, bytes | None]:
     if len(raw) < FRAME.size:
         raise msgspec.DecodeError(f"{len(raw)} bytes are not a stored run")
     end = FRAME.size + FRAME.unpack_from(raw)[0]
-    return load(raw[FRAME.size : end]), raw[end:] or None
+    run = load(raw[FRAME.size : end])
+    check(run)  # these bytes may be damaged, and nothing else reads at all of them
+    return run, raw[end:] or None

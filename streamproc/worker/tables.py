@@ -168,8 +168,9 @@ class Runs:
         text = "the state of run %r was too large to store; the run starts from an empty state"
         limited(logging.ERROR, place, text, key[:64])
         fresh = RunState()
-        fresh.partition, fresh.offset, fresh.turns, fresh.at_ms = state.partition, state.offset, state.turns, state.at_ms
-        fresh.finished, fresh.halted, fresh.escalation.severity = state.finished, state.halted, state.escalation.severity
+        fresh.partition, fresh.offset, fresh.turns = state.partition, state.offset, state.turns
+        fresh.at_ms, fresh.finished, fresh.halted = state.at_ms, state.finished, state.halted
+        fresh.escalation.severity = state.escalation.severity
         fresh.escalation.halt_code.set(state.escalation.halt_code.get())
         self.active[key] = fresh
         return encode_run(fresh, None)

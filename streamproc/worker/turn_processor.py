@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streamproc.fleet.state import Fleet
     from streamproc.model.wire import Event
     from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.records import Fetched, Record, Records
+    from streamproc.worker.records import Fetched, PlacedRecord, Records
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
@@ -223,7 +223,7 @@ class TurnProcessor:
             "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
         )
 
-    def _refused(self, record: Record, problems: Sequence[Problem]) -> OutgoingRecord:
+    def _refused(self, record: PlacedRecord, problems: Sequence[Problem]) -> OutgoingRecord:
         self.counts.refused += 1
         first = problems[0]
         limited(

@@ -9,7 +9,7 @@ from streamproc.core.decision import encode_decision, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.escalation import EPISODES_MAX, hash_code
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import IDS_MAX, reset_run
+from streamproc.core.run_state import IDS_MAX, RunState, reset_run
 from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors import BY_CODE

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 READ_CALLS_MAX = 1_200_000  # to walk through 350 000 empty lists; each call takes 0.1 µs
-STEP_CALLS_MAX = 60_000  # a turn of the most calls that an event may have; each takes 0.3 µs
+STEP_CALLS_MAX = 160_000  # a turn of the most calls that an event may have; each takes 0.1 µs
 STATE_BYTES_MAX = 4_096
 
 

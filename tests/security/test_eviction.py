@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from streamproc.core.run_state import RunState
     from streamproc.worker.partition_store import Change
     from streamproc.worker.publishing import OutgoingRecord
     from tests.worker.running import WorkerProcess
@@ -209,7 +210,12 @@ def many_halted(partition: Partition, runs: int = 2 * RUNS_MAX) -> None:
 def test_past_their_part_halted_runs_become_stubs_which_are_halted_all_the_same(partition: Partition) -> None:
     many_halted(partition)
     state = partition.state("stuck")
-    assert (state.halted, state.escalation.halt_code.get(), state.turns, len(state.novelty.seen)) == (2, "LOOP001", 6, 0)
+    assert (state.halted, state.escalation.halt_code.get(), state.turns, len(state.novelty.seen)) == (
+        2,
+        "LOOP001",
+        6,
+        0,
+    )
     assert len(partition.mine.raw(b"stuck") or b"") < 256
     assert partition.mine.removed == partition.mine._limits.evicted == 0
 

@@ -196,7 +196,6 @@ def test_the_memory_behind_the_gates_is_bounded() -> None:
     assert dump(load(dump(feed.state))) == dump(feed.state)
 
 
-
 def first_by_the_book(turns: list[Raw]) -> int | None:
     """Return the first turn with a third equal text, a second round of texts, or a third equal call of ten."""
     texts: dict[str, list[str]] = {}
