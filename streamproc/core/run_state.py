@@ -1,7 +1,7 @@
 """The bounded memory of one run: what all signals keep, and how it is stored.
 
-Each signal owns its records, in its own file, and every collection has a cap with its reason. When a collection is full,
-its oldest entry is dropped and `evicted` counts it. Hashes that are only compared within windows and sets are stored as
+Each signal owns its records, in its own file, and every collection has a cap with its reason. When one is full, its
+oldest entry is dropped and `evicted` counts it. Hashes that are only compared within windows and sets are stored as
 32-bit *tags*: each comparison matches by accident once in 4·10⁹, and a halt needs several matches in a row. Answers of
 calls keep all 64 bits.
 
@@ -51,6 +51,8 @@ from streamproc.core.signals.spend import COUNTS_MAX, Ledger, NodeCounts
 from streamproc.core.signals.statements import Pending
 from streamproc.core.signals.text_streaks import TextStreak
 from streamproc.core.signals.tools import Tools
+from streamproc.core.upgrade import upgrade
+from streamproc.core.version1 import FIRST_BYTE, peek as peek_version1
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
 STATE_VERSION: Final = 2
@@ -158,7 +160,7 @@ class RunState(Record):
     @property
     def open_turns(self) -> Any:
         """The turns that have started and not ended, oldest first."""
-        return self.cold.open_turns if self.turns_open else ()
+        return self.cold.open_turns if self.turns_open else []
 
     @property
     def task_tokens(self) -> Any:
@@ -240,6 +242,15 @@ def peek(raw: bytes, at: int = 0) -> Peek | None:
     return Peek(offset, turns, halted, finished) if (version, layout) == (STATE_VERSION, LAYOUT) else None
 
 
+def peek_before(raw: bytes) -> tuple[Peek, Scope] | None:
+    """Read the first fields of a state of the version before this one, and who it belongs to; None if it is none."""
+    found = peek_version1(raw)
+    if found is None:
+        return None
+    head, scope = found
+    return Peek(head.offset, head.turns, head.halted, head.finished), scope
+
+
 def peek_scope(raw: bytes) -> Scope:
     """Read the scope of a stored state that `peek` can read. Raises `StateError`."""
     at = len(HEAD) + _NUMBERS.size
@@ -248,7 +259,7 @@ def peek_scope(raw: bytes) -> Scope:
 
 
 def stub_of(run: RunState) -> RunState:
-    """Return what is kept of a halted run that has to go: its spend, its scope, and what only an operator may change."""
+    """Return what is kept of a halted run that has to go: spend, scope, and what only an operator may change."""
     stub = load(dump(run))
     for part in stub.parts:
         if part is not stub.ledger and part is not stub.escalation:
@@ -288,6 +299,10 @@ def load(raw: bytes, into: RunState | None = None) -> RunState:
     """Read a stored state, into a new object or a given one. Raises `StateError` for anything that `dump` did not
     write, and leaves a given object without meaning."""
     run: RunState = RunState() if into is None else into
+    if raw[:1] == FIRST_BYTE:
+        run.clear()
+        upgrade(raw, run)
+        return run
     reader: Reader = _reader
     if raw[: len(HEAD)] != HEAD:
         raise StateError("not a state of this version")

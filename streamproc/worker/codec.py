@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from streamproc.core.run_state import Peek, RunState, check, dump, load, peek, peek_scope
+from streamproc.core.run_state import Peek, RunState, check, dump, load, peek, peek_before, peek_scope
 from streamproc.core.scope import Scope
 from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, STUB
 from streamproc.worker.limits import NEW_TURNS_MAX
@@ -20,7 +20,10 @@ def peek_run(raw: bytes) -> tuple[int, int] | None:
     it has a version that is not read."""
     seen = peek(raw, FRAME.size)
     if seen is None:
-        return None
+        before = peek_before(state_bytes(raw)) if len(raw) > FRAME.size else None
+        if before is None:
+            return None
+        seen = before[0]
     if seen.halted >= 0:  # the decision that halted it stands behind its state, except behind a stub
         return seen.offset, STUB if len(raw) == FRAME.size + FRAME.unpack_from(raw)[0] else HALTED
     return seen.offset, FINISHED if seen.finished else NEW if 0 <= seen.turns <= NEW_TURNS_MAX else OPEN
@@ -31,7 +34,7 @@ def peek_whole(raw: bytes) -> tuple[Peek, Scope] | None:
     state = state_bytes(raw)
     try:
         head = peek(state)
-        return (head, peek_scope(state)) if head is not None else None
+        return (head, peek_scope(state)) if head is not None else peek_before(state)
     except msgspec.DecodeError:
         return None
 

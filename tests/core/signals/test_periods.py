@@ -7,7 +7,7 @@ import pytest
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import CALLS_MAX
 from streamproc.core.signals.novelty import SEEN_MAX, note_news, note_progress, remember_tag
-from streamproc.core.signals.periods import ARTIFACTS, PERIOD_MAX, STATEMENTS, STEPS, loop_tag, push
+from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, PERIOD_MAX, STATEMENTS, STEPS, loop_tag, push
 from tests.feeding import Raw, halts, reported
 
 START_MS = 1_767_225_600_000
@@ -77,10 +77,10 @@ def test_one_other_tag_ends_a_period() -> None:
 
 
 @pytest.mark.parametrize(("stream", "own", "found"), [
-    (STATEMENTS, (), False), (STATEMENTS, (STATEMENTS,), True), (STEPS, (STEPS,), True),
-    (STEPS, (STATEMENTS,), False), (ARTIFACTS, (), True),
+    (STATEMENTS, NO_STREAM, False), (STATEMENTS, STATEMENTS, True), (STEPS, STEPS, True),
+    (STEPS, STATEMENTS, False), (ARTIFACTS, NO_STREAM, True),
 ])  # fmt: skip
-def test_a_round_with_news_from_another_stream_does_not_count(stream: int, own: tuple[int, ...], found: bool) -> None:
+def test_a_round_with_news_from_another_stream_does_not_count(stream: int, own: int, found: bool) -> None:
     """Two elements, news, the same two again: the second round counts only if the news was one of the two."""
     run = RunState()
     pushed(stream, "ab", run)
