@@ -138,4 +138,4 @@ def pass_probation(run: RunState, *, iterated: bool) -> None:
     run.escalation.probation_iterations += iterated
     over = run.turns >= until and (run.escalation.probation_iterations or not len(run.cycles.table))
     if over or run.halted >= 0 or run.turns >= until + PROBATION_TURNS_MAX:
-        run.escalation.probation_until = -1
+        run.escalation.probation_until, run.escalation.probation_iterations = -1, 0

@@ -60,6 +60,7 @@ STATE_VERSION: Final = 2
 LAYOUT: Final = 0
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
+NEW_BYTES: Final = 3_291  # `size_left` of a new run: what `size_budget` would find
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
 
@@ -138,6 +139,7 @@ class RunState(Record):
     def clear(self) -> None:
         Record.clear(self)
         self.partition = self.offset = self.halted = -1
+        self.size_left = NEW_BYTES
         self.scope, self.scope_raw = NO_SCOPE, NO_SCOPE_RAW
         self.cold_raw, self.cold_read = b"", None
 
@@ -284,6 +286,7 @@ def reset_run(run: RunState) -> None:
     run.clear()
     run.partition, run.offset, run.at_ms, run.owner, run.strangers, run.session_closed, run.id_reuses = kept
     run.started_ms, run.escalation.probation_until = run.at_ms, probation
+    run.size_left = 0
     for event_id in ids:
         run.event_ids.push(event_id)
     run.set_scope(kept_scope(scope))

@@ -18,10 +18,10 @@ from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
 from streamproc.core.signals.spend import NodeCounts
 
-STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and numbers in MessagePack may get longer
+STATE_BYTES: Final = 4_000  # limit of `size_left`; the guarantee is 4 096, and numbers in MessagePack may get longer
 PASSING_BYTES: Final = 64 + 16 + 160  # names of a node and a detector, hashes shown with a halt: they come and go
-FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
-KEPT_BYTES: Final = 3_000  # ... down to this size, or the next turn would have to drop entries again
+FULL_BYTES: Final = 3_600  # past this size, the least useful entries are dropped ...
+KEPT_BYTES: Final = 3_200  # ... down to this size, or the next turn would have to drop entries again
 
 OTHER_EVENT_BYTES: Final = 1_100  # an event that is not a turn: a task with the longest id, or a full board
 

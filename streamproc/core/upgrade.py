@@ -64,6 +64,7 @@ def _u64(value: int) -> int:
 
 
 def _numbers(run: RunState, old: OldRun) -> None:
+    run.size_left = 0  # it was measured in other bytes
     run.partition, run.offset, run.turns = _i32(old.partition), _i64(old.offset), _i32(old.turns)
     run.call_turns, run.started_ms, run.at_ms = _u32(old.call_turns), _i64(old.started_ms), _i64(old.at_ms)
     run.checked_ms, run.owner, run.round = _i64(old.checked_ms), _u64(old.owner), _u64(old.round)

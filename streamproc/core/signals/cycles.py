@@ -36,6 +36,7 @@ EDGES_MAX: Final = 24  # handovers stored to find cycles
 CYCLES_MAX: Final = 6  # cycles followed at the same time
 MEMBERS_MAX: Final = 8  # members of a cycle known by tag; in a larger cycle, any handover to the anchor counts
 EDGE_BYTES: Final = 8  # of a state
+CYCLE_BYTES: Final = 38 + 8 * MEMBERS_MAX
 NOT_ENTERED: Final = -1  # `Cycle.spent_before` of a declared cycle until its first turn
 
 
@@ -164,7 +165,6 @@ def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
     for cycle in run.cycles.table.rows:
         if cycle.anchor == node_tag or cycle.members.has(node_tag):
             if cycle.spent_before == NOT_ENTERED:
-                run.size_left = 0
                 cycle.since_ms = run.at_ms
                 cycle.spent_before = run.ledger.cost_usd_micro
                 if usage is not None and usage.cost_usd_micro is not None:
@@ -212,7 +212,7 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
     for member in sorted(members)[:MEMBERS_MAX]:
         first.members.push(member)
     first.many = len(members) > MEMBERS_MAX
-    run.size_left = 0
+    run.size_left -= CYCLE_BYTES
 
 
 def _begin_undeclared(run: RunState, cycle: Cycle, anchor: int, members: set[int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamproc.core.records import cfunc, hash64, i32, i64, u64
-from streamproc.core.signals.nodes import NodeState, SuiteTrack
+from streamproc.core.signals.nodes import SUITE_BYTES, NodeState, SuiteTrack
 from streamproc.core.signals.novelty import note_news, note_progress, remember_tag
 from streamproc.model.wire import Tests
 
@@ -51,7 +51,7 @@ def observe_tests(
         # Nothing to compare with: the first result, another suite, no failures, or new failures after none.
         if track is None:
             if not node.suites.full():
-                run.size_left = 0
+                run.size_left -= SUITE_BYTES
             track = node.suites.add(hash64(total))
         track.same.begin(failing_set, 1, index, stamp)
         track.flat.begin(hash64(failing), 0, index, stamp)

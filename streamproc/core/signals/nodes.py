@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
 
 NODES_MAX: Final = 8  # nodes with full memory; most teams of agents are smaller
+NODE_BYTES: Final = 48  # of a state: a node without streaks
+SUITE_BYTES: Final = 68
 SUITES_MAX: Final = 2  # test suites of one node: it may run two in turn
 
 
@@ -88,6 +90,7 @@ def node_of_turn(run: RunState, tag: u32) -> NodeState:
             run.windows.forget(own_stream(oldest.key))
             run.nodes.forget(oldest.key)
             run.evicted += 1
+        else:
+            run.size_left -= NODE_BYTES
         node = run.nodes.add(tag)
-        run.size_left = 0  # its streaks and test results will need much more: measure
     return node

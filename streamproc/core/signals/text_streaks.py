@@ -76,8 +76,7 @@ def observe_text_streak(run: RunState, node_tag: u32, topic: u32, text: Content,
 @ccall
 def may_wait(run: RunState, index: i32) -> bool:
     """Whether the run may wait for a person after this turn, which must be one of the last two."""
-    return (
-        not run.turns_open
-        and index >= 0
-        and index in (run.text_streak.last_text_turn, run.text_streak.text_turn_before)
-    )
+    streak: TextStreak = run.text_streak
+    if run.turns_open or streak.last_text_turn < 0:
+        return False
+    return index in (streak.last_text_turn, streak.text_turn_before)
