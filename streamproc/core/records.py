@@ -278,7 +278,11 @@ class Table(dict[int, Any], Part):
         """Return a new row, the youngest. A full table drops its oldest row."""
         if len(self) >= self.cap:
             self.forget(next(iter(self)))
-        row = self.spare.pop() if self.spare else self.kind()
+        if self.spare:
+            row = self.spare.pop()
+            row.clear()
+        else:
+            row = self.kind()
         row.key = key
         self[key] = row
         return row
@@ -287,7 +291,6 @@ class Table(dict[int, Any], Part):
         """Drop the row under a key, if there is one."""
         row = self.pop(key, None)
         if row is not None:
-            row.clear()
             self.spare.append(row)
 
     def rekey(self, old: int, new: int) -> None:
@@ -303,8 +306,8 @@ class Table(dict[int, Any], Part):
 
     def clear(self) -> None:
         if self:
-            for key in list(self):
-                self.forget(key)
+            self.spare += self.values()
+            super().clear()
 
     def is_blank(self) -> bool:
         return not self
