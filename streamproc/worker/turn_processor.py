@@ -109,7 +109,7 @@ class TurnProcessor:
         changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
         again: dict[bytes, Event] = {}  # those whose last record was applied before
         engine, active, dirty = self._engine, runs.active, runs.dirty
-        step = engine.step
+        step = engine.apply
         killing = self._fleet_commands.killing if self._fleet_commands is not None else None
         stopped: set[bytes] = set()  # runs for which this slice already has a stop event
         for record in records:
@@ -256,7 +256,7 @@ class TurnProcessor:
 
     def _again(self, state: RunState, record: Fetched) -> None:
         """Step a record again that was stepped before."""
-        self._engine.step(state, read_event(cast(bytes, record.value)), log_time(record))
+        self._engine.apply(state, read_event(cast(bytes, record.value)), log_time(record))
 
     def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], outgoing: list[OutgoingRecord]) -> None:
         self.counts.decisions += len(decisions)

@@ -165,7 +165,7 @@ def test_a_key_too_large_for_a_dead_letter_is_truncated() -> None:
 def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     """The run is put together again from what is stored, and what came since."""
     worker = processor()
-    honest_step = worker._engine.step
+    honest_step = worker._engine.apply
     fails_on = {"bad-1", "bad-2"}
 
     def step(run, event, at_ms):
@@ -174,7 +174,7 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
             raise ZeroDivisionError("a bug")
         return decisions
 
-    worker._engine.step = step
+    worker._engine.apply = step
     mine = runs()
     news = [
         event_record(wire.Turn(w=1, run_id="r", node="n", event_id=name, output=said(name)))
