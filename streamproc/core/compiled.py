@@ -32,7 +32,7 @@ PARTS: Final = (
         "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
         "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
         "handovers", "cycles", "metrics", "spend", "pace",
-    )), *(f"streamproc.core.{name}" for name in ("escalation", "run_state", "size_budget", "view", "observer", "engine")),
+    )), *(f"streamproc.core.{name}" for name in ("marks", "escalation", "run_state", "size_budget", "view", "observer", "engine")),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""
 

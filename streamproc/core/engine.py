@@ -199,7 +199,7 @@ class Engine:
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
         rules = self.rules_of(run)
-        view.begin(run, turn, rules.budgets, rules.backstop)
+        view.begin(run, turn, rules.budgets, rules.backstop, rules.marks)
         observe_turn(view, rules)
         if turn.usage is not None and (turn.task_id or run.scope.task):
             self._spend_on_task(view, turn, rules)

@@ -628,3 +628,7 @@ cdef inline u64 mixed(u64 value) noexcept:
 
 cdef inline int distance(u64 one, u64 other) noexcept:
     return __builtin_popcountll(one ^ other)
+
+
+cdef inline int bits_of(u64 value) noexcept:
+    return __builtin_popcountll(value)
