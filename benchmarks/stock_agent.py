@@ -17,7 +17,7 @@ import orjson
 
 from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import RunState, dump
+from streamproc.core.run_state import RunState, begin_run, dump
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.settings import Settings, load_settings
@@ -89,7 +89,7 @@ def build(settings: Settings, count: Count) -> faust.App:
             key, message = event.key, event.message
             state = states.get(key)
             if state is None:
-                state = states[key] = RunState(partition=message.partition)
+                state = states[key] = begin_run(message.partition)
             for decision in engine.apply(state, read_event(event.value), round(message.timestamp * 1000)):
                 await control.send(key=key, value=encode_decision(decision))
             state.offset = message.offset

@@ -45,6 +45,14 @@ def event_of(raw: Mapping[str, Any]) -> Event:
     return msgspec.structs.replace(_fingerprinted(orjson.dumps(rest)), **place)
 
 
+def run_with(**fields: Any) -> RunState:
+    """Return a state with some fields set."""
+    run = RunState()
+    for name, value in fields.items():
+        setattr(run, name, value)
+    return run
+
+
 class Feed:
     """One run under a policy."""
 

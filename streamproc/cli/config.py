@@ -21,7 +21,7 @@ HIDDEN = "********"
 TABLE_WIDTH_MIN = 110  # columns; the table does not fit into fewer
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting for display."""
 
     name: str
@@ -54,7 +54,7 @@ def config(
         _show_table(found)
 
 
-def _show_table(found: list[Row]) -> None:
+def _show_table(found: list[SettingRow]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -68,7 +68,7 @@ def _show_table(found: list[Row]) -> None:
     out().print(table)
 
 
-def _show_list(found: list[Row]) -> None:
+def _show_list(found: list[SettingRow]) -> None:
     """For narrow terminals: the value on one line, its meaning on the next."""
     for row in found:
         say(f"{paint(row.name, 'cyan')} = {row.value or '(empty)'} ({row.source})", hang=4)
@@ -76,7 +76,7 @@ def _show_list(found: list[Row]) -> None:
             say(f"    {row.meaning}", hang=4)
 
 
-def rows(settings: Settings, options: set[str]) -> list[Row]:
+def rows(settings: Settings, options: set[str]) -> list[SettingRow]:
     """Return every setting. `options` names the settings given on the command line."""
     from streamproc.settings import ENV_FILE, settings_in_file
 
@@ -91,7 +91,7 @@ def rows(settings: Settings, options: set[str]) -> list[Row]:
             else os.environ[ENV_FILE] if name in in_file
             else "default"
         )  # fmt: skip
-        found.append(Row(variable, _shown(name, getattr(settings, name)), source, field.description or ""))
+        found.append(SettingRow(variable, _shown(name, getattr(settings, name)), source, field.description or ""))
     return found
 
 

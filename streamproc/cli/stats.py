@@ -98,7 +98,7 @@ def _count_files(tally: Tally, files: list[str], policy: str | None, lenient: bo
         decisions = list(scan)
     inside = {run_id for run_id, run in scan.runs.items() if within(rfc3339(run.at_ms) if run.at_ms else None)}
     for run_id in inside:
-        tally.add_run(run_id, scan.runs[run_id].workflow, ended=True)
+        tally.add_run(run_id, scan.runs[run_id].scope.workflow, ended=True)
     for decision in decisions:
         if decision.run_id in inside:
             tally.add_decision(decision)

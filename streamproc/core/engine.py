@@ -7,7 +7,7 @@ that can be computed again: tags of names and the rules of each scope.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from xxhash import xxh3_64_intdigest
 
@@ -24,9 +24,9 @@ from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
 from streamproc.core.prices import priced
+from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
 from streamproc.core.resume import pass_probation, resume, strictly
-from streamproc.core.records import Values, cclass, ccall, cfunc, final, i64, u64
 from streamproc.core.run_state import UNBOUND, RunState, dump, load, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
 from streamproc.core.signals.cycles import declare
@@ -56,6 +56,7 @@ from streamproc.model.wire import (
     Usage,
     UserMessage,
 )
+
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
 
@@ -155,6 +156,7 @@ class Engine:
         if run.owner != UNBOUND and is_stranger(run, event):
             run.strangers += 1
             return RefusedEvent(STRANGER)
+        run.stub = False
         if event.event_id:
             try:
                 digest = xxh3_64_intdigest(event.event_id.encode())  # an `errors` argument would cost 150 ns
@@ -179,7 +181,7 @@ class Engine:
             return self._turn(run, event)
         found = self._other(run, event)
         run.size_left -= OTHER_EVENT_BYTES
-        if run.size_left < 0:
+        if run.size_left <= 0:
             shrink_to_size(run)
         return found
 
@@ -216,7 +218,7 @@ class Engine:
             if usage is not None and rules.prices:
                 usage = priced(usage, turn.model, rules.prices)
             self._charge(run, turn.run_id, usage)
-        if run.size_left < 0:
+        if run.size_left <= 0:
             shrink_to_size(run)
         return found
 

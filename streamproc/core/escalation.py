@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from xxhash import xxh3_128_hexdigest
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
-from streamproc.core.records import TAG, Name, Record, Row, Table, cclass, ccall, final, i32, u32
+from streamproc.core.records import TAG, Name, Record, Row, Table, ccall, cclass, final, i32, u32
 from streamproc.core.signals.handovers import edge_of
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def already_applied(run: RunState, event: Event) -> bool:
 
 def is_outdated(run: RunState, event: Event) -> bool:
     """Whether a command is not newer than one that the run has forgotten, and so may be that one."""
-    return 0 < _at_ms(event) <= run.cold.commands_since_ms
+    return 0 < _at_ms(event) <= int(run.cold.commands_since_ms)
 
 
 def _at_ms(event: Event) -> int:

@@ -62,7 +62,8 @@ def _continue_clocks(run: RunState, grant: Mapping[str, int], limits: Mapping[st
     away_ms = run.at_ms - last_event_ms if last_event_ms else 0
     until_ms = max(last_event_ms, run.checked_ms)  # when the clock was last looked at
     if run.started_ms:
-        over = run.escalation.halt_code.get() == RUN_CLOCK or until_ms - run.started_ms >= limits.get("maxRuntimeMs", NEVER)
+        over = until_ms - run.started_ms >= limits.get("maxRuntimeMs", NEVER)
+        over = over or run.escalation.halt_code.get() == RUN_CLOCK
         again = over and "maxRuntimeMs" not in grant
         run.started_ms = run.at_ms if again else run.started_ms + away_ms
     limit_ms = NEVER if "maxCycleRuntimeMs" in grant else limits.get("maxCycleRuntimeMs", NEVER)

@@ -5,8 +5,8 @@ its oldest entry is dropped and `evicted` counts it. Hashes that are only compar
 32-bit *tags*: each comparison matches by accident once in 4·10⁹, and a halt needs several matches in a row. Answers of
 calls keep all 64 bits.
 
-A state is stored as bytes: the version and a hash of the layout, the numbers and parts of `RunState`, and what few runs
-have (`Cold`) as MessagePack.
+A state is stored as bytes: the version and a hash of the layout, the numbers of `RunState`, the scope as MessagePack,
+the parts, and what few runs have (`Cold`) as MessagePack.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from streamproc.core.cold import Cold, read_cold, write_cold
+from streamproc.core.decision import Level
 from streamproc.core.escalation import Escalation
 from streamproc.core.records import (
+    Part,
     Reader,
     Record,
     StateError,
     Table,
     Values,
     Writer,
-    cclass,
     ccall,
+    cclass,
     final,
     flag,
     i32,
@@ -55,6 +57,7 @@ STATE_VERSION: Final = 2
 
 LAYOUT: Final = 0
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
+TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
 
@@ -88,6 +91,7 @@ class RunState(Record):
     session_closed: flag  # whether its session takes no new work
     has_board: flag  # whether `cold.board` is set
     has_task_tokens: flag  # whether `cold.task_tokens` has any
+    stub: flag  # whether only spend and escalation are stored (`stub_of`), until the next event
     event_ids: Values  # hashes of recent event ids: duplicates are skipped
     novelty: Novelty
     calls: Calls
@@ -168,19 +172,49 @@ class RunState(Record):
         return len(HEAD) + Record.size_bytes(self) + 4 + len(self.scope_raw) + len(self.cold_raw)
 
     @ccall
-    def load(self, reader: Reader) -> None:
-        Record.load(self, reader)
+    def load_parts(self, reader: Reader) -> None:
+        part: Part
         self.scope_raw = reader.blob()
         self.scope = read_scope(self.scope_raw)
+        if self.stub:
+            for part in self.parts:
+                part.clear()
+            self.ledger.load(reader)
+            self.escalation.load(reader)
+        else:
+            Record.load_parts(self, reader)
         self.cold_raw, self.cold_read = reader.blob(), None
 
     @ccall
-    def dump(self, writer: Writer) -> None:
-        Record.dump(self, writer)
+    def dump_parts(self, writer: Writer) -> None:
         writer.blob(self.scope_raw)
+        if self.stub:
+            self.ledger.dump(writer)
+            self.escalation.dump(writer)
+        else:
+            Record.dump_parts(self, writer)
         if self.cold_read is not None:
             self.cold_raw = write_cold(self.cold_read)
         writer.blob(self.cold_raw)
+
+
+def check(run: RunState) -> None:
+    """Read also what few runs have, and compare it with the numbers about it. Raises `StateError` if a state cannot
+    be stepped. `load` alone is enough for bytes that this process has written."""
+    cold = run.cold
+    if (run.has_board, run.turns_open) != (cold.board is not None, len(cold.open_turns)):
+        raise StateError("flags that contradict what they stand for")
+    if run.has_task_tokens != bool(cold.task_tokens) or run.escalation.severity > Level.HALT:
+        raise StateError("flags that contradict what they stand for")
+    if not 0 <= run.turns < TURNS_MAX or run.call_turns > run.turns:
+        raise StateError("a number of turns out of bounds")
+
+
+def begin_run(partition: int) -> RunState:
+    """Return the state of a new run of a partition of the turns topic."""
+    run = RunState()
+    run.partition = partition
+    return run
 
 
 class Peek(NamedTuple):
@@ -193,6 +227,8 @@ class Peek(NamedTuple):
 
 
 _PEEK: Final = struct.Struct("<BIq44xii36x?")  # up to `finished`; the first two are HEAD
+_NUMBERS: Final = struct.Struct("<6q4i8I8?")  # of a `RunState`; the scope follows
+_SIZE: Final = struct.Struct("<H")
 
 
 def peek(raw: bytes, at: int = 0) -> Peek | None:
@@ -204,15 +240,21 @@ def peek(raw: bytes, at: int = 0) -> Peek | None:
     return Peek(offset, turns, halted, finished) if (version, layout) == (STATE_VERSION, LAYOUT) else None
 
 
+def peek_scope(raw: bytes) -> Scope:
+    """Read the scope of a stored state that `peek` can read. Raises `StateError`."""
+    at = len(HEAD) + _NUMBERS.size
+    (size,) = _SIZE.unpack_from(raw, at)
+    return read_scope(raw[at + _SIZE.size : at + _SIZE.size + size])
+
+
 def stub_of(run: RunState) -> RunState:
     """Return what is kept of a halted run that has to go: its spend, its scope, and what only an operator may change."""
     stub = load(dump(run))
-    for part in (
-        stub.event_ids, stub.novelty, stub.calls, stub.tools, stub.windows, stub.nodes, stub.node_counts,
-        stub.handovers, stub.cycles, stub.pending, stub.monologue, stub.text_streak, stub.messages, stub.long_texts,
-        stub.metrics, stub.evidence, stub.pace, stub.escalation.episodes,
-    ):  # fmt: skip
-        part.clear()
+    for part in stub.parts:
+        if part is not stub.ledger and part is not stub.escalation:
+            part.clear()
+    stub.escalation.episodes.clear()
+    stub.stub = True
     cold = stub.cold
     stub.cold_read = Cold(command_ids=cold.command_ids, commands_since_ms=cold.commands_since_ms)
     stub.has_board = stub.has_task_tokens = False

@@ -98,7 +98,15 @@ def set_scope(run: RunState, event: Event, rules_of: Callable[[RunState], Rules]
     same = (workflow, tenant, user, session) == (known.workflow, known.tenant, known.user, known.session)
     if same and not named and child == known.child:
         return
-    change_scope(run, workflow=workflow, tenant=tenant, user=user, session=session, child=child, named_tier=known.named_tier or named)
+    change_scope(
+        run,
+        workflow=workflow,
+        tenant=tenant,
+        user=user,
+        session=session,
+        child=child,
+        named_tier=known.named_tier or named,
+    )
     if same and not named:
         return
     run.size_left = 0

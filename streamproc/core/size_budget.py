@@ -1,8 +1,8 @@
 """The bound on the size of a run's state. Each collection has its own cap; this is the cap on their sum, which a run
 reaches only if nearly all collections are full at the same time.
 
-Measuring a state means visiting all of its entries, which costs about as much as a turn. So every addition subtracts its
-bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that falls below 0.
+Measuring a state means visiting all of its entries, which costs about as much as a turn. So every addition subtracts
+its bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that is used up.
 Rare and possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in
 every process, compiled or not, however often the state is stored.
 """
@@ -18,7 +18,7 @@ from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
 from streamproc.core.signals.spend import NodeCounts
 
-STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096
+STATE_BYTES: Final = 3_900  # limit of `size_left`; the guarantee is 4 096, and numbers in MessagePack may get longer
 PASSING_BYTES: Final = 64 + 16 + 160  # names of a node and a detector, hashes shown with a halt: they come and go
 FULL_BYTES: Final = 3_400  # past this size, the least useful entries are dropped ...
 KEPT_BYTES: Final = 3_000  # ... down to this size, or the next turn would have to drop entries again
@@ -35,6 +35,13 @@ def shrink_to_size(run: RunState) -> None:
             drop(run)
             size = run.size_bytes()
             if size <= KEPT_BYTES:
+                break
+    if size > STATE_BYTES - PASSING_BYTES:
+        for drop in _LAST:
+            run.evicted += 1
+            drop(run)
+            size = run.size_bytes()
+            if size <= STATE_BYTES - PASSING_BYTES:
                 break
     run.size_left = STATE_BYTES - PASSING_BYTES - size
 
@@ -116,8 +123,41 @@ def _half_of_metrics(run: RunState) -> None:
     _half(run.metrics)
 
 
+def _all_metrics(run: RunState) -> None:
+    run.metrics.clear()
+
+
+def _all_tools(run: RunState) -> None:
+    run.tools.table.clear()
+
+
+def _all_calls(run: RunState) -> None:
+    run.calls.table.clear()
+
+
+def _all_streams(run: RunState) -> None:
+    run.windows.clear()
+
+
+def _half_of_ids(run: RunState) -> None:
+    run.event_ids.keep_last(run.event_ids.size // 2)
+
+
+def _half_of_episodes(run: RunState) -> None:
+    _half(run.escalation.episodes)
+
+
+def _names_of_open_turns(run: RunState) -> None:
+    for turn in run.open_turns:
+        turn.name = ""
+
+
 _LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
     _old_occurrences, _half_of_tools, _half_of_handovers, _half_of_names, _old_texts, _rare_nodes, _silent_nodes,
     _half_of_seen, _half_of_edges, _half_of_calls, _half_of_cycles, _own_streams, _silent_nodes, _half_of_seen,
     _half_of_metrics, _half_of_calls,
+)  # fmt: skip
+# Of a run whose scope, board and open turns have the longest names: what is left may still be too large.
+_LAST: Final[tuple[Callable[[RunState], None], ...]] = (
+    _all_metrics, _all_tools, _all_streams, _all_calls, _names_of_open_turns, _half_of_ids, _half_of_episodes,
 )  # fmt: skip

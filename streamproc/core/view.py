@@ -9,7 +9,7 @@ from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
 from streamproc.core.marks import Marks
 from streamproc.core.names import Names
-from streamproc.core.records import cclass, ccall, cfunc, final, i32, i64, u32, u64
+from streamproc.core.records import ccall, cclass, cfunc, final, i32, i64, u32, u64
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import Repeat
 from streamproc.core.signals.cycles import Cycle

@@ -19,6 +19,7 @@ Reference: deliberation requirement, layer 4: 3600 s, the last checkpoint is kep
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamproc.core import kind
@@ -60,12 +61,12 @@ class RunClock:
         found.evidence.snapshot = snapshot_of(run, view.last_event_ms, view.budgets)
         return found
 
-    def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
+    def due(self, run: RunState, budgets: Mapping[str, int], limits: Limits) -> list[Due]:
         limit_ms = _limit_ms(budgets, limits)
         return [] if limit_ms is None else [Due(run.started_ms + limit_ms, self.code, run.started_ms)]
 
 
-def _limit_ms(budgets: dict[str, int], limits: Limits) -> int | None:
+def _limit_ms(budgets: Mapping[str, int], limits: Limits) -> int | None:
     declared_ms = budgets.get("maxRuntimeMs")
     usual_ms = limits.p99_s * limits.p99_multiple * 1000
     if not usual_ms:

@@ -21,13 +21,14 @@ Reference: loop-safety requirement: `turnTimeoutMs` 10 minutes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.run_state import RunState
-from streamproc.core.signals.open_turns import node_of
+from streamproc.core.signals.open_turns import OpenTurn, node_of
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.text_streaks import may_wait
 from streamproc.core.view import GAP_MS, View
@@ -114,7 +115,7 @@ class Silence:
             onset=max(0, view.run.turns - 1),
         )
 
-    def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
+    def due(self, run: RunState, budgets: Mapping[str, int], limits: Limits) -> list[Due]:
         halt_ms, warn_ms = _open_limits(budgets, limits)
         waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.open_turns]
         waits += [(run.at_ms, halt_ms, turn.name) for turn in run.open_turns]
@@ -123,7 +124,7 @@ class Silence:
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
 
 
-def _open_limits(budgets: dict[str, int], limits: Limits) -> tuple[int, int]:
+def _open_limits(budgets: Mapping[str, int], limits: Limits) -> tuple[int, int]:
     """Return after how many ms an open turn halts, and after how many it warns."""
     declared_ms = budgets.get("turnTimeoutMs")
     halt_ms, warn_ms = limits.halt_open_turn_s * 1000, limits.warn_open_turn_s * 1000

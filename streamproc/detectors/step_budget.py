@@ -69,7 +69,8 @@ class StepBudget:
         return None
 
     def _backstop(self, view: View, limits: Limits, steps: int) -> Finding | None:
-        halt = 0 if view.run.escalation.resumes else limits.halt_turns  # an operator knows how long it is, and lets it continue
+        # An operator who resumes a run knows how long it is.
+        halt = 0 if view.run.escalation.resumes else limits.halt_turns
         reached = level(steps, limits.warn_turns, halt)
         if reached is None or already_reported(view.run, self.code, BACKSTOP, reached, view.index):
             return None

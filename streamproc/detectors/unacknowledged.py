@@ -54,11 +54,12 @@ class Unacknowledged:
         if not 0 < limits.turns <= turns:
             return None
         run.escalation.unacknowledged_halt = ESCALATED
+        code = run.escalation.halt_code.get()
         return Finding(
             code=self.code,
             level=Level.WARN,
             loop=0,
-            message=f"The run has taken {turns} turns since {run.escalation.halt_code.get()} halted it, without an acknowledgement.",
+            message=f"The run has taken {turns} turns since {code} halted it, without an acknowledgement.",
             evidence=Evidence(kind=self.name, count=turns, unit="turns", limit=limits.turns),
             reason=STALLED,
             status="escalated",

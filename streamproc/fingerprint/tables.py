@@ -148,7 +148,7 @@ class _Program:
         return then
 
 
-class Table:
+class CharTable:
     """The automaton of a pattern.
 
     `next[state * classes + class]` holds the state after a character, doubled, 0 if all is over, plus 1 if a match
@@ -223,7 +223,7 @@ class Table:
         return tuple(after), 0
 
 
-class Automaton(Table):
+class Automaton(CharTable):
     """The automaton of a pattern that is searched for: also what its first character is, and what surrounds it."""
 
     def __init__(self, pattern: str) -> None:
@@ -234,7 +234,7 @@ class Automaton(Table):
         self.ahead = []
         """What must follow the first character, too."""
         while len(items) > 1 and items[1][0] is c.ASSERT and items[1][1][0] == 1:
-            self.ahead.append(Table(list(items.pop(1)[1][1])))
+            self.ahead.append(CharTable(list(items.pop(1)[1][1])))
         super().__init__(items)
         self.begins = bytes(takes(first, char) for char in range(128))
         """For each character in ASCII, whether a match may begin with it; no match begins with another one."""
@@ -263,11 +263,11 @@ def written() -> str:
     from streamproc.fingerprint import mask
 
     lines = [f"AUTOMATA = {{{', '.join(f'{name!r}: {_literal(Automaton(found))}' for name, found in mask.SEARCHED)}}}"]
-    lines += [f"TABLES = {{{', '.join(f'{name!r}: {_literal(Table(found))}' for name, found in mask.ASKED)}}}"]
+    lines += [f"TABLES = {{{', '.join(f'{name!r}: {_literal(CharTable(found))}' for name, found in mask.ASKED)}}}"]
     return "\n".join([*lines, ""])
 
 
-def _literal(table: Table) -> dict[str, Any]:
+def _literal(table: CharTable) -> dict[str, Any]:
     found: dict[str, Any] = {
         "next": table.next.tobytes(),
         "classes": table.classes,

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from streamproc.core.run_state import RunState, dump, load, peek
+from streamproc.core.run_state import Peek, RunState, check, dump, load, peek, peek_scope
+from streamproc.core.scope import Scope
 from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, STUB
 from streamproc.worker.limits import NEW_TURNS_MAX
 
@@ -23,6 +24,16 @@ def peek_run(raw: bytes) -> tuple[int, int] | None:
     if seen.halted >= 0:  # the decision that halted it stands behind its state, except behind a stub
         return seen.offset, STUB if len(raw) == FRAME.size + FRAME.unpack_from(raw)[0] else HALTED
     return seen.offset, FINISHED if seen.finished else NEW if 0 <= seen.turns <= NEW_TURNS_MAX else OPEN
+
+
+def peek_whole(raw: bytes) -> tuple[Peek, Scope] | None:
+    """Return the first fields and the scope of a stored state, without decoding the rest; None as in `peek_run`."""
+    state = state_bytes(raw)
+    try:
+        head = peek(state)
+        return (head, peek_scope(state)) if head is not None else None
+    except msgspec.DecodeError:
+        return None
 
 
 def state_bytes(raw: bytes) -> bytes:
@@ -42,4 +53,6 @@ def decode_run(raw: bytes) -> tuple[RunState, bytes | None]:
     if len(raw) < FRAME.size:
         raise msgspec.DecodeError(f"{len(raw)} bytes are not a stored run")
     end = FRAME.size + FRAME.unpack_from(raw)[0]
-    return load(raw[FRAME.size : end]), raw[end:] or None
+    run = load(raw[FRAME.size : end])
+    check(run)  # these bytes may be damaged, and nothing else reads at all of them
+    return run, raw[end:] or None

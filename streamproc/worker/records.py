@@ -44,7 +44,7 @@ class Fetched(Protocol):
     def headers(self) -> Iterable[tuple[str, bytes]]: ...
 
 
-class Record(NamedTuple):
+class PlacedRecord(NamedTuple):
     """A record with its topic, partition and offset; the timestamp in milliseconds, and 1 as its type if it is the
     broker's."""
 
@@ -69,9 +69,9 @@ class Records(Protocol[R_co]):
     def __len__(self) -> int: ...
 
 
-def placed(record: Fetched, topic: str, partition: int) -> Record:
+def placed(record: Fetched, topic: str, partition: int) -> PlacedRecord:
     """Return the record together with its topic and partition."""
-    return Record(
+    return PlacedRecord(
         topic,
         partition,
         record.offset,

@@ -35,7 +35,7 @@ from streamproc.worker.records import placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from streamproc.worker.records import Fetched, Record, Records
+    from streamproc.worker.records import Fetched, PlacedRecord, Records
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
@@ -254,7 +254,7 @@ class AccountProcessor:
             for partition, event in events
         ]
 
-    def _refused(self, record: Record, problem: Exception) -> OutgoingRecord:
+    def _refused(self, record: PlacedRecord, problem: Exception) -> OutgoingRecord:
         self.refused += 1
         place = f"refused statements in {record.topic}[{record.partition}]"
         limited(logging.WARNING, place, "refused %s[%d]@%d: %s", record.topic, record.partition, record.offset, problem)

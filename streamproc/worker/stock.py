@@ -16,7 +16,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
 from streamproc.worker.consumer import BatchConsumer, BatchTransport
-from streamproc.worker.records import Record
+from streamproc.worker.records import PlacedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,9 +106,9 @@ def _message(tp: TP, record: Any, generation: int) -> ConsumerMessage:
     )  # fmt: skip
 
 
-def _record(message: Any) -> Record:
+def _record(message: Any) -> PlacedRecord:
     """Return a Faust message as a record for the processors."""
-    return Record(
+    return PlacedRecord(
         message.topic, message.partition, message.offset, round(message.timestamp * 1000), message.key, message.value,
         message.timestamp_type, message.headers or (),
     )  # fmt: skip

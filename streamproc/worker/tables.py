@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from faust.tables.table import Table
 
-from streamproc.core.run_state import RunState, stub_of
+from streamproc.core.run_state import RunState, begin_run, stub_of
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.worker.codec import FRAME, decode_run, encode_run, peek_run
 from streamproc.worker.deadline_queue import DeadlineQueue
@@ -123,7 +123,7 @@ class Runs:
     def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
         """Restore the state of a run before a failed step: the written state plus the records applied since."""
         written = self._written(key)
-        state = written[0] if written is not None else RunState(partition=self.partition)
+        state = written[0] if written is not None else begin_run(self.partition)
         for record in self.dirty.get(key, ()):
             step(state, record)
         self.active[key] = state
@@ -168,8 +168,9 @@ class Runs:
         text = "the state of run %r was too large to store; the run starts from an empty state"
         limited(logging.ERROR, place, text, key[:64])
         fresh = RunState()
-        fresh.partition, fresh.offset, fresh.turns, fresh.at_ms = state.partition, state.offset, state.turns, state.at_ms
-        fresh.finished, fresh.halted, fresh.escalation.severity = state.finished, state.halted, state.escalation.severity
+        fresh.partition, fresh.offset, fresh.turns = state.partition, state.offset, state.turns
+        fresh.at_ms, fresh.finished, fresh.halted = state.at_ms, state.finished, state.halted
+        fresh.escalation.severity = state.escalation.severity
         fresh.escalation.halt_code.set(state.escalation.halt_code.get())
         self.active[key] = fresh
         return encode_run(fresh, None)

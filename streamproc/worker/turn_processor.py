@@ -15,7 +15,7 @@ import msgspec
 
 from streamproc.core.decision import Decision
 from streamproc.core.refusal import RefusedEvent
-from streamproc.core.run_state import RunState
+from streamproc.core.run_state import RunState, begin_run
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streamproc.fleet.state import Fleet
     from streamproc.model.wire import Event
     from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.records import Fetched, Record, Records
+    from streamproc.worker.records import Fetched, PlacedRecord, Records
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class TurnProcessor:
                 problem = too_many_new_runs(record, limit)
                 outgoing.append(self._refused(placed(record, self._topic, runs.partition), (problem,)))
                 return None
-            state = RunState(partition=runs.partition)
+            state = begin_run(runs.partition)
             runs.keep(key, state)
             changed[key] = event
         return state
@@ -223,7 +223,7 @@ class TurnProcessor:
             "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
         )
 
-    def _refused(self, record: Record, problems: Sequence[Problem]) -> OutgoingRecord:
+    def _refused(self, record: PlacedRecord, problems: Sequence[Problem]) -> OutgoingRecord:
         self.counts.refused += 1
         first = problems[0]
         limited(

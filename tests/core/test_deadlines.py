@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.deadlines import Due, deadline_event
-from streamproc.core.run_state import OPEN_MAX, dump, load
+from streamproc.core.run_state import dump, load
+from streamproc.core.signals.open_turns import OPEN_MAX
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
 from tests.feeding import Feed, Raw, decisions, reported, short
@@ -192,7 +193,7 @@ def test_a_multiple_of_the_usual_runtime_is_a_deadline() -> None:
 def test_a_resumed_run_that_is_silent_is_warned_and_not_halted() -> None:
     feed = DeadlineFeed()
     feed.all([said(0), at(1, type="operator.stop", by="ann"), at(2, type="operator.resume", by="ann"), said(3)])
-    assert feed.state.escalation.probation
+    assert feed.state.escalation.probation_until >= 0
     assert feed.until(10_000) == [("STALL007", "warn", 1)]
 
 

@@ -7,15 +7,16 @@ import pytest
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import encode_decision, hex16
 from streamproc.core.engine import Engine
-from streamproc.core.escalation import hash_code
+from streamproc.core.escalation import EPISODES_MAX, hash_code
 from streamproc.core.rules import Rules
-from streamproc.core.run_state import EPISODES_MAX, IDS_MAX, RunState, reset_run
+from streamproc.core.run_state import IDS_MAX, RunState, reset_run
+from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
 from streamproc.fingerprint.hash import content, h64
 from streamproc.model.log_time import rfc3339
 from streamproc.policy import load_policy
-from tests.feeding import Feed, Raw, decisions, halts, reported
+from tests.feeding import Feed, Raw, decisions, halts, reported, run_with
 
 MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}
 AGAIN: Raw = {"node": "agent", "output": "again"}
@@ -228,9 +229,12 @@ def test_events_without_an_id_are_never_duplicates() -> None:
 
 
 def test_a_reused_run_id_starts_again_and_keeps_its_position_in_the_log() -> None:
-    run = RunState(partition=3, offset=77, turns=9, severity=1, workflow="w", event_ids={1: 0})
+    run = run_with(partition=3, offset=77, turns=9)
+    run.set_scope(Scope(workflow="w"))
+    run.event_ids.push(1)
+    run.escalation.severity = 1
     reset_run(run)
-    assert (run.partition, run.offset, run.event_ids, run.scope.workflow) == (3, 77, {1: 0}, "w")
+    assert (run.partition, run.offset, run.event_ids.listed(), run.scope.workflow) == (3, 77, [1], "w")
     assert (run.turns, run.escalation.severity) == (0, 0)
 
 

@@ -90,13 +90,13 @@ def test_the_same_loop_on_probation_is_halted_at_its_warning_for_good() -> None:
     assert (halt.terminal_status, halt.action, halt.halt_reason) == ("escalated", "ask_human", first.halt_reason)
     assert halt.message.endswith("a person must review it.")
     assert halt.type == "loop.halted"
-    assert feed.state.escalation.probation == []
+    assert feed.state.escalation.probation_until == -1
 
 
 def test_after_probation_a_loop_causes_a_warning_first() -> None:
     feed = Feed()
     feed.all([*STUCK, RESUME, *steps(0, 3)])
-    assert feed.state.escalation.probation == []
+    assert feed.state.escalation.probation_until == -1
     assert [short(one) for one in feed.all(STUCK)] == [("LOOP001", "warn", 7), ("LOOP001", "halt", 8)]
 
 
@@ -104,7 +104,7 @@ def test_detectors_that_only_warn_do_not_halt_on_probation() -> None:
     feed = Feed()
     busy = {"node": "coder", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]}
     feed.all([*STUCK, RESUME])
-    feed.state.escalation.probation = [1_000, 0]
+    feed.state.escalation.probation_until = 1_000
     assert {(one.code, one.severity) for one in feed.all([busy] * 12)} == {("INFRA001", "warn")}
 
 
@@ -119,16 +119,16 @@ def test_in_a_cycle_probation_lasts_until_an_iteration_is_complete() -> None:
     feed.all([{"type": "run.started", "graph": graph}, *rounds, STOP, RESUME])
     long = [{"node": "code", "from": "code", "output": f"a long turn {n}"} for n in range(5)]
     feed.all(long)
-    assert feed.state.escalation.probation
+    assert feed.state.escalation.probation_until >= 0
     feed.raw({"node": "plan", "from": "code", "output": "another plan"})
-    assert feed.state.escalation.probation == []
+    assert feed.state.escalation.probation_until == -1
 
 
 def test_probation_ends_after_a_maximum_of_turns() -> None:
     feed = Feed()
     graph = {"edges": [["plan", "code"], ["code", "plan"], ["code", "end"]]}
     feed.all([{"type": "run.started", "graph": graph}, *steps(0, 2), STOP, RESUME, *steps(2, 30)])
-    assert feed.state.escalation.probation == []
+    assert feed.state.escalation.probation_until == -1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.core import run_state
+from streamproc.core.signals.novelty import SEEN_MAX
 from streamproc.core.signals.periods import PERIOD_MAX
 from streamproc.detectors.repeated_call import Limits
 from streamproc.settings import Settings
@@ -33,7 +34,7 @@ STATED = [
     ("architecture", f"rested for {limits.STORE_LINGER_S * 1000:g} ms"),
     ("architecture", f"the last {run_state.IDS_MAX} of a run"),
     ("architecture", f"Every period from 2 to {PERIOD_MAX}"),
-    ("architecture", f"holds {run_state.SEEN_MAX} tags"),
+    ("architecture", f"holds {SEEN_MAX} tags"),
     ("architecture", f"states of {spaced(limits.RUNS_MAX)} runs"),
     ("publishing", f"within the last {run_state.IDS_MAX} events of a run"),
     ("publishing", f"keeps its last {run_state.IDS_MAX} event ids"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from streamproc.fingerprint.tables import BEYOND, Automaton, Table
+from streamproc.fingerprint.tables import BEYOND, Automaton, CharTable
 
 
 class Found(NamedTuple):
@@ -22,7 +22,7 @@ def category(char: str) -> str:
     return "spaces" if char.isspace() else "others"
 
 
-def end_of_match(table: Table, text: str, start: int) -> tuple[int, int]:
+def end_of_match(table: CharTable, text: str, start: int) -> tuple[int, int]:
     """Return where the match that begins here ends (-1: there is none), and how many characters were read."""
     state, last = 1, -1
     for place in range(start, len(text)):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from streamproc.fingerprint.mask import ASKED, SEARCHED
-from streamproc.fingerprint.tables import Automaton, Table, Unsupported, written
+from streamproc.fingerprint.tables import Automaton, CharTable, Unsupported, written
 from tests.fingerprint.automata import end_of_match, search
 from tests.fingerprint.texts import hard_texts, mutated_texts
 
@@ -26,7 +26,7 @@ def test_an_automaton_finds_the_matches_that_re_finds(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", dict(ASKED).values(), ids=dict(ASKED))
 def test_an_automaton_answers_as_re_does(pattern: str) -> None:
-    table, answers = Table(pattern), set[bool]()
+    table, answers = CharTable(pattern), set[bool]()
     keys = [
         "elapsed",
         "xelapsed",

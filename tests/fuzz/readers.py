@@ -22,7 +22,7 @@ from streamproc.core.accounts import (
 )
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import STATE_VERSION, RunState, dump, load
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, InvalidPolicy
 from streamproc.fingerprint import fingerprint, read_event
@@ -218,9 +218,9 @@ def _spent(account: Account) -> None:
 def _peeked(found: tuple[RunState, bytes | None]) -> None:
     state, halt = found
     raw = encode_run(state, halt)
-    if state.version == STATE_VERSION:
-        assert peek_run(raw) == (state.offset, rank_of(state, halt))
-    assert decode_run(raw) == (state, halt)
+    assert peek_run(raw) == (state.offset, rank_of(state, halt))
+    again, same_halt = decode_run(raw)
+    assert (encode_run(again, halt), same_halt) == (raw, halt)
 
 
 def _notified(control: ControlEvent) -> None:
@@ -283,7 +283,7 @@ READERS: Final = {
         lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,), _followed_status
     ),
     "a stored run": Reader(STATES, decode_run, (msgspec.DecodeError,), _peeked, restructured=False),
-    "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), msgpack=True),
+    "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), restructured=False),
     "a stored run, in the worker": Reader(STATES, _restored, NOTHING, restructured=False),
     "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), _spent, msgpack=True),
     "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, msgpack=True, restructured=False),

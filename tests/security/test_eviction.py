@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.core.run_state import RunState, dump
+from streamproc.core.run_state import dump, stub_of
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model import wire
 from streamproc.policy import load_policy
@@ -23,6 +23,7 @@ from streamproc.worker.rocksdb_runs import RocksDBRuns
 from streamproc.worker.rocksdb_store import RocksDBStores
 from streamproc.worker.tables import RunLimits, Runs
 from streamproc.worker.turn_processor import TurnProcessor
+from tests.feeding import run_with
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from streamproc.core.run_state import RunState
     from streamproc.worker.partition_store import Change
     from streamproc.worker.publishing import OutgoingRecord
     from tests.worker.running import WorkerProcess
@@ -208,14 +210,19 @@ def many_halted(partition: Partition, runs: int = 2 * RUNS_MAX) -> None:
 def test_past_their_part_halted_runs_become_stubs_which_are_halted_all_the_same(partition: Partition) -> None:
     many_halted(partition)
     state = partition.state("stuck")
-    assert (state.halted, state.escalation.halt_code, state.turns, state.novelty.seen) == (2, "LOOP001", 6, {})
+    assert (state.halted, state.escalation.halt_code.get(), state.turns, len(state.novelty.seen)) == (
+        2,
+        "LOOP001",
+        6,
+        0,
+    )
     assert len(partition.mine.raw(b"stuck") or b"") < 256
     assert partition.mine.removed == partition.mine._limits.evicted == 0
 
     outgoing = partition.feed([*honest_run("stuck", 9)[6:], event_record(wire.RunStarted(w=1, run_id="stuck"))])
 
     state = partition.state("stuck")
-    assert (state.halted, state.turns, state.novelty.seen) == (2, 9, {}), "it is still a stub"
+    assert (state.halted, state.turns, len(state.novelty.seen)) == (2, 9, 0), "it is still a stub"
     assert statuses(outgoing) == [], "the last status says why"
 
 
@@ -281,7 +288,7 @@ def test_a_stub_keeps_the_spend_of_its_run(partition: Partition) -> None:
     partition.feed([event_record(turn) for turn in spent])
     many_halted(partition)
     state = partition.state("stuck")
-    assert (state.novelty.seen, state.ledger.total_tokens, state.ledger.cost_usd_micro) == ({}, 3_000, 15)
+    assert (len(state.novelty.seen), state.ledger.total_tokens, state.ledger.cost_usd_micro) == (0, 3_000, 15)
 
 
 def test_a_halted_run_that_was_idle_for_a_week_becomes_a_stub(run_limits: RunLimits) -> None:
@@ -311,7 +318,10 @@ def test_past_the_limit_of_stubs_the_oldest_halt_is_forgotten_and_counted(
 
 
 def test_a_stub_is_small_and_not_confused_with_another_rank() -> None:
-    state = RunState(turns=9, seen=dict.fromkeys(range(90), 0), halted=3, halt_code="LOOP001", owner=1 << 62)
+    state = run_with(turns=9, halted=3, owner=1 << 62)
+    state.escalation.halt_code.set("LOOP001")
+    for tag in range(90):
+        state.novelty.seen.add(tag)
     assert len(dump(stub_of(state))) < 200
     assert rank_of(state, b"{}") == HALTED
     assert rank_of(stub_of(state), None) == rank_of(state, None) == STUB

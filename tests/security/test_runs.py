@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from streamproc import Monitor
-from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent
-from streamproc.core.run_state import COMMANDS_MAX, IDS_MAX, RunState, dump, load
+from streamproc.core.refusal import COMMANDS_MAX, OUTDATED, STRANGER, RefusedEvent
+from streamproc.core.run_state import IDS_MAX, dump, load
 from streamproc.errors import InvalidPolicy, InvalidSettings
 from streamproc.model.wire import BudgetReached
 from streamproc.policy import Policy, load_policy
@@ -22,7 +22,7 @@ from streamproc.settings import load_settings
 from streamproc.worker.codec import encode_run, peek_run
 from streamproc.worker.eviction import FINISHED, HALTED
 from streamproc.worker.limits import FINISHED_KEEP_MS
-from tests.feeding import Feed, Raw, halts, reported
+from tests.feeding import Feed, Raw, halts, reported, run_with
 from tests.replay.records import record
 from tests.worker.running import honest_run, looping_run
 from tests.worker.test_tables import clocked, end, runs, step, write
@@ -57,12 +57,12 @@ def started(**fields: Any) -> Raw:
 def test_a_halted_run_stays_halted_when_its_id_is_used_again(halting: list[Raw]) -> None:
     feed = Feed()
     feed.all(halting)
-    code, turns = feed.state.escalation.halt_code, feed.state.turns
+    code, turns = feed.state.escalation.halt_code.get(), feed.state.turns
 
     feed.all([*AGAIN, *steps(5, 9), *AGAIN, *steps(9, 12)])
 
     assert feed.engine.status(feed.state, "r").status == "halted"
-    assert (feed.state.escalation.halt_code, feed.state.turns, feed.state.late) == (code, turns + 7, 0)
+    assert (feed.state.escalation.halt_code.get(), feed.state.turns, feed.state.late) == (code, turns + 7, 0)
     assert feed.engine.next_deadline(feed.state) is None
     assert feed.state.ignored_events == 2
     assert [one.type for one in feed.raw(RESUME)] == ["run.resumed"]
@@ -96,7 +96,7 @@ def test_a_run_on_probation_stays_on_probation_in_its_second_life() -> None:
 
 def test_a_worker_keeps_a_halted_run_that_has_finished_as_long_as_an_idle_one() -> None:
     for offset in (3, -1):
-        states = [RunState(offset=offset, finished=True, halted=halted) for halted in (-1, 0, 9)]
+        states = [run_with(offset=offset, finished=True, halted=halted) for halted in (-1, 0, 9)]
         seen = [peek_run(encode_run(state, b"{}")) for state in states]
         assert seen == [(offset, FINISHED), (offset, HALTED), (offset, HALTED)]
 
@@ -132,7 +132,8 @@ def test_the_scope_of_a_run_is_final_across_its_lives() -> None:
     feed = Feed()
     feed.all([started(**first), *steps(0, 1), FINISH, started(**other), *steps(1, 3, **other)])
     state = feed.state
-    assert (state.scope.workflow, state.scope.tenant, state.scope.user, state.scope.named_tier, state.scope.session) == tuple(first.values())
+    scope = state.scope
+    assert (scope.workflow, scope.tenant, scope.user, scope.named_tier, scope.session) == tuple(first.values())
     assert state.turns == 2
 
 
@@ -337,7 +338,7 @@ def test_a_command_that_the_run_has_forgotten_is_refused_and_a_newer_one_is_not(
     assert isinstance(old, RefusedEvent)
     assert old.problem == OUTDATED
     assert feed.state.halted >= 0
-    assert len(feed.state.commands.ids) == COMMANDS_MAX
+    assert len(feed.state.cold.command_ids) == COMMANDS_MAX
     assert [one.type for one in feed.raw(command(501))] == ["run.resumed"]
 
 

@@ -13,7 +13,7 @@ from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.refusal import RefusedEvent
-from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.run_state import RunState, begin_run, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.worker.codec import decode_run
@@ -34,6 +34,7 @@ from tests.simulation.machine import (
     TURNS,
 )  # fmt: skip
 from tests.simulation.plan import policy
+from tests.states import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,7 @@ def truth_of(log: list[Record], partition: int) -> Truth:
             continue
         state = truth.states.get(record.key)
         if state is None:
-            state = truth.states[record.key] = RunState(partition=partition)
+            state = truth.states[record.key] = begin_run(partition)
         truth.applied.setdefault(record.key, []).append(record.offset)
         if event.node == CURSED:
             state.offset = record.offset
@@ -211,8 +212,8 @@ def _compare(truth: Truth, runs: Runs, where: str) -> Iterator[str]:
 
 
 def _difference(found: RunState, expected: RunState) -> str:
-    names = [name for name in RunState.__struct_fields__ if getattr(found, name) != getattr(expected, name)]
-    return "; ".join(f"{name} is {getattr(found, name)}, not {getattr(expected, name)}" for name in names)
+    one, other = shown(found), shown(expected)
+    return "; ".join(f"{name} is {one[name]}, not {other[name]}" for name in one if one[name] != other[name])
 
 
 def _beliefs(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from streamproc.core.run_state import RunState
 from streamproc.worker.deadline_queue import STALE_MAX, DeadlineQueue
 from streamproc.worker.tables import RunLimits, Runs
+from tests.feeding import run_with
 
 steps = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 9)) | st.integers(0, 12), min_size=1, max_size=60
@@ -62,7 +62,7 @@ def test_a_partition_that_moves_takes_its_deadlines_along() -> None:
     run_limits.due_ms = lambda state: state.at_ms + 600
     before, after = Runs(0, run_limits), Runs(0, RunLimits())
     for key, at_ms in ((b"a", 50), (b"b", 20), (b"c", 90)):
-        before.keep(key, RunState(partition=0, offset=1, at_ms=at_ms))
+        before.keep(key, run_with(partition=0, offset=1, at_ms=at_ms))
         before.dirty[key] = []
     for place, (key, raw) in enumerate(before.take()):
         after.restore(key, raw, place)

@@ -56,7 +56,7 @@ def find_task(change: BoardChange, task_id: str) -> Task:
 
 def board_of(run: RunState, config: BoardConfig) -> Board:
     """Return the board of a run; its first event creates it. If policy has changed the board, task states are reset."""
-    board = run.board
+    board: Board | None = run.board
     if board is None:
         board = run.cold.board = Board(config.tag)
         run.has_board = True

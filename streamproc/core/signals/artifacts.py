@@ -6,9 +6,9 @@ evidence. Read by STALL001 and STALL008.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamproc.core.records import cfunc, hash64, i32, tag32, u32, u64
+from streamproc.core.records import cfunc, hash64, i32, tag32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import ARTIFACTS, Period, push
 from streamproc.model.wire import Turn
@@ -23,7 +23,8 @@ def observe_artifact(run: RunState, node: NodeState, turn: Turn, index: i32, sta
 
     Pages do not count as edits that are done and undone.
     """
-    artifact, docs = turn.artifact, turn.docs
+    artifact: Any = turn.artifact
+    docs: Any = turn.docs
     shown: u64 = hash64(artifact.norm if artifact is not None else docs.norm)
     value: u64 = shown
     same: bool
@@ -31,7 +32,9 @@ def observe_artifact(run: RunState, node: NodeState, turn: Turn, index: i32, sta
     if artifact is not None and docs is not None:
         value ^= hash64(docs.norm) >> 1
     value = tag32(value)
-    same = node.artifact.count and node.artifact.value == value  # reported again unchanged: nothing was done or undone
+    same = (
+        node.artifact.count > 0 and node.artifact.value == value
+    )  # reported again unchanged: nothing was done or undone
     node.artifact.extend(value, index, stamp, since)
     run.evidence.artifacts.push(shown)
     if same or artifact is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamproc.core.records import cfunc, hash64, i32, i64, u32, u64
+from streamproc.core.records import cfunc, hash64, i32, i64, u64
 from streamproc.core.signals.nodes import NodeState, SuiteTrack
 from streamproc.core.signals.novelty import note_news, note_progress, remember_tag
 from streamproc.model.wire import Tests

@@ -35,7 +35,7 @@ class Flat(NamedTuple):
     """A metric that is not better than its best value so far."""
 
     name: str
-    count: int  # iterations since the best value
+    iterations: int  # since the best value
     first: int  # turn of the best value, or of the last work that started the count again
     best: float  # as it was reported, with its own sign
     perhaps_falling: bool  # whether it may be meant to fall
@@ -111,7 +111,7 @@ def observe_metrics(
             note_progress(run, index)
         else:
             metric.add(signed, index, stamp, since)
-            if flattest is None or metric.count > flattest.count:
+            if flattest is None or metric.count > flattest.iterations:
                 best = -metric.best if way < 0 else metric.best
                 flattest = Flat(name, metric.count, metric.first, best, way == 0 and metric.falls == metric.count)
     return flattest if run.novelty.last_progress != index else None

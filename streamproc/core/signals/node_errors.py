@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.records import cfunc, flag, hash64, i32, tag32, u32
+from streamproc.core.records import cfunc, hash64, i32, tag32, u32
 from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Errors, Turn
 

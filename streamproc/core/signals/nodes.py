@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.records import Record, Row, Sparse, Table, cclass, ccall, cfunc, final, flag, i32, i64, u32, u64
+from streamproc.core.records import Record, Row, Sparse, Table, ccall, cclass, cfunc, final, flag, i32, i64, u32, u64
 from streamproc.core.signals.periods import own_stream
 from streamproc.core.signals.streaks import Said, Streak
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.records import Record, Tags, cclass, ccall, cfunc, final, i32, tag32, u64
+from streamproc.core.records import Record, Tags, ccall, cclass, cfunc, final, i32, tag32, u64
 from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, OWN, HashWindow
 
 if TYPE_CHECKING:

@@ -45,12 +45,11 @@ def start_turn(run: RunState, event: TurnStarted, tag: Callable[[str], int]) -> 
 def end_turn(run: RunState, turn: Turn, node: int, tag: Callable[[str], int]) -> int:
     """End the open turns that a turn completes, and return the ms of log time it took (0: not known to be open)."""
     task = tag(turn.task_id) if turn.task_id else 0
-    ended = [open_ for open_ in run.cold.open_turns if _matches(open_, node, task)]
+    ended: list[OpenTurn] = [open_ for open_ in run.cold.open_turns if _matches(open_, node, task)]
     if not ended:
         return 0
     _keep(run, [open_ for open_ in run.cold.open_turns if not _matches(open_, node, task)])
     return max(0, run.at_ms - ended[-1].started_ms)
-
 
 
 def close_turns(run: RunState) -> None:

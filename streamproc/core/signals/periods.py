@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.records import Row, Table, Trail, cclass, ccall, cfunc, final, i32, u32, u64
+from streamproc.core.records import Row, Table, Trail, ccall, cclass, cfunc, final, i32, u32, u64
 
 if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
@@ -110,7 +110,7 @@ def push(run: RunState, stream: u64, tag: u32, index: i32) -> Period | None:
     length: u32 = 0
     size: u32
     periods: u32
-    held: HeldPeriod
+    held: HeldPeriod | None
     period: Period | None = None
     window: HashWindow | None = run.windows.find(stream)
     if window is None:
@@ -127,8 +127,8 @@ def push(run: RunState, stream: u64, tag: u32, index: i32) -> Period | None:
     window.tags.push(tag, index)
     if window.tags.size > size:
         run.size_left -= ELEMENT_BYTES
-    if length:
-        held = window.held.find(length)
+    held = window.held.find(length) if length else None
+    if held is not None:
         period = Period(
             stream, length, held.matches, held.onset, window.tags.last_numbers(length), window.tags.last_turns(length)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.records import Record, cclass, ccall, cfunc, final, hash64, i32, tag32, u32, u64
+from streamproc.core.records import Record, ccall, cclass, cfunc, final, hash64, i32, tag32, u32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.streaks import Streak
 from streamproc.model.wire import Content

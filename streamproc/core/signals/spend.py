@@ -5,7 +5,7 @@ Memory: one ledger, and turn and runtime counters of `COUNTS_MAX` nodes. Sums st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.core.records import Record, Row, cclass, cfunc, final, i64, u32
 from streamproc.model.wire import Usage
@@ -48,18 +48,18 @@ def saturated(sum_: i64, more: i64) -> i64:
 
 
 @cfunc
-def amount_of(value: object) -> i64:
+def amount_of(value: Any) -> i64:
     """Return an amount that a turn reports; None: 0."""
     if not value:
         return 0
-    return SPEND_MAX if value > SPEND_MAX else value  # type: ignore[operator,return-value]
+    return min(value, SPEND_MAX)  # type: ignore[no-any-return]
 
 
 @cfunc
 def tokens_of(usage: Usage) -> i64:
     """Return all tokens of a turn: the total, or else the sum of input and output."""
     total: i64 = amount_of(usage.total_tokens)
-    return total if total else saturated(amount_of(usage.input_tokens), amount_of(usage.output_tokens))
+    return total or saturated(amount_of(usage.input_tokens), amount_of(usage.output_tokens))
 
 
 @cfunc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.core.records import Record, cclass, ccall, cfunc, final, i32, tag32, u32, u64
+from streamproc.core.records import Record, ccall, cclass, cfunc, final, i32, tag32, u32, u64
 
 STREAK_BYTES: Final = 20  # of a state: a `Streak` or a `Said` that is not blank
 

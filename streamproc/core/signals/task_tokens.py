@@ -44,7 +44,7 @@ def spend_tokens(
 ) -> TaskTokens | None:
     """Count a turn's tokens, and return the task's budget if it reaches another rung. `default` is the budget of tasks
     that were delegated without one."""
-    spent = run.task_tokens.get(task)
+    spent: TaskTokens | None = run.task_tokens.get(task)
     if spent is None:
         if default is None:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.records import Record, cclass, ccall, cfunc, final, i32, i64, u32
+from streamproc.core.records import Record, ccall, cclass, cfunc, final, i32, i64, u32
 from streamproc.model.wire import Content, Turn
 
 if TYPE_CHECKING:
@@ -76,4 +76,8 @@ def observe_text_streak(run: RunState, node_tag: u32, topic: u32, text: Content,
 @ccall
 def may_wait(run: RunState, index: i32) -> bool:
     """Whether the run may wait for a person after this turn, which must be one of the last two."""
-    return not run.turns_open and 0 <= index and index in (run.text_streak.last_text_turn, run.text_streak.text_turn_before)
+    return (
+        not run.turns_open
+        and index >= 0
+        and index in (run.text_streak.last_text_turn, run.text_streak.text_turn_before)
+    )

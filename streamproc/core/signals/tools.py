@@ -15,8 +15,8 @@ from streamproc.core.records import (
     Row,
     Table,
     Trail,
-    cclass,
     ccall,
+    cclass,
     cfunc,
     final,
     flag,
@@ -173,7 +173,7 @@ def _observe_tool(run: RunState, name: u32, call: Call, index: i32) -> Tool:
     tool.call_key = key
     if outcome in (FAILED, FAILED_RUN):
         error = tag32(hash64(call.norm))
-        tool.note_failure(run, error if error else 1, index)
+        tool.note_failure(run, error or 1, index)
         tool.same, tool.first, tool.answer = 0, index, 0
     else:
         if tool.failures.size:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.core.run_state import CYCLES_MAX, EDGES_MAX
+from streamproc.core.signals.cycles import CYCLES_MAX, EDGES_MAX
 from tests.feeding import Feed, Raw, decisions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def path(names: str, start: int = 0) -> list[Raw]:
 def iterations(*raws: Raw) -> list[int]:
     feed = Feed()
     feed.all(raws)
-    return [cycle.iterations for cycle in feed.state.flow.cycles]
+    return [cycle.iterations for cycle in feed.state.cycles.table.rows]
 
 
 def of(code: str, found: list[Decision]) -> Decision:
@@ -83,10 +83,10 @@ def test_cycles_that_become_connected_are_merged() -> None:
     feed = Feed()
     feed.all(path("aba"))
     feed.all(path("cdc", 10))
-    assert len(feed.state.flow.cycles) == 2
+    assert len(feed.state.cycles.table) == 2
     feed.all(path("a", 20))
     feed.all(path("c", 30))
-    assert len(feed.state.flow.cycles) == 1
+    assert len(feed.state.cycles.table) == 1
 
 
 def test_the_iterations_of_a_cycle_have_a_budget() -> None:
@@ -137,8 +137,8 @@ def test_handovers_and_cycles_are_bounded() -> None:
     feed = Feed()
     for n in range(200):
         feed.all([{"node": f"a{n}"}, {"node": f"b{n}"}, {"node": f"a{n}"}, {"node": f"lone{n}"}])
-    assert len(feed.state.flow.edges) <= EDGES_MAX
-    assert len(feed.state.flow.cycles) <= CYCLES_MAX
+    assert len(feed.state.cycles.edges) <= EDGES_MAX
+    assert len(feed.state.cycles.table) <= CYCLES_MAX
     assert feed.state.evicted > 0
 
 

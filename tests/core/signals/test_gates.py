@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
-from streamproc.core.run_state import NODES_MAX, OCCURRENCES_MAX, RunState, dump, load
+from streamproc.core.run_state import dump, load
+from streamproc.core.signals.calls import OCCURRENCES_MAX
+from streamproc.core.signals.nodes import NODES_MAX
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
-from tests.feeding import STANDARD, Feed, Raw, Reported, halts, reported
+from tests.feeding import STANDARD, Feed, Raw, Reported, halts
 
 CODES = ("LOOP001", "LOOP002", "LOOP003", "STALL001", "STALL002", "STALL003", "STALL004")
 PROGRAM = "\n".join(f"def step_{n}(state):\n    return state.advance({n}, keep=True)" for n in range(9))
@@ -178,8 +179,8 @@ def test_the_gate_is_in_force_and_one_gate_does_not_open_another(code: str) -> N
 def test_without_a_gate_of_its_own_a_run_has_no_memory_for_one() -> None:
     feed = Feed(STANDARD)
     feed.all(answered([called(n, output="Done.") for n in range(9)]))
-    assert feed.state.calls.recent == []
-    assert max(feed.state.hash_windows) < 8
+    assert feed.state.cold.recent_calls == []
+    assert max(window.key for window in feed.state.windows.rows) < 8
 
 
 def test_the_memory_behind_the_gates_is_bounded() -> None:
@@ -190,26 +191,9 @@ def test_the_memory_behind_the_gates_is_bounded() -> None:
         calls = [{"name": f"t{n}", "args": dice.randrange(5), "result": str(index)} for n in range(12)]
         feed.raw(text | ({"tool_calls": calls} if dice.random() < 0.5 else {}))
         assert len(dump(feed.state)) <= STATE_BYTES_MAX
-        assert len(feed.state.hash_windows) <= 4 + NODES_MAX
-        assert len(feed.state.calls.recent) <= OCCURRENCES_MAX
-    assert load(dump(feed.state)) == feed.state
-
-
-def test_a_state_from_before_the_gates_is_read() -> None:
-    feed = Feed()
-    feed.all([said("coder", PROGRAM), said("coder", PROGRAM)])
-    fields: list[Any] = msgspec.msgpack.decode(dump(feed.state), strict=False)
-    place = RunState.__struct_fields__.index("last_result")
-    nodes = fields[RunState.__struct_fields__.index("nodes")]
-    for node in nodes.values():
-        node[3] = node[3][:4]  # the streak of texts
-    feed.state = load(msgspec.msgpack.encode(fields[:place]))
-    assert feed.state.novelty.last_result == -1
-    assert reported([], STANDARD) == []
-    assert [decision.severity for decision in feed.raw(said("coder", PROGRAM))] == ["halt"]
-
-
-# The same rules, literally: keep everything, and examine all of it.
+        assert len(feed.state.windows) <= 4 + NODES_MAX
+        assert len(feed.state.cold.recent_calls) <= OCCURRENCES_MAX
+    assert dump(load(dump(feed.state))) == dump(feed.state)
 
 
 def first_by_the_book(turns: list[Raw]) -> int | None:

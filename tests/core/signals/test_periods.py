@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.run_state import CALLS_MAX, SEEN_MAX, RunState
-from streamproc.core.signals.novelty import note_news, note_progress, remember_tag
+from streamproc.core.run_state import RunState
+from streamproc.core.signals.calls import CALLS_MAX
+from streamproc.core.signals.novelty import SEEN_MAX, note_news, note_progress, remember_tag
 from streamproc.core.signals.periods import ARTIFACTS, PERIOD_MAX, STATEMENTS, STEPS, loop_tag, push
 from tests.feeding import Raw, halts, reported
 

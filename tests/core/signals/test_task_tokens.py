@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamproc.core.run_state import TASKS_MAX
+from streamproc.core.signals.task_tokens import TASKS_MAX
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, decisions
 

@@ -1,0 +1,27 @@
+"""What a state holds, as plain values, whether or not the core is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamproc.core.records import Name, Part, Table, Tags, Trail, Values
+
+_PARTS = frozenset({"parts", "cold_raw", "cold_read"})
+
+
+def shown(value: Any) -> Any:
+    """Return the numbers of a record and of everything in it, by name."""
+    if isinstance(value, Table):
+        return [shown(row) for row in value.rows]
+    if isinstance(value, Trail):
+        return list(zip(value.last_numbers(value.size), value.last_turns(value.size), strict=True))
+    if isinstance(value, Tags):
+        return list(value)
+    if isinstance(value, Values):
+        return value.listed()
+    if isinstance(value, Name):
+        return value.get()
+    if not isinstance(value, Part):
+        return value
+    fields = {name: getattr(value, name) for name in dir(value) if not name.startswith("_") and name not in _PARTS}
+    return {name: shown(one) for name, one in fields.items() if not callable(one)}
