@@ -89,7 +89,11 @@ _NOT_WAITING: Final = re.compile(
     r"(?i)\s*(?:\?|[:=]\s*[\"']?(?:0|false|no|none)\b|(?:on|at|as|under|smoothly|fine|normally|healthy|tests?)\b"
     r"|in (?:the )?background)"
 )
-_TODOS: Final = re.compile(r'(?i)"content"|todo')  # a list of plans: its items do not run
+_PLANS: Final = ('"content"', "todo")  # parts of a list of plans, in lower case: its items do not run
+_STATED: Final = (  # each form of `_STATES_IT` has one of these in it, and a search for a literal is far faster
+    "running", "pending", "queue", "progress", "timed_out", "creating", "starting", "building", "activating",
+    "provisioning", "deploying", "processing", "initializing", "executing", "working", "waiting",
+)  # fmt: skip
 
 _PLACES: Final = frozenset((
     "path", "file_path", "filePath", "filepath", "file", "file_name", "fileName", "filename", "target_file", "document",
@@ -169,6 +173,9 @@ def _says_ended(answer: str, start: int, end: int) -> bool:
 
 def _says_running(answer: str) -> bool:
     """Return whether an answer states that something is still running, pending, queued or in progress."""
+    head = answer[:_ENDS].lower()
+    if any(map(head.__contains__, _PLANS)):
+        return False
     if len(answer) <= SHORT_MAX:
         lines = answer.splitlines()
     else:
@@ -177,9 +184,17 @@ def _says_running(answer: str) -> bool:
     for line in lines:
         low = line.lower()
         for word in _WORDS:
-            if word in low and _states_it(line):
-                return _TODOS.search(answer[:_ENDS]) is None
+            if word in low:
+                if _may_state_it(line, low) and _states_it(line):
+                    return True
+                break
     return False
+
+
+def _may_state_it(line: str, low: str) -> bool:
+    """Return whether `_STATES_IT` can match in a line, of which `low` is the lower case."""
+    # It folds letters that `str.lower` does not, such as the long s.
+    return not line.isascii() or any(map(low.__contains__, _STATED))
 
 
 def _states_it(line: str) -> bool:
@@ -199,6 +214,6 @@ def _writes(args: dict[Any, Any]) -> bool:
             continue
         if name in _WRITTEN and not _PLACES.isdisjoint(args):
             return len(value) >= WRITE_MIN or len(str(args)) >= WRITE_MIN
-        if len(value) >= WRITE_MIN and "<<" in value and _APPENDS.search(value) is not None:
+        if len(value) >= WRITE_MIN and "<<" in value and (">>" in value or "tee" in value) and _APPENDS.search(value):
             return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import marks_of
+from streamproc.fingerprint.marks import _STATED, _STATES_IT, _may_state_it, marks_of
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import WAITS, WRITES, Call, Turn, decode, encode
 
@@ -145,3 +146,19 @@ def test_a_reader_of_an_older_version_reads_calls_with_marks() -> None:
     made = call_of(args={"id": 1}, result="still running")
     old = msgspec.json.decode(msgspec.json.encode(made), type=OldCall)
     assert (old.key, old.norm, old.outcome) == (made.key, made.norm, made.outcome)
+
+
+def test_a_line_without_a_state_is_not_searched_for_one() -> None:
+    """The words that are looked for first are in every line that the pattern matches, alone or among others."""
+    before = ("", "status: ", "still ", "still in the ", "is ", "a job ", ': "', "a 0/1  ", "[1]+  ", "phase is still ")
+    states = (
+        "running", "pending", "queued", "in progress", "create_in_progress", "in-progress", "creating", "starting",
+        "building", "activating", "provisioning", "deploying", "processing", "initializing", "executing", "working",
+        "waiting", "queue", "Pending", "ContainerCreating", "timed_out", "RUNNING", "\u017ftarting", "WOR\u212aING",
+    )  # fmt: skip
+    after = ("", '"', ": true", " (12 s)", "  make &", ": 0")
+    matching = [line for line in map("".join, product(before, states, after)) if _STATES_IT.search(line) is not None]
+    assert len(matching) > 400
+    assert [line for line in matching if not _may_state_it(line, line.lower())] == []
+    for state in _STATED:
+        assert any(not any(other in line.lower() for other in _STATED if other != state) for line in matching), state
