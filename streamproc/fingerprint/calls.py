@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from streamproc.fingerprint.hash import TRACEBACK, canonical, compared, h64, parsed_arguments, signature
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import marks_of
+from streamproc.fingerprint.marks import folds_plainly, marks_of
 from streamproc.model.redaction import redact_name
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, NO_ANSWER, Call, Errors
 
@@ -62,10 +62,7 @@ def looks_retryable(text: str) -> bool:
 
 
 def _may_be_retryable(head: str) -> bool:
-    if not head.isascii():
-        return True  # the pattern folds letters that `str.lower` does not, such as the long s
-    low = head.lower()
-    return any(map(low.__contains__, _RETRYABLE_HINTS))
+    return not folds_plainly(head) or any(map(head.lower().__contains__, _RETRYABLE_HINTS))
 
 
 def _is_retryable_answer(text: str) -> bool:

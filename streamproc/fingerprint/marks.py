@@ -90,10 +90,20 @@ _NOT_WAITING: Final = re.compile(
     r"|in (?:the )?background)"
 )
 _PLANS: Final = ('"content"', "todo")  # parts of a list of plans, in lower case: its items do not run
-_STATED: Final = (  # each form of `_STATES_IT` has one of these in it, and a search for a literal is far faster
+# What is looked for before `_STATES_IT`, in lower case, because literals are found far faster. Each of its forms has
+# one of these words in it:
+_STATED: Final = (
     "running", "pending", "queue", "progress", "timed_out", "creating", "starting", "building", "activating",
     "provisioning", "deploying", "processing", "initializing", "executing", "working", "waiting",
 )  # fmt: skip
+# and one of these. A form with "run", or with "running" at the start of a line, has none.
+_STATED_OF: Final = (
+    "pending", "queue", "progress", "timed_out", "containercreating", "stat", "phase", "health", "still", '"running',
+    "true", "yes", "process", "command", "job", "task", "build", "script", "program", "query", "pipeline", "execution",
+    "session", "operation", "deployment", "request", "workflow", "check", "training", "download", "installation",
+    "migration", "agent", "transfer", "export", "import", "backup", "cell", "tool",
+)  # fmt: skip
+_FOLDED: Final = frozenset("\u0130\u0131\u017f")  # letters that `(?i)` takes for an i or an s, and `str.lower` does not
 
 _PLACES: Final = frozenset((
     "path", "file_path", "filePath", "filepath", "file", "file_name", "fileName", "filename", "target_file", "document",
@@ -103,8 +113,13 @@ _WRITTEN: Final = frozenset((
     "insert_text", "new_str", "new_string", "newString", "new_text", "new_source", "file_text", "content", "contents",
     "text", "patch", "diff", "replacement", "code_edit", "append",
 ))  # fmt: skip
-_APPENDS: Final = re.compile(
-    r">>[^\n|;&<]+<<-?\s*['\"]?\w|<<-?\s*['\"]?\w+['\"]?\s*>>|\btee\s+(?:-a|--append)\b[^\n|;&<]*<<"
+_APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
+    re.compile(pattern)
+    for pattern in (
+        r">>[^\n|;&<]+<<-?\s*['\"]?\w",
+        r"<<-?\s*['\"]?\w+['\"]?\s*>>",
+        r"tee(?<!\wtee)\s+(?:-a|--append)\b[^\n|;&<]*<<",
+    )
 )
 
 
@@ -193,8 +208,19 @@ def _says_running(answer: str) -> bool:
 
 def _may_state_it(line: str, low: str) -> bool:
     """Return whether `_STATES_IT` can match in a line, of which `low` is the lower case."""
-    # It folds letters that `str.lower` does not, such as the long s.
-    return not line.isascii() or any(map(low.__contains__, _STATED))
+    if not folds_plainly(line):
+        return True
+    if not any(map(low.__contains__, _STATED)):
+        return False
+    if any(map(low.__contains__, _STATED_OF)) or low.count("run") > low.count("running"):
+        return True
+    before, running, _ = low.partition("running")
+    return bool(running) and not (before.isascii() and before.islower())
+
+
+def folds_plainly(text: str) -> bool:
+    """Return whether a literal that `(?i)` finds in a text is also in the text's lower case."""
+    return text.isascii() or _FOLDED.isdisjoint(text)
 
 
 def _states_it(line: str) -> bool:
@@ -214,6 +240,10 @@ def _writes(args: dict[Any, Any]) -> bool:
             continue
         if name in _WRITTEN and not _PLACES.isdisjoint(args):
             return len(value) >= WRITE_MIN or len(str(args)) >= WRITE_MIN
-        if len(value) >= WRITE_MIN and "<<" in value and (">>" in value or "tee" in value) and _APPENDS.search(value):
+        if len(value) >= WRITE_MIN and "<<" in value and _appends(value):
             return True
     return False
+
+
+def _appends(command: str) -> bool:
+    return any(pattern.search(command) is not None for pattern in _APPENDS)
