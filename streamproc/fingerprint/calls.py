@@ -85,7 +85,7 @@ def call_of(made: Made, secret: HashKey | None) -> Call:
     """Return the fingerprint of a call."""
     name, args, result, error, retryable = made
     text, args = parsed_arguments(args)
-    key = h64(f"{name}\0".encode("utf-8", "surrogatepass") + text)
+    key = h64(b"%b\0%b" % (name.encode("utf-8", "surrogatepass"), text))
     name = redact_name(name)
     if error not in NO_ERROR:
         return _failed_call(name, key, made, secret)
@@ -131,15 +131,13 @@ def _ran(error: str, shown: str) -> bool:
     return code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown))
 
 
-def call_errors(made: Sequence[Made], calls: Sequence[Call]) -> Errors | None:
-    """Return the errors of failed calls in the form of reported ones, without an excerpt: answers of tools are not
-    sent as text. The class is the name of the tool. None if no call failed.
+def call_errors(made: Sequence[Made], calls: Sequence[Call]) -> Errors:
+    """Return the errors of the calls, of which one at least failed, in the form of reported ones. There is no excerpt:
+    answers of tools are not sent as text. The class is the name of the tool.
 
     Text of several lines is the output of a program, whose first line is alike whatever failed: all of it counts.
     """
     failed = [number for number, (_, _, _, error, _) in enumerate(made) if error not in NO_ERROR]
-    if not failed:
-        return None
     texts = [error_text(made[number]) for number in failed]
     first = calls[failed[0]]
     if "\n" in texts[0].strip() and not texts[0].startswith(TRACEBACK):

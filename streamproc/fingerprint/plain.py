@@ -44,52 +44,55 @@ def plain_turn(data: Mapping[str, Any], key: HashKey | None = None, *, local: bo
     if type(data) is not dict or not _NAMES.issuperset(data):
         return None
     fields: dict[str, Any] = {"w": WIRE_VERSION}
+    texts: dict[str, Any] = {}
+    made: list[Made] = []
     for name, value in data.items():
-        if value is not None and name in _READ:
+        if value is None:
+            continue
+        if name in _READ:
             fields[name] = found = _READ[name](value)
             if found is UNUSUAL:
                 return None
-    if "run_id" not in fields or "node" not in fields or ("from" in data and "from_" in data):
-        return None
-    fields.pop("type", None)
-    if "from" in fields:
-        fields["from_"] = fields.pop("from")
-    made = [] if (calls := data.get("tool_calls")) is None else _made(calls)
-    if made is None or not _are_texts(data):
-        return None
-    return _hashed(data, fields, made, key, local)
-
-
-def _hashed(
-    data: Mapping[str, Any], fields: dict[str, Any], made: list[Made], key: HashKey | None, local: bool
-) -> Turn | None:
-    """Return the turn with the texts of this raw turn hashed."""
-    query, talk = None, not made
-    if not _TEXTS.isdisjoint(data):
-        query = data.get("query")
-        structured = data.get("structured_output")
-        if structured is not None:
-            if type(structured) not in SCALARS and depth_exceeds(structured, DEPTH_MAX):
+        elif name == "tool_calls":
+            if (calls := _made(value)) is None:
                 return None
-            fields["structured"] = as_structured(structured, key)
-        talk = not (made or data.get("artifact") or structured)
-        fields["artifact"] = as_artifact(data.get("artifact"), key)
-        fields["docs"] = as_text(data.get("docs"), markdown, key)
-        fields["query"] = as_text(query, question, key)
-    turn = turn_of(fields, data["node"], data.get("output"), made, key, talk=talk)
+            made = calls
+        else:
+            if type(value) is not str and (name != "structured_output" or _is_deep(value)):
+                return None
+            texts[name] = value
+    if "run_id" not in fields or "node" not in fields or not _is_named(fields):
+        return None
+    output = texts.pop("output", None)
+    if texts:
+        _add_texts(fields, texts, key)
+    talk = not (made or texts.get("artifact") or texts.get("structured_output"))
+    turn = turn_of(fields, data["node"], output, made, key, talk=talk)
     if local:
-        add_local(turn, query, made)
+        add_local(turn, texts.get("query"), made)
     return turn
 
 
-def _are_texts(data: Mapping[str, Any]) -> bool:
-    """Return whether the output, and the other texts of a turn, are texts, if they are given."""
-    output = data.get("output")
-    if output is not None and type(output) is not str:
-        return False
-    if _TEXTS.isdisjoint(data):
-        return True
-    return all((text := data.get(name)) is None or type(text) is str for name in ("artifact", "docs", "query"))
+def _is_named(fields: dict[str, Any]) -> bool:
+    """Give the fields their names on the wire. Return whether each has one value only."""
+    fields.pop("type", None)
+    if "from" in fields:
+        if "from_" in fields:
+            return False
+        fields["from_"] = fields.pop("from")
+    return True
+
+
+def _is_deep(value: Any) -> bool:
+    return type(value) not in SCALARS and depth_exceeds(value, DEPTH_MAX)
+
+
+def _add_texts(fields: dict[str, Any], texts: Mapping[str, Any], key: HashKey | None) -> None:
+    """Add the hashes of the texts that a few turns have."""
+    fields["artifact"] = as_artifact(texts.get("artifact"), key)
+    fields["docs"] = as_text(texts.get("docs"), markdown, key)
+    fields["query"] = as_text(texts.get("query"), question, key)
+    fields["structured"] = as_structured(texts.get("structured_output"), key)
 
 
 def _made(calls: Any) -> list[Made] | None:
@@ -105,11 +108,13 @@ def _made(calls: Any) -> list[Made] | None:
             if call is None:
                 return None
         name, args, result, error = call.get("name"), call.get("args"), call.get("result"), call.get("error")
-        if not _is_name(name, NAME_MAX):
+        if type(name) is not str or len(name) > NAME_MAX or not name.isascii():
             return None
         if ("id" in call or "retryable" in call) and not _is_usual(call):
             return None
-        nested = nested or not (_is_flat(args) and _is_flat(result) and _is_flat(error))
+        for value in (args, result, error):
+            if type(value) not in SCALARS and not _is_flat(value):
+                nested = True
         made.append((name, args, result, error, call.get("retryable")))
     return None if nested and depth_exceeds(calls, DEPTH_MAX) else made
 
@@ -120,9 +125,8 @@ def _is_usual(call: Mapping[str, Any]) -> bool:
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a value cannot be nested too deeply in a turn: a scalar, or an object of scalars."""
-    kind = type(value)
-    return kind in SCALARS or (kind is dict and SCALARS.issuperset(map(type, value.values())))
+    """Return whether a value cannot be nested too deeply in a turn: an object of scalars."""
+    return type(value) is dict and SCALARS.issuperset(map(type, value.values()))
 
 
 def _renamed(data: dict[str, Any], rename: Callable[[Any], Any], names: frozenset[str]) -> dict[str, Any] | None:
@@ -237,8 +241,7 @@ _READ: Final[dict[str, _Read]] = {
     "progress": _metrics,
     "usage": _usage,
 }
-_TEXTS: Final = frozenset({"structured_output", "artifact", "docs", "query"})
-_NAMES: Final = frozenset({*_READ, *_TEXTS, "output", "tool_calls"})
+_NAMES: Final = frozenset({*_READ, "output", "structured_output", "artifact", "docs", "query", "tool_calls"})
 _CALL_NAMES: Final = ToolCall.known_fields
 _USAGE_NAMES: Final = UsageReport.known_fields
 assert RawTurn.known_fields >= _NAMES

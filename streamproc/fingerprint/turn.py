@@ -162,8 +162,11 @@ def turn_of(
             fields["next"] = redact_name(speaker)
     if made:
         calls = fields["calls"] = tuple([call_of(one, key) for one in made])
-        if fields.get("errors") is None and (errors := call_errors(made, calls)) is not None:
-            fields["call_errors"] = errors
+        if fields.get("errors") is None:
+            for _, _, _, error, _ in made:
+                if error not in NO_ERROR:
+                    fields["call_errors"] = call_errors(made, calls)
+                    break
     if key is not None:
         _hash_again(fields, key)
     return Turn(**fields)

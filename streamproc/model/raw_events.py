@@ -38,6 +38,7 @@ from streamproc.model.board_events import (
 from streamproc.model.nesting import (
     CONTAINERS_MAX,
     DEPTH_MAX,
+    SCALARS,
     VALUES_MAX,
     containers_exceed,
     count_exceeds,
@@ -313,7 +314,8 @@ def parse_raw(data: Any) -> RawEvent:
     if issubclass(model, RawBoardEvent) and count_exceeds(dict(data), VALUES_MAX):
         what, remedy = f"more than {VALUES_MAX} values", "send several events, and reports without their details"
         raise InvalidEvent([Problem("event", what, remedy)])
-    deep = [str(name) for name, value in data.items() if depth_exceeds(value, DEPTH_MAX)]
+    parts = [(name, value) for name, value in data.items() if type(value) not in SCALARS]
+    deep = [str(name) for name, value in parts if depth_exceeds(value, DEPTH_MAX)]
     if deep:
         what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
         raise InvalidEvent([Problem(name or "event", what, remedy) for name in deep])
