@@ -9,6 +9,7 @@ from typing import Any, Final
 from streamproc.fingerprint.hash import TRACEBACK, canonical, compared, h64, parsed_arguments, signature
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.marks import folds_plainly, marks_of
+from streamproc.fingerprint.mask import scan
 from streamproc.model.redaction import redact_name
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, NO_ANSWER, Call, Errors
 
@@ -95,7 +96,8 @@ def call_of(made: Made, secret: HashKey | None) -> Call:
     exact, norm, sim = compared(answer, secret)
     if retryable is not False and _is_retryable_answer(answer):
         return Call(name, key, exact, norm, FAILED_RETRYABLE)
-    return Call(name, key, exact, norm, ANSWERED, sim, marks_of(args, answer))
+    marks = marks_of(args, answer) if scan is None or scan.may_have_marks(args, answer) else 0
+    return Call(name, key, exact, norm, ANSWERED, sim, marks)
 
 
 def _failed_call(name: str, key: int, made: Made, secret: HashKey | None) -> Call:

@@ -24,7 +24,7 @@ WRITE_MIN: Final = 120  # characters of the arguments of a call that writes; the
 _HEAD_LINES: Final = 5  # a status line of a harness, among an id, a time and a path
 _TAIL_LINES: Final = 2
 _ENDS: Final = 500  # characters at each end of a longer answer that hold these lines
-_SEARCHED: Final = 2 * _ENDS
+SEARCHED: Final = 2 * _ENDS
 
 HANDLES: Final = frozenset(
     name + suffix
@@ -40,12 +40,12 @@ Names of things that only the agent changes, such as files, lines, orders and us
 _DOES: Final = ("command", "cmd", "code", "script")  # arguments of a call that does something in a session
 _HANDLE_MIN: Final = 2  # characters of a handle: a single digit is in most answers by chance
 
-_WORDS: Final = (  # each scans every answer: few, and each a part of a form of `_STATES_IT`
+STATE_WORDS: Final = (  # each scans every answer: few, and each a part of a form of `_STATES_IT`
     "running", "pending", "queued", "progress", "still ", "stat", "health: ", "containercreating", "timed_out",
 )  # fmt: skip
 _STATE: Final = r"(?:running|pending|queued|(?:[a-z]+_)*in[ _-]progress)\b"
 _BEGINS: Final = r"(?:creating|starting|building|activating|provisioning|deploying|processing|initializing)\b"
-_LAST: Final = (
+LAST_WORDS: Final = (
     "waiting for ", "creating", "starting", "building", "activating", "provisioning", "deploying", "processing",
     "initializing",
 )  # fmt: skip
@@ -109,7 +109,7 @@ _PLACES: Final = frozenset((
     "path", "file_path", "filePath", "filepath", "file", "file_name", "fileName", "filename", "target_file", "document",
     "absolute_path", "relative_path", "notebook_path", "uri", "insert_line", "cell_number",
 ))  # fmt: skip
-_WRITTEN: Final = frozenset((
+WRITTEN: Final = frozenset((
     "insert_text", "new_str", "new_string", "newString", "new_text", "new_source", "file_text", "content", "contents",
     "text", "patch", "diff", "replacement", "code_edit", "append",
 ))  # fmt: skip
@@ -139,11 +139,11 @@ def marks_of(args: Any, answer: str) -> int:
         if isinstance(command, str) and command[:6] == "sleep " and _SLEEP.match(command) is not None:
             marks |= WAITS  # it waits by itself before it looks: what it looks at takes its time
     if not marks & WAITS:
-        text = (answer if len(answer) <= _SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
+        text = (answer if len(answer) <= SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
         last = text.rstrip().rpartition("\n")[2]
-        if last.startswith(_LAST) and len(last) <= LINE_MAX and _WAITS_LAST.fullmatch(last) is not None:
+        if last.startswith(LAST_WORDS) and len(last) <= LINE_MAX and _WAITS_LAST.fullmatch(last) is not None:
             return marks | WAITS  # not above an error that followed
-        for word in _WORDS:
+        for word in STATE_WORDS:
             if word in text:
                 return marks | WAITS if _says_running(answer) else marks
     return marks
@@ -198,7 +198,7 @@ def _says_running(answer: str) -> bool:
         lines = [line for line in lines if len(line) <= LINE_MAX]
     for line in lines:
         low = line.lower()
-        for word in _WORDS:
+        for word in STATE_WORDS:
             if word in low:
                 if _may_state_it(line, low) and _states_it(line):
                     return True
@@ -238,7 +238,7 @@ def _writes(args: dict[Any, Any]) -> bool:
     for name, value in args.items():
         if not isinstance(value, str):
             continue
-        if name in _WRITTEN and not _PLACES.isdisjoint(args):
+        if name in WRITTEN and not _PLACES.isdisjoint(args):
             return len(value) >= WRITE_MIN or len(str(args)) >= WRITE_MIN
         if len(value) >= WRITE_MIN and "<<" in value and _appends(value):
             return True
