@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from streamproc.kafka.fetch_response import decode_quickly
+
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
@@ -21,7 +23,7 @@ HOLD_MAX_S: Final = 0.001
 
 
 def read_first(consumer: AIOKafkaConsumer) -> None:
-    """Let readers of a started consumer handle fetched records before its next fetch leaves."""
+    """Let readers of a started consumer handle fetched records before its next fetch leaves, and get them sooner."""
     _ReaderFirst(consumer._fetcher)
 
 
@@ -42,6 +44,7 @@ class _ReaderFirst:
         If a reader waits for records, it gets them here, and this fetch ends when the reader waits again. Until then
         the fetcher sends no other one to this broker.
         """
+        decode_quickly(request)
         found: bool = await self._fetch(assignment, node_id, request)
         waiters = tuple(self._fetcher._fetch_waiters)
         if not found or not waiters:

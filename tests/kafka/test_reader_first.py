@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
 from streamproc.kafka import reader_first
+from streamproc.kafka.fetch_response import QuickFetchResponse
 from streamproc.kafka.reader_first import read_first
 
 PLACE = TopicPartition("turns", 0)
@@ -32,6 +33,7 @@ class Broker:
         self.cluster = SimpleNamespace(leader_for_partition=lambda _place: 1)
         self._appended: asyncio.Queue[bytes] = asyncio.Queue()
         self.fetches = 0
+        self.requests: list[Any] = []
 
     def append(self, offset: int) -> None:
         builder = DefaultRecordBatchBuilder(
@@ -43,8 +45,9 @@ class Broker:
         raw[:8] = offset.to_bytes(8, "big")
         self._appended.put_nowait(bytes(raw))
 
-    async def send(self, _node: int, _request: Any) -> Any:
+    async def send(self, _node: int, request: Any) -> Any:
         self.fetches += 1
+        self.requests.append(request)
         self.happened.append("fetch")
         raw = await self._appended.get()
         return SimpleNamespace(API_VERSION=4, topics=[("turns", [(0, 0, 9, 9, [], raw)])])
@@ -131,6 +134,11 @@ async def test_records_that_arrive_while_no_reader_waits_are_kept() -> None:
         await until(lambda: bool(fetcher._records))
         assert len((await fetcher.fetched_records([], timeout=10))[PLACE]) == 1
         await until(lambda: broker.fetches == 2)
+
+
+async def test_responses_are_decoded_quickly() -> None:
+    async with started() as (broker, _fetcher):
+        assert broker.requests[0].prepare({1: (4, 17)}).RESPONSE_TYPE is QuickFetchResponse
 
 
 async def test_a_consumer_closes_while_a_fetch_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
