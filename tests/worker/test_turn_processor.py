@@ -262,3 +262,14 @@ def test_a_run_id_that_is_used_again_has_the_halt_of_its_new_run() -> None:
 
     assert status.halt is not None
     assert status.halt.code == "GRAPH001"
+
+
+def test_the_log_line_of_a_halt_can_wait_until_its_decision_has_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    one, later = processor(), []
+    one.soon = lambda work, *arguments: later.append((work, arguments))
+    assert len(controls(one.accept(runs(), records_of(looping_run("r"))))) == 2
+    assert "halt run=r" not in caplog.text
+    for work, arguments in later:
+        work(*arguments)
+    assert caplog.text.count("halt run=r ") == 1
