@@ -55,7 +55,7 @@ def main() -> None:
     def step(snapshot: Snapshot | None, message: Any) -> tuple[Snapshot, list[bytes]]:
         snapshot = snapshot or Snapshot(RunState())
         at_ms = message.timestamp[1] if isinstance(message.timestamp, tuple) else message.timestamp
-        decisions = [encode_decision(it) for it in engine.step(snapshot.state, read_event(message.value), at_ms)]
+        decisions = [encode_decision(it) for it in engine.apply(snapshot.state, read_event(message.value), at_ms)]
         count.one()
         return snapshot, decisions
 

@@ -61,7 +61,7 @@ def start(engine: Engine) -> RunState:
     """Return a run that has started and declared budgets, which are checked each turn."""
     state = RunState()
     event, at_ms = started("bench", 1_749_999_999_000)
-    engine.step(state, event, at_ms)
+    engine.apply(state, event, at_ms)
     return state
 
 
@@ -98,7 +98,7 @@ Runs = Sequence[tuple[RunState, Sequence[Logged]]]
 
 
 def _piece_us(engine: Engine, runs: Runs) -> float:
-    step = engine.step
+    step = engine.apply
 
     def work(runs: Runs) -> None:
         for state, run in runs:

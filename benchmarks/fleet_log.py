@@ -94,7 +94,7 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) ->
             state = states[run_id] = RunState()
             places[run_id] = partition_of(run_id, partitions)
         partition = log.partitions[places[run_id]]
-        for decision in engine.step(state, event, at_ms):
+        for decision in engine.apply(state, event, at_ms):
             log.decisions[decision.id] = Place(places[run_id], len(partition))
             if marker:
                 log.markers[decision.id] = marker

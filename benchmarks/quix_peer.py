@@ -43,7 +43,7 @@ def main() -> None:
         state = states.get(key)
         if state is None:
             state = states[key] = RunState()
-        decisions = [encode_decision(decision) for decision in engine.step(state, read_event(value), timestamp)]
+        decisions = [encode_decision(decision) for decision in engine.apply(state, read_event(value), timestamp)]
         store.set_bytes("run", dump(state))
         count.one()
         if count.done == total:

@@ -49,7 +49,7 @@ def looping() -> Work:
             state = states.get(record.key)
             if state is None:
                 state = states[record.key] = RunState()
-            decisions += len(engine.step(state, read_event(record.value), record.timestamp))
+            decisions += len(engine.apply(state, read_event(record.value), record.timestamp))
         return decisions
 
     return work

@@ -54,7 +54,7 @@ def real_states() -> list[RunState]:
     for run in sample_runs():
         state = start(engine)
         for event, at_ms in run:
-            engine.step(state, event, at_ms)
+            engine.apply(state, event, at_ms)
         states.append(state)
     return states
 
@@ -67,7 +67,7 @@ def _sizes_along_the_way(sizes: Sizes) -> Iterator[int]:
     for trace in [*traces, run_of(length, real_turns("bench", 3))]:
         state = start(engine)
         for number, (event, at_ms) in enumerate(trace):
-            engine.step(state, event, at_ms)
+            engine.apply(state, event, at_ms)
             if number % 20 == 0:
                 yield len(dump(state))
 

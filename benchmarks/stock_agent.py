@@ -90,7 +90,7 @@ def build(settings: Settings, count: Count) -> faust.App:
             state = states.get(key)
             if state is None:
                 state = states[key] = begin_run(message.partition)
-            for decision in engine.step(state, read_event(event.value), round(message.timestamp * 1000)):
+            for decision in engine.apply(state, read_event(event.value), round(message.timestamp * 1000)):
                 await control.send(key=key, value=encode_decision(decision))
             state.offset = message.offset
             table[key] = dump(state)

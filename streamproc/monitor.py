@@ -11,11 +11,12 @@ import msgspec
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.run_state import RunState
-from streamproc.fingerprint import HashKey, fingerprint
+from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.model.controls import ControlEvent, RunStatus, public
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
+from streamproc.model.wire import Event
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.layers import Source
 
@@ -80,10 +81,7 @@ class Monitor:
         """
         if "from_" in fields:
             fields["from"] = fields.pop("from_")
-        raw = parse_raw({**(turn or {}), **fields})
-        for sentence in self._unknown.add(raw):
-            log.warning("ignored %s", sentence)
-        event = fingerprint(raw, include_content=self._include_content, key=self._key, local=True)
+        event = self._fingerprinted({**(turn or {}), **fields})
         run_id = event.run_id
         state = self._runs.pop(run_id, None) or RunState()
         self._runs[run_id] = state
@@ -92,13 +90,23 @@ class Monitor:
             del self._runs[oldest]
             self._halts.pop(oldest, None)
             self.evicted += 1
-        decisions = self._accounts.step(state, event, raw.at)
-        halts = [decision for decision in decisions if decision.severity == "halt"]
+        decisions = self._accounts.step(state, event, event.at)
         if state.halted < 0:
             self._halts.pop(run_id, None)  # the run was resumed
-        for halt in halts:
-            self._halts.setdefault(halt.run_id, halt)
+        if not decisions:
+            return []
+        for decision in decisions:
+            if decision.severity == "halt":
+                self._halts.setdefault(decision.run_id, decision)
         return [public(decision) for decision in decisions]
+
+    def _fingerprinted(self, data: dict[str, Any]) -> Event:
+        if not self._include_content and (turn := plain_turn(data, self._key, local=True)) is not None:
+            return turn
+        raw = parse_raw(data)
+        for sentence in self._unknown.add(raw):
+            log.warning("ignored %s", sentence)
+        return fingerprint(raw, include_content=self._include_content, key=self._key, local=True)
 
     def status(self, run_id: str) -> RunStatus | None:
         """Return the status of a run; None if it was never fed or was evicted."""

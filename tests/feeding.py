@@ -61,7 +61,7 @@ class Feed:
         self.state = RunState()
 
     def event(self, event: Event, at_ms: int | None = None) -> list[Decision]:
-        return self.engine.step(self.state, event, at_ms)
+        return self.engine.apply(self.state, event, at_ms)
 
     def raw(self, raw: Mapping[str, Any]) -> list[Decision]:
         event = event_of({"run_id": "r", **raw})

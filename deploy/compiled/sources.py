@@ -61,14 +61,27 @@ def of_module() -> str:
     trees = {part: ast.parse(file.read_text(encoding="utf-8")) for part, file in files.items()}
     structs = records(trees)
     _refuse_twins(trees)
-    types = {*structs, "Part", "Record", "Row", "Sparse", "Table", "Trail", "Tags", "Values", "Name", "Reader", "Writer"}
+    types = {
+        *structs,
+        "Part",
+        "Record",
+        "Row",
+        "Sparse",
+        "Table",
+        "Trail",
+        "Tags",
+        "Values",
+        "Name",
+        "Reader",
+        "Writer",
+    }
     prelude = Path(str(import_module(RECORDS).__file__)).with_suffix(".pxi").read_text(encoding="utf-8")
     plain = {name: value for name, value in known.items() if "." not in name}
     head = [
         "# cython: language_level=3, cdivision=True, annotation_typing=True, binding=False",
         "cimport cython",
         f"globals().update({plain!r})",
-        f"cdef dict WIDTHS = {({name: width(one) for name, one in structs.items()} | {'Row': 8, 'Sparse': 8})!r}",
+        f"cdef dict WIDTHS = { ({name: width(one) for name, one in structs.items()} | {'Row': 8, 'Sparse': 8})!r}",
         *(f"cdef class {name}" for name in structs),
         in_numbers(prelude, known),
     ]
@@ -94,11 +107,11 @@ def rewritten(source: str, tree: ast.Module, known: dict[str, int], types: set[s
             ours = node.module == "__future__" or node.module in PARTS
             names = [name for name in node.names if name.name not in known]
             kept = "" if ours or not names else f"from {node.module} import {', '.join(map(ast.unparse, names))}"
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in known:
-            kept = ""
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            kept = ""
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+        elif (
+            (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in known)
+            or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+            or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+        ):
             kept = ""
         else:
             if isinstance(node, ast.ClassDef) and node.name in types:
@@ -153,4 +166,3 @@ def in_numbers(source: str, known: dict[str, int]) -> str:
 
 def _literal(value: int) -> str:
     return f"{value}ULL" if value >= 1 << 63 else f"({value})" if value < 0 else str(value)
-

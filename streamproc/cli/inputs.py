@@ -34,16 +34,16 @@ def opened(files: list[str], lenient: bool, title: str, *, strict: bool = False)
     On exit, notes on standard error report skipped lines and unknown fields.
     """
     from streamproc.model.unknown_fields import UnknownFields
-    from streamproc.replay.source import Line, Source
+    from streamproc.replay.source import Source
 
     with progress(title, _lines_in(files)) as bar:
 
         class Watched(Source):
-            def __iter__(self) -> Iterator[Line]:
-                for found in super().__iter__():
-                    if found.number % BAR_STEP_LINES == 0:
+            def numbered(self) -> Iterator[tuple[int, bytes]]:
+                for number, line in super().numbered():
+                    if number % BAR_STEP_LINES == 0:
                         bar.advance(BAR_STEP_LINES)
-                    yield found
+                    yield number, line
 
         ordinals: Counter[str] = Counter()
         unknown_fields = UnknownFields(strict=strict)

@@ -20,6 +20,7 @@ from streamproc.client.halts import ControlNews, StatusNews, read_control_news, 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.reader_first import read_first
 from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
@@ -112,6 +113,7 @@ class ControlConsumer:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await access.start(consumer, self._settings)
+                read_first(consumer)
                 found = await find_partitions(consumer._client, self._settings, "runs", "control", "commands")
                 partitions = [TopicPartition(topic, number) for topic in found for number in found[topic]]
                 consumer.assign(partitions)

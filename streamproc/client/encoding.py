@@ -62,6 +62,18 @@ def encode(
     and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
     """
     event = fingerprint(raw, include_content=include_content, key=key)
+    return encode_event(event, bytes_max=bytes_max, unsafe=unsafe, signer=signer, run_token=run_token)
+
+
+def encode_event(
+    event: wire.Event,
+    *,
+    bytes_max: int,
+    unsafe: bool = False,
+    signer: CommandSigner | None = None,
+    run_token: bytes = b"",
+) -> Encoded:
+    """Return a fingerprinted event as a Kafka record, as `encode` does. The event gets its id, signature and token."""
     if isinstance(event, wire.RunStarted) and event.graph:
         event.graph = sendable_graph(event.graph, unsafe=unsafe)
     event.event_id = event.event_id or new_id()

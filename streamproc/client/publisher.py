@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from streamproc.client.delivery import Delivery
-from streamproc.client.encoding import Encoded, encode
+from streamproc.client.encoding import Encoded, encode_event
 from streamproc.client.outbox import Outbox
 from streamproc.errors import InvalidEvent, Undelivered, plural
-from streamproc.fingerprint import HashKey
+from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import parse_raw
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.errors import Unavailable
     from streamproc.model.raw_events import RawEvent
+    from streamproc.model.wire import Event
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -251,18 +252,12 @@ class TurnPublisher:
     def prepare(self, event: RawEvent | Mapping[str, Any]) -> Encoded | None:
         """Return the event, encoded; None if it is invalid and `on_invalid` is "drop"."""
         try:
-            raw = parse_raw(event) if isinstance(event, Mapping) else event
-            for sentence in self._unknown.add(raw):
-                if raw is not event:  # otherwise the caller has parsed the event and can report its unknown fields
-                    log.warning("ignored %s", sentence)
-            return encode(
-                raw,
-                include_content=self._include_content,
+            return encode_event(
+                self._fingerprinted(event),
                 bytes_max=self.settings.event_bytes_max,
                 unsafe=self._unsafe,
                 signer=self._signer,
                 run_token=self._run_token,
-                key=self._hash_key,
             )
         except InvalidEvent as error:
             self.invalid += 1
@@ -276,6 +271,18 @@ class TurnPublisher:
                 raise
             log.exception("dropped an event that could not be encoded")
         return None
+
+    def _fingerprinted(self, event: RawEvent | Mapping[str, Any]) -> Event:
+        if isinstance(event, Mapping):
+            if not self._include_content and (turn := plain_turn(event, self._hash_key)) is not None:
+                return turn
+            raw = parse_raw(event)
+            for sentence in self._unknown.add(raw):
+                log.warning("ignored %s", sentence)
+        else:
+            raw = event
+            self._unknown.add(raw)  # the caller has parsed the event and can report its unknown fields
+        return fingerprint(raw, include_content=self._include_content, key=self._hash_key)
 
     def can_admit(self, encoded: Encoded, ahead: int = 0) -> bool:
         """Return whether to add the event without waiting: it fits after `ahead` more, or this outage had its wait."""

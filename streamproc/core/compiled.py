@@ -32,7 +32,7 @@ PARTS: Final = (
         "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
         "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
         "handovers", "cycles", "metrics", "spend", "pace",
-    )), *(f"streamproc.core.{name}" for name in ("escalation", "run_state", "size_budget", "view", "observer")),
+    )), *(f"streamproc.core.{name}" for name in ("marks", "escalation", "run_state", "size_budget", "view", "observer", "engine")),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""
 
@@ -67,8 +67,12 @@ class CompiledModules:
         """Why the build is not used; empty if it is."""
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """Return where to load a module of the core from; None leaves it to Python, which loads the source."""
-        if fullname not in PARTS and fullname != SCAN:
+        """Return where to load a module of the core from; None leaves it to Python, which loads the source.
+
+        The C module is loaded before any other module of the core: it contains parts that import those, and parts that
+        those import.
+        """
+        if not fullname.startswith("streamproc.core.") and fullname != SCAN:
             return None
         if self._usable is None:
             self._usable = False
@@ -77,7 +81,25 @@ class CompiledModules:
             return None
         if fullname == SCAN:
             return spec_from_file_location(SCAN, self._folder / f"scan{abi()}")
-        return ModuleSpec(fullname, _Part(self._folder / f"core{abi()}"))
+        if CORE not in sys.modules:
+            self._load()
+        module = sys.modules.get(fullname)
+        return None if module is None else ModuleSpec(fullname, _Loaded(module))
+
+    def _load(self) -> None:
+        """Load the C module, under the names of all parts, so that what it imports finds them."""
+        file = str(self._folder / f"core{abi()}")
+        spec = spec_from_file_location(CORE, file, loader=ExtensionFileLoader(CORE, file))
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{file} is not an extension module")
+        core = module_from_spec(spec)
+        sys.modules.update(dict.fromkeys((CORE, *PARTS), core))
+        try:
+            spec.loader.exec_module(core)
+        except BaseException:
+            for name in (CORE, *PARTS):
+                sys.modules.pop(name, None)
+            raise
 
     def _check(self) -> None:
         try:
@@ -104,30 +126,19 @@ class CompiledModules:
         )
 
 
-class _Part:
-    """A loader for a part of the core: the one C module, under another name."""
+class _Loaded:
+    """A loader for a module that is loaded already, perhaps under another name."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Load the C module, which registers itself under the names of all parts, so that what it imports finds it."""
-        if CORE not in sys.modules:
-            made = spec_from_file_location(CORE, self._file, loader=ExtensionFileLoader(CORE, str(self._file)))
-            if made is None or made.loader is None:
-                raise ImportError(f"{self._file} is not an extension module")
-            core = module_from_spec(made)
-            sys.modules.update(dict.fromkeys((CORE, *PARTS), core))
-            try:
-                made.loader.exec_module(core)
-            except BaseException:
-                for name in (CORE, *PARTS):
-                    sys.modules.pop(name, None)
-                raise
-        return sys.modules[CORE]
+    def create_module(self, _: ModuleSpec) -> ModuleType:
+        """Return the module."""
+        return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module has run."""
+        """Do nothing but restore its name and place: the module has run."""
+        module.__spec__ = self._spec
 
 
 def _outdated(made: dict[str, Any]) -> str:

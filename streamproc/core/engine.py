@@ -1,4 +1,4 @@
-"""`step(state, event, rules) → decisions`: the product, as one pure function.
+"""`step(state, event, at_ms, offset) → outcome`: the product, as one pure function.
 
 The caller (worker, Monitor, scan, replay) owns the states and the positions in the log. The engine owns only caches
 that can be computed again: tags of names and the rules of each scope.
@@ -7,7 +7,7 @@ that can be computed again: tags of names and the rules of each scope.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from xxhash import xxh3_64_intdigest
 
@@ -19,15 +19,15 @@ from streamproc.core.board.transitions import apply_event
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decide import decide, iterations_max
-from streamproc.core.decision import Decision
+from streamproc.core.decision import Decision, Finding
 from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
 from streamproc.core.prices import priced
+from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
 from streamproc.core.resume import pass_probation, resume, strictly
-from streamproc.core.rules import Rules
-from streamproc.core.run_state import UNBOUND, RunState, reset_run
+from streamproc.core.run_state import UNBOUND, RunState, dump, load, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
 from streamproc.core.signals.cycles import declare
 from streamproc.core.signals.handovers import reset_for_user_message
@@ -57,8 +57,12 @@ from streamproc.model.wire import (
     UserMessage,
 )
 
+if TYPE_CHECKING:
+    from streamproc.core.rules import Rules
+
 ID_BYTES: Final = 8  # of a state
-SCOPES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
+RULES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
+NO_OFFSET: Final = -1  # of an event that has no position in a log
 
 
 OnFault = Callable[[str, int, Exception], None]
@@ -71,41 +75,84 @@ class RulesOf(Protocol):
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules: ...
 
 
+class Outcome(NamedTuple):
+    """What one event causes."""
+
+    state: bytes  # of the run, with the event applied
+    decisions: list[Decision]  # to publish; an event that was refused has `RefusedEvent`, which is empty and says why
+    charges: list[Charge]  # to the accounts of its session, user and tenant
+
+
+@final
+@cclass
 class Engine:
     """The detectors, under a policy. One engine serves any number of runs. It is not thread-safe."""
 
-    def __init__(self, policy: RulesOf) -> None:
-        self._policy = policy
-        self._names = Names()
-        self._tag = self._names.__getitem__
-        self._rules: dict[tuple[str, str, str], Rules] = {}
-        self._view = View(self._names)
-        self.charges: list[Charge] | None = None
-        """Charges of the last steps to accounts of sessions, users and tenants. A caller that books them sets a list
-        here and empties it; without a list, charges are not recorded."""
-        self.event_offset = 0
-        """Position of the current event in the caller's log; charges contain it."""
-        self.faults: dict[str, int] = {}
-        """How often each detector has raised, by code. The other detectors decide as usual. Detectors are functions of
-        the log, so each replay of the same log raises the same faults."""
-        self.on_fault: OnFault | None = None
+    event_offset: i64  # position of the current event in the caller's log; charges contain it
+    charges: list[Charge] | None  # of the events since the caller emptied it; None: they are not recorded
+    faults: dict[str, int]
+    """How often each detector has raised, by code. The other detectors decide as usual. Detectors are functions of the
+    log, so each replay of the same log raises the same faults."""
+    on_fault: OnFault | None
+    run: RunState  # the one that `step` loads states into
+    run_raw: bytes  # the state that it holds
+    policy: RulesOf
+    names: Names
+    tag: Callable[[str], int]
+    view: View
+    known_rules: dict[bytes, Rules]  # by scope
 
+    def __init__(self, policy: RulesOf) -> None:
+        self.policy = policy
+        self.names = Names()
+        self.tag = self.names.__getitem__
+        self.known_rules = {}
+        self.view = View(self.names)
+        self.charges = None
+        self.faults = {}
+        self.on_fault = None
+        self.run, self.run_raw = RunState(), b""
+
+    @ccall
     def rules_of(self, run: RunState) -> Rules:
         """Return the rules for a run's scope."""
-        scope = (run.scope.workflow, run.scope.tenant, run.scope.tier)
-        rules = self._rules.get(scope)
+        rules = self.known_rules.get(run.scope_raw)
         if rules is None:
-            if len(self._rules) >= SCOPES_MAX:
-                self._rules.clear()
-            rules = self._rules[scope] = self._policy.rules(*scope)
+            if len(self.known_rules) >= RULES_MAX:
+                self.known_rules.clear()
+            rules = self.policy.rules(run.scope.workflow, run.scope.tenant, run.scope.tier)
+            self.known_rules[run.scope_raw] = rules
         return rules
 
-    def step(self, run: RunState, event: Event, at_ms: int | None) -> list[Decision]:
+    @ccall
+    def step(self, state: bytes, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Outcome:
+        """Apply one event of a run to its stored state; an empty one begins a run. See `apply`."""
+        run: RunState = self.run
+        if state is not self.run_raw:
+            self.run_raw = b""  # if anything fails
+            if state:
+                load(state, run)
+            else:
+                run.clear()
+        charges: list[Charge] = []
+        self.charges = charges
+        decisions = self.apply(run, event, at_ms, offset)
+        self.run_raw = dump(run)
+        return Outcome(self.run_raw, decisions, charges)
+
+    @ccall
+    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> list[Decision]:
         """Apply one event at log time `at_ms` (None: the run's last known time), and return the decisions to publish.
 
         `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those. An event that
-        was refused only adds to a count, and the result is `RefusedEvent`, which is empty and says why.
+        was refused only adds to a count, and the result is `RefusedEvent`, which is empty and says why. `offset` is the
+        event's position in the caller's log.
         """
+        digest: u64
+        last_event_ms: i64
+        ids: Values = run.event_ids
+        if offset >= 0:
+            self.event_offset = run.offset = offset
         if run.owner != UNBOUND and is_stranger(run, event):
             run.strangers += 1
             return RefusedEvent(STRANGER)
@@ -115,14 +162,14 @@ class Engine:
                 digest = xxh3_64_intdigest(event.event_id.encode())  # an `errors` argument would cost 150 ns
             except UnicodeEncodeError:
                 digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass"))
-            ids = run.event_ids
             if ids.has(digest):
                 run.duplicates += 1
                 return []
             if not ids.full():
                 run.size_left -= ID_BYTES
             ids.push(digest)
-        self._view.last_event_ms = last_event_ms = run.at_ms
+        last_event_ms = run.at_ms
+        self.view.last_event_ms = last_event_ms
         if at_ms is not None and last_event_ms < at_ms <= AT_MS_MAX:
             run.at_ms = at_ms
             if not run.started_ms:
@@ -147,12 +194,14 @@ class Engine:
 
     # Turns.
 
+    @cfunc
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
+        view: View = self.view
+        found: list[Decision] = []
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
-        rules = self._rules.get((run.scope.workflow, run.scope.tenant, run.scope.tier)) or self.rules_of(run)
-        view = self._view
-        view.begin(run, turn, rules.budgets, rules.backstop)
+        rules = self.rules_of(run)
+        view.begin(run, turn, rules.budgets, rules.backstop, rules.marks)
         observe_turn(view, rules)
         if turn.usage is not None and (turn.task_id or run.scope.task):
             self._spend_on_task(view, turn, rules)
@@ -160,9 +209,10 @@ class Engine:
         if run.handovers.previous_node != view.node_tag:
             run.handovers.previous_node = view.node_tag
             run.handovers.previous_name.set(turn.node)
-        found = self._ask(view, turn, rules) if view.kinds else []
+        if view.kinds:
+            found = self._ask(view, turn, rules)
         if run.escalation.probation_until >= 0:
-            pass_probation(run, iterated=view.iterated is not None)
+            pass_probation(run, view.iterated is not None)
         if (run.scope.session or rules.accounts_needed) and (turn.usage is not None or not run.charged):
             usage = turn.usage
             if usage is not None and rules.prices:
@@ -172,19 +222,23 @@ class Engine:
             shrink_to_size(run)
         return found
 
+    @cfunc
     def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
-        run, default = view.run, view.budgets.get("maxTaskTokens")
+        run: RunState = view.run
+        default = view.budgets.get("maxTaskTokens")
         if not rules.task_percents or not (run.has_task_tokens or default):
             return
-        task = self._names[turn.task_id] if turn.task_id else run.scope.task
+        task = self.names[turn.task_id] if turn.task_id else run.scope.task
         spent = spend_tokens(run, turn, task, default, rules.task_percents)
         if spent is not None:
             view.task_tokens = spent
             view.kinds |= kind.TASK_TOKENS
 
+    @cfunc
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
         """Ask the detectors whose kinds of evidence are present, in their order."""
-        run, found = view.run, []
+        run: RunState = view.run
+        found: list[Decision] = []
         for detector, limits in rules.detectors(view.kinds):
             try:
                 finding = detector.check(view, limits)
@@ -195,24 +249,30 @@ class Engine:
                 continue
             several = finding if isinstance(finding, tuple) else (finding,)
             if run.escalation.probation_until >= 0:
-                several = tuple(strictly(one, limits) for one in several)
+                several = tuple([strictly(one, limits) for one in several])
             admitted = [one for one in several if admit(run, one, view.index)]
-            if not admitted:
-                continue
-            if run.has_board:
-                for one in admitted:
-                    stall(run, one, event, rules.board, self._tag)
-            found += [decide(view, event, rules, one) for one in admitted]
+            if admitted:
+                found += self._decide(view, event, rules, admitted)
+        return found
+
+    @cfunc
+    def _decide(self, view: View, event: Event, rules: Rules, admitted: list[Finding]) -> list[Decision]:
+        """Return the decisions that findings become, after what they change on the board."""
+        run: RunState = view.run
+        if run.has_board:
             for one in admitted:
-                if one.task_status:
-                    settle(run, one, rules.board, self._tag)
+                stall(run, one, event, rules.board, self.tag)
+        found = [decide(view, event, rules, one) for one in admitted]
+        for one in admitted:
+            if one.task_status:
+                settle(run, one, rules.board, self.tag)
         return found
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:
         """Ask the detectors about an event that is not a turn; they read it as `view.event`."""
         rules = self.rules_of(run)
-        self._view.begin_other(run, event, rules.budgets, kinds, change)
-        return self._ask(self._view, event, rules)
+        self.view.begin_other(run, event, rules.budgets, kinds, change)
+        return self._ask(self.view, event, rules)
 
     # Other events.
 
@@ -259,9 +319,9 @@ class Engine:
             return []
         set_scope(run, event, self.rules_of)
         if type(event) is TaskDelegated:
-            grant_tokens(run, event, self._tag)
+            grant_tokens(run, event, self.tag)
             run.session_closed = run.session_closed or closes_own_session(run, self.rules_of(run).accounts)
-        change = apply_event(run, event, self.rules_of(run).board, self._tag)
+        change = apply_event(run, event, self.rules_of(run).board, self.tag)
         run.text_streak.end()  # a task that moves is work
         return self._ask_about(run, event, kind.BOARD | kind.CLOCK, change)
 
@@ -278,7 +338,7 @@ class Engine:
         settle_tier(run, self.rules_of, named=True)
         declare_budgets(run, event.budgets, rules := self.rules_of(run))
         if event.task_id:
-            change_scope(run, task=self._names[event.task_id])
+            change_scope(run, task=self.names[event.task_id])
         if not run.scope.session and any(name in run.scope.budgets for _, name in SESSION_BUDGETS):
             change_scope(run, session=short_name(event.run_id))  # the root run names its session
         if run.scope.session or rules.accounts_needed:
@@ -286,25 +346,26 @@ class Engine:
         return self._declared(run, event)
 
     def _declared(self, run: RunState, event: RunStarted) -> list[Decision]:
-        view = self._view
+        view = self.view
         view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                view.unsafe = declare(run, event.graph, self._tag)
+                view.unsafe = declare(run, event.graph, self.tag)
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run continues without it
         return self._ask_about(run, event, kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
         if self.charges is not None:
-            self.charges.append(charge(run, run_id, self.rules_of(run).accounts, usage, self.event_offset, left=left))
+            accounts = self.rules_of(run).accounts
+            self.charges.append(charge(run, run_id, accounts, usage, self.event_offset, left=left))
 
     def _account_reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
         if run.finished:
             run.late += 1
             return []
         run.session_closed = run.session_closed or (event.account.startswith("session:") and event.rung in CLOSED)
-        last_event_ms = self._view.last_event_ms
+        last_event_ms = self.view.last_event_ms
         found = self._ask_about(run, event, kind.ACCOUNT)
         run.at_ms = last_event_ms or run.at_ms  # other runs' spend is no activity of this run
         return found
@@ -328,7 +389,7 @@ class Engine:
             return []
         set_scope(run, event, self.rules_of)
         found = self._ask_about(run, event, kind.CLOCK)
-        start_turn(run, event, self._tag)
+        start_turn(run, event, self.tag)
         return found
 
     def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:
@@ -336,7 +397,7 @@ class Engine:
 
         A deadline that comes before its log time is dropped with its id, so it can come again.
         """
-        now_ms, last_event_ms = run.at_ms, self._view.last_event_ms
+        now_ms, last_event_ms = run.at_ms, self.view.last_event_ms
         if event.due_ms > now_ms:
             if event.event_id:
                 run.event_ids.drop_last()  # its own id, added last
@@ -355,7 +416,7 @@ class Engine:
             return RefusedEvent(OUTDATED) if outdated else []
         if type(event) is OperatorResume and run.halted >= 0:
             limits = self.rules_of(run).budgets | run.scope.budgets
-            resume(run, event.grant or {}, limits, self._view.last_event_ms)
+            resume(run, event.grant or {}, limits, self.view.last_event_ms)
         elif type(event) is OperatorResume:  # nothing to resume
             run.ignored_events += 1
             return []

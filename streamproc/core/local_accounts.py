@@ -36,7 +36,7 @@ class LocalAccounts:
         """Return the decisions of `Engine.step`, then those that the accounts cause for this run and others."""
         self._steps += 1
         self._engine.event_offset = self._steps
-        decisions = self._engine.step(run, event, at_ms)
+        decisions = self._engine.apply(run, event, at_ms)
         if self._charges:
             decisions = decisions + self._book_charges()
         return decisions
@@ -53,5 +53,5 @@ class LocalAccounts:
             for _, reached in step_account(account, statement):
                 run = self._run_of(reached.run_id)
                 if run is not None:
-                    found += self._engine.step(run, reached, reached.at)
+                    found += self._engine.apply(run, reached, reached.at)
         return found

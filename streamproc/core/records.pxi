@@ -29,6 +29,22 @@ cdef enum:
     BUFFER_MAX = 1 << 17  # bytes; parts have caps, and no packed one is larger than 65 535
 
 
+cdef inline void move(char* to, const char* source, Py_ssize_t size) noexcept:
+    """Copy a few bytes: a call of memcpy takes longer than the copy."""
+    if size > 128:
+        memcpy(to, source, size)
+        return
+    while size >= 8:
+        memcpy(to, source, 8)
+        to, source, size = to + 8, source + 8, size - 8
+    if size >= 4:
+        memcpy(to, source, 4)
+        to, source, size = to + 4, source + 4, size - 4
+    while size > 0:
+        to[0] = source[0]
+        to, source, size = to + 1, source + 1, size - 1
+
+
 class StateError(msgspec.DecodeError):
     """These bytes are not the state of a run."""
 
@@ -55,7 +71,7 @@ cdef class Reader:
     cdef inline int take(self, void* to, Py_ssize_t size) except -1:
         if size > self.stop - self.at:
             raise StateError("cut short")
-        memcpy(to, self.at, size)
+        move(<char*>to, self.at, size)
         self.at += size
         return 0
 
@@ -92,7 +108,7 @@ cdef class Writer:
     cdef inline int put(self, const void* what, Py_ssize_t size) except -1:
         if self.size + size > BUFFER_MAX:
             raise StateError("larger than any state may be")
-        memcpy(self.raw + self.size, what, size)
+        move(self.raw + self.size, <const char*>what, size)
         self.size += size
         return 0
 
@@ -125,9 +141,17 @@ cdef class Part:
 
     cpdef load(self, Reader reader):
         """Read what `dump` wrote. Raises `StateError` for anything else."""
+        self.read(reader)
 
     cpdef dump(self, Writer writer):
         """Write everything that must be known again."""
+        self.write(writer)
+
+    cdef int read(self, Reader reader) except -1:
+        return 0
+
+    cdef int write(self, Writer writer) except -1:
+        return 0
 
 
 cdef class Record(Part):
@@ -156,23 +180,19 @@ cdef class Record(Part):
             size += (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).size_bytes()
         return size
 
-    cpdef load(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
+        cdef Py_ssize_t i
         reader.take(numbers_of(self), self.width)
-        self.load_parts(reader)
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).read(reader)
+        return 0
 
-    cpdef dump(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
+        cdef Py_ssize_t i
         writer.put(numbers_of(self), self.width)
-        self.dump_parts(writer)
-
-    cpdef load_parts(self, Reader reader):
-        cdef Py_ssize_t i
         for i in range(PySequence_Fast_GET_SIZE(self.parts)):
-            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).load(reader)
-
-    cpdef dump_parts(self, Writer writer):
-        cdef Py_ssize_t i
-        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
-            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).dump(writer)
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).write(writer)
+        return 0
 
 
 cdef Py_ssize_t FIRST = Record.__basicsize__  # where the numbers of a record begin
@@ -200,11 +220,12 @@ cdef class Sparse(Row):
                 size += part.size_bytes()
         return size
 
-    cpdef load_parts(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
         cdef Py_ssize_t i
         cdef unsigned char raw[2]
         cdef u32 used
         cdef Part part
+        reader.take(numbers_of(self), self.width)
         reader.take(raw, 2)
         used = raw[0] | raw[1] << 8
         if used >> PySequence_Fast_GET_SIZE(self.parts):
@@ -212,11 +233,12 @@ cdef class Sparse(Row):
         for i in range(PySequence_Fast_GET_SIZE(self.parts)):
             part = <Part>PySequence_Fast_GET_ITEM(self.parts, i)
             if used >> i & 1:
-                part.load(reader)
+                part.read(reader)
             else:
                 part.clear()
+        return 0
 
-    cpdef dump_parts(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
         cdef Py_ssize_t i
         cdef unsigned char raw[2]
         cdef u32 used = 0
@@ -224,10 +246,12 @@ cdef class Sparse(Row):
             if not (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).is_blank():
                 used |= 1 << i
         raw[0], raw[1] = used & 0xFF, used >> 8
+        writer.put(numbers_of(self), self.width)
         writer.put(raw, 2)
         for i in range(PySequence_Fast_GET_SIZE(self.parts)):
             if used >> i & 1:
-                (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).dump(writer)
+                (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).write(writer)
+        return 0
 
 
 @final
@@ -279,9 +303,9 @@ cdef class Table(Part):
         cdef Row row
         if PySequence_Fast_GET_SIZE(self.rows) >= self.cap:
             row = self.rows.pop(0)
-            row.clear()
         else:
             row = self.spare.pop()
+        row.clear()
         row.key = key
         self.rows.append(row)
         return row
@@ -291,7 +315,6 @@ cdef class Table(Part):
         cdef Py_ssize_t place = self.place(key)
         if place >= 0:
             row = self.rows.pop(place)
-            row.clear()
             self.spare.append(row)
 
     cpdef rekey(self, u64 old, u64 new):
@@ -304,10 +327,7 @@ cdef class Table(Part):
             self.forget((<Row>self.rows[0]).key)
 
     cpdef clear(self):
-        cdef Row row
         if self.rows:
-            for row in self.rows:
-                row.clear()
             self.spare.extend(self.rows)
             self.rows.clear()
 
@@ -321,24 +341,23 @@ cdef class Table(Part):
             size += (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).size_bytes()
         return size
 
-    cpdef load(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
         cdef Py_ssize_t i
         cdef Py_ssize_t count = reader.count(self.cap)
-        cdef Row row
         while PySequence_Fast_GET_SIZE(self.rows) > count:
-            row = self.rows.pop()
-            row.clear()
-            self.spare.append(row)
+            self.spare.append(self.rows.pop())
         while PySequence_Fast_GET_SIZE(self.rows) < count:
             self.rows.append(self.spare.pop())
         for i in range(count):
-            (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).load(reader)
+            (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).read(reader)
+        return 0
 
-    cpdef dump(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
         cdef Py_ssize_t i
         writer.count(PySequence_Fast_GET_SIZE(self.rows))
         for i in range(PySequence_Fast_GET_SIZE(self.rows)):
-            (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).dump(writer)
+            (<Part>PySequence_Fast_GET_ITEM(self.rows, i)).write(writer)
+        return 0
 
 
 cdef inline int close_gap(u32* values, u32 place, u32 size) noexcept:
@@ -419,12 +438,12 @@ cdef class Trail(Part):
     cpdef bint is_blank(self):
         return not self.size
 
-    cpdef load(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
         self.size = reader.count(self.cap)
         reader.take(self.numbers_, self.size * sizeof(u32))
         reader.take(self.turns_, self.size * sizeof(u32))
 
-    cpdef dump(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
         writer.count(self.size)
         writer.put(self.numbers_, self.size * sizeof(u32))
         writer.put(self.turns_, self.size * sizeof(u32))
@@ -488,11 +507,11 @@ cdef class Tags(Part):
     cpdef clear(self):
         self.size = 0
 
-    cpdef load(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
         self.size = reader.count(self.cap)
         reader.take(self.values, self.size * sizeof(u32))
 
-    cpdef dump(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
         writer.count(self.size)
         writer.put(self.values, self.size * sizeof(u32))
 
@@ -552,11 +571,11 @@ cdef class Values(Part):
     cpdef bint is_blank(self):
         return not self.size
 
-    cpdef load(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
         self.size = reader.count(self.cap)
         reader.take(self.values_, self.size * sizeof(u64))
 
-    cpdef dump(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
         writer.count(self.size)
         writer.put(self.values_, self.size * sizeof(u64))
 
@@ -582,7 +601,7 @@ cdef class Name(Part):
     cpdef clear(self):
         self.size = 0
 
-    cpdef load(self, Reader reader):
+    cdef int read(self, Reader reader) except -1:
         self.size = reader.count(4 * NAME_CHARS)
         reader.take(self.raw, self.size)
         if self.size:
@@ -591,7 +610,7 @@ cdef class Name(Part):
             except UnicodeDecodeError:
                 raise StateError("a name that is no UTF-8") from None
 
-    cpdef dump(self, Writer writer):
+    cdef int write(self, Writer writer) except -1:
         writer.count(self.size)
         writer.put(self.raw, self.size)
 
@@ -609,3 +628,7 @@ cdef inline u64 mixed(u64 value) noexcept:
 
 cdef inline int distance(u64 one, u64 other) noexcept:
     return __builtin_popcountll(one ^ other)
+
+
+cdef inline int bits_of(u64 value) noexcept:
+    return __builtin_popcountll(value)

@@ -169,7 +169,8 @@ class Record(Part):
 
     def __init__(self, *parts: Part) -> None:
         self.parts = parts
-        self.clear()
+        if type(self).clear is not Record.clear:
+            self.clear()  # it has other numbers than 0
 
     def clear(self) -> None:
         """Set all numbers to 0, and clear the parts."""
@@ -278,7 +279,11 @@ class Table(dict[int, Any], Part):
         """Return a new row, the youngest. A full table drops its oldest row."""
         if len(self) >= self.cap:
             self.forget(next(iter(self)))
-        row = self.spare.pop() if self.spare else self.kind()
+        if self.spare:
+            row = self.spare.pop()
+            row.clear()
+        else:
+            row = self.kind()
         row.key = key
         self[key] = row
         return row
@@ -287,7 +292,6 @@ class Table(dict[int, Any], Part):
         """Drop the row under a key, if there is one."""
         row = self.pop(key, None)
         if row is not None:
-            row.clear()
             self.spare.append(row)
 
     def rekey(self, old: int, new: int) -> None:
@@ -303,16 +307,18 @@ class Table(dict[int, Any], Part):
 
     def clear(self) -> None:
         if self:
-            for key in list(self):
-                self.forget(key)
+            self.spare += self.values()
+            super().clear()
 
     def is_blank(self) -> bool:
         return not self
 
     def size_bytes(self) -> int:
-        size = 1
+        size = 1 + len(self) * self.kind._form.size
         for row in self.values():
-            size += row.size_bytes()
+            if not row.parts:
+                return size
+            size += row.size_bytes() - self.kind._form.size
         return size
 
     def load(self, reader: Reader) -> None:
@@ -335,21 +341,18 @@ class Trail(Part):
     """The last few numbers, at most 16, and the turn of each."""
 
     def __init__(self, cap: int) -> None:
-        self.cap = cap
+        self.cap, self.size = cap, 0
         self.numbers: list[int] = []
         self.turns: list[int] = []
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return len(self.numbers)
 
     def push(self, number: int, turn: int) -> None:
         """Add a number; a full trail drops its oldest."""
         self.numbers.append(number)
         self.turns.append(turn)
-        if len(self.numbers) > self.cap:
+        if self.size == self.cap:
             del self.numbers[0], self.turns[0]
+        else:
+            self.size += 1
 
     def ago(self, count: int) -> int:
         """Return the number that was added `count` numbers ago; 1: the last."""
@@ -383,10 +386,13 @@ class Trail(Part):
         if len(self.numbers) > count:
             del self.numbers[: len(self.numbers) - count]
             del self.turns[: len(self.turns) - count]
+            self.size = count
 
     def clear(self) -> None:
-        self.numbers.clear()
-        self.turns.clear()
+        if self.size:
+            self.numbers.clear()
+            self.turns.clear()
+            self.size = 0
 
     def is_blank(self) -> bool:
         return not self.numbers
@@ -395,7 +401,7 @@ class Trail(Part):
         return 1 + 8 * len(self.numbers)
 
     def load(self, reader: Reader) -> None:
-        size = reader.count(self.cap)
+        size = self.size = reader.count(self.cap)
         self.numbers = list(reader.take(_U32S[size]))
         self.turns = list(reader.take(_U32S[size]))
 
@@ -563,6 +569,11 @@ def tag32(value: int) -> int:
 def mixed(value: int) -> int:
     """Return a number whose bits are spread over all 64, so that sums of hashes stay apart."""
     return value * MIX & HASH
+
+
+def bits_of(value: int) -> int:
+    """Return how many bits of a number are 1."""
+    return value.bit_count()
 
 
 def distance(one: int, other: int) -> int:

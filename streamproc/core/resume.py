@@ -132,7 +132,7 @@ def _can_halt(limits: Any) -> bool:
     return any("halt" in name and getattr(limits, name) for name in getattr(limits, "__slots__", ()))
 
 
-def pass_probation(run: RunState, *, iterated: bool) -> None:
+def pass_probation(run: RunState, iterated: bool) -> None:
     """End probation after this turn if it is over."""
     until = run.escalation.probation_until
     run.escalation.probation_iterations += iterated

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
+from streamproc.core.marks import marks_of
 from streamproc.core.prices import Price
 from streamproc.core.signals.calls import IDLE, OVER, POLL, CallMemory
 from streamproc.core.signals.novelty import Gate, Gates
@@ -23,7 +24,8 @@ KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 K
 
 class Detector(Protocol):
     """A detector, as the engine calls it. `limits` are its parameters under the policy in force. `check` returns
-    several findings only for an event about several subjects, such as the tasks of a batch."""
+    several findings only for an event about several subjects, such as the tasks of a batch. A detector may also have
+    `due` (`core.deadlines`) and `marks` (`core.marks`)."""
 
     code: str
     name: str
@@ -72,6 +74,7 @@ class Rules:
         self.board = board
         self.prices = dict(prices)
         self._detectors = tuple(detectors)
+        self.marks = marks_of(self._detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}

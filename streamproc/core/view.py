@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
+from streamproc.core.marks import Marks
 from streamproc.core.names import Names
 from streamproc.core.records import ccall, cclass, cfunc, final, i32, i64, u32, u64
 from streamproc.core.run_state import RunState
@@ -50,6 +51,7 @@ class View:
     near: i32  # turn of a long text almost equal to this turn's; -1: none
     node_tag: u32
     kinds: u32  # bits of `kind`
+    marks: Marks  # of the policy in force
     names: Names  # tags of names
     tag: Callable[[str], int]  # returns the tag of a name
     run: RunState  # state of the run, with this turn or event applied
@@ -76,15 +78,17 @@ class View:
         self.names, self.tag = names, names.__getitem__
 
     @ccall
-    def begin(self, run: RunState, turn: Turn, general: Mapping[str, int], backstop: i64) -> None:
-        """Prepare for a turn; `general` are the budgets of the policy, `backstop` as in `Rules`."""
+    def begin(self, run: RunState, turn: Turn, general: Mapping[str, int], backstop: i64, marks: Marks) -> None:
+        """Prepare for a turn; `general` are the budgets of the policy, `backstop` and `marks` as in `Rules`."""
+        halt: i32 = run.escalation.unacknowledged_halt
         declared: Any = run.scope.budgets
         self.run = run
         self.turn = self.event = turn
         self.index = run.turns
         self.budgets = _over(general, declared) if declared else general
         self.cycle = self.iterated = None
-        self.kinds = 0 if run.escalation.unacknowledged_halt < 0 else kind.COMMAND
+        self.marks = marks
+        self.kinds = kind.UNACKNOWLEDGED if halt >= 0 and run.turns - halt >= marks.unacknowledged_turns else 0
         if run.turns >= backstop:
             self.kinds |= kind.LONG
         self.took_ms = 0

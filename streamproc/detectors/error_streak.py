@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level
+from streamproc.core.marks import first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, RawTurn, call, level
 
@@ -39,10 +40,13 @@ class ErrorStreak:
     name = "error_streak"
     kinds = kind.FAILING
 
+    def marks(self, limits: Limits) -> dict[str, int]:
+        return {"failed_turns": first_of(limits.warn, limits.halt)}
+
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
         reached = level(run.tools.failed_turns, limits.warn, limits.halt)
-        if reached is None or not view.tools:
+        if reached is None:
             return None
         if reached == Level.HALT and run.tools.failed_turns - run.tools.excused_failures < limits.halt:
             reached = Level.WARN

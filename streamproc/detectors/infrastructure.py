@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.marks import first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 from streamproc.detectors.error_streak import failing
@@ -35,7 +36,10 @@ class Infrastructure:
 
     code = "INFRA001"
     name = "infrastructure"
-    kinds = kind.FAILING
+    kinds = kind.RETRIES
+
+    def marks(self, limits: Limits) -> dict[str, int]:
+        return {"retries": first_of(limits.warn)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         retries = view.run.tools.retries

@@ -23,6 +23,7 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
+from streamproc.core.marks import first_of
 from streamproc.core.signals.tools import ToolAnswers
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, listed
@@ -46,7 +47,10 @@ class RecurringError:
 
     code = "ERROR005"
     name = "recurring_error"
-    kinds = kind.TOOL
+    kinds = kind.TOOL_FAILS
+
+    def marks(self, limits: Limits) -> dict[str, int]:
+        return {"same_errors": first_of(limits.warn, limits.halt, limits.varied_halt)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         for tool in view.tools:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
+from streamproc.core.marks import first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
@@ -39,6 +40,9 @@ class StaleWindow:
     code = "LOOP009"
     name = "stale_window"
     kinds = kind.STALE
+
+    def marks(self, limits: Limits) -> dict[str, int]:
+        return {"stale_turns": first_of(limits.warn)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         count = view.run.calls.stale_bits.bit_count()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.escalation import ESCALATED
+from streamproc.core.marks import first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
 from streamproc.model.wire import Turn
@@ -40,7 +41,10 @@ class Unacknowledged:
 
     code = "OPERATOR002"
     name = "unacknowledged"
-    kinds = kind.COMMAND
+    kinds = kind.UNACKNOWLEDGED
+
+    def marks(self, limits: Limits) -> dict[str, int]:
+        return {"unacknowledged_turns": first_of(limits.turns)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run

@@ -6,11 +6,12 @@ import msgspec
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint.keyed import HashKey
+from streamproc.fingerprint.plain import plain_turn
 from streamproc.fingerprint.turn import fingerprint
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_line
 
-__all__ = ["HashKey", "fingerprint", "read_event"]
+__all__ = ["HashKey", "fingerprint", "plain_turn", "read_event"]
 
 FIELD_SHOWN = 200  # characters of the path of a mistake
 WHAT_SHOWN = 300  # and of its description

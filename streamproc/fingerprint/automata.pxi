@@ -14,12 +14,14 @@ cdef struct Automaton:
     unsigned char follows[128]
     unsigned char follows_beyond[4]
     bint starts_text
+    int only  # the one character that it begins with; -1 if there are several
     int aheads
     Automaton *ahead[AHEAD_MAX]
 
 cdef Automaton ansi, temporary, json, date, process, token, number, time_key, setting, decimals
 cdef Automaton looks_ahead[AHEAD_MAX]
 cdef unsigned char FLAGS[256]
+cdef unsigned char TWO[128 * 128]  # the same for two characters, of which the first may begin a pattern
 cdef unsigned char ALNUM[256]  # letters and digits of ASCII
 cdef unsigned char WORD[256]  # and the underscore
 cdef Py_ssize_t key_max = KEY_MAX, id_length = ID_LENGTH, masked_max = MASKED_MAX
@@ -59,6 +61,7 @@ cdef int fill(Automaton *a, dict made) except -1:
         a.follows_beyond[k] = made["follows_beyond"][k]
     for k in range(128):
         a.begins[k], a.follows[k] = made["begins"][k], made["follows"][k]
+    a.only = made["begins"].index(1) if sum(made["begins"]) == 1 else -1
     a.aheads = len(made["ahead"])
     if a.aheads and (a is not &token or a.aheads > AHEAD_MAX):
         raise ImportError("more looks ahead than scan.pyx has places for")
@@ -68,9 +71,15 @@ cdef int fill(Automaton *a, dict made) except -1:
     return 0
 
 
+cdef int goes_on(Automaton *a, int c, int d) noexcept:
+    """Return whether a match that begins with these two characters, or with the first of them alone, may exist."""
+    cdef unsigned int value = a.next[a.classes + a.kind[c]]
+    return value & 1 or (value > 1 and a.next[(value >> 1) * a.classes + a.kind[d]] > 0)
+
+
 cdef int prepare() except -1:
     global literal_count
-    cdef int c
+    cdef int c, d
     fill(&ansi, AUTOMATA["ansi"])
     fill(&temporary, AUTOMATA["temporary"])
     fill(&json, AUTOMATA["json"])
@@ -97,6 +106,13 @@ cdef int prepare() except -1:
                 temporary.begins[c] * TEMPORARY | json.begins[c] * JSON | date.begins[c] * DATE
                 | process.begins[c] * PROCESS | token.begins[c] * TOKEN | number.begins[c] * NUMBER
                 | (c == c':') * FRAME | chr(c).isspace() * SPACE
+            )
+    for c in range(128):
+        for d in range(128):
+            TWO[c << 7 | d] = FLAGS[c] & (
+                FRAME | SPACE | goes_on(&temporary, c, d) * TEMPORARY | goes_on(&json, c, d) * JSON
+                | goes_on(&date, c, d) * DATE | goes_on(&process, c, d) * PROCESS | goes_on(&token, c, d) * TOKEN
+                | goes_on(&number, c, d) * NUMBER
             )
     for c in range(0x110000):
         if c > 127 and not 0xD800 <= c < 0xE000 and chr(c).isspace():

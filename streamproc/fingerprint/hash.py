@@ -37,6 +37,15 @@ def content(text: str, key: HashKey | None = None) -> Content:
     return _content(text, key)[0]
 
 
+def compared(text: str, key: HashKey | None) -> tuple[int, int, int]:
+    """Return what `content` has for comparing texts: exact and normalised hash, and the SimHash."""
+    if scan is not None and key is None:
+        exact, norm, sim, _ = scan.content(text)
+        return exact, norm, sim
+    plain = _content(text, key)[0]
+    return plain.exact, plain.norm, plain.sim
+
+
 def _content(text: str, key: HashKey | None) -> tuple[Content, str]:
     """Return the same with the masked start of the text, because masking is most of the work."""
     head, middle, tail = mask_ends(text)
@@ -55,12 +64,30 @@ def words(text: str, key: HashKey | None = None) -> Content:
 
 def canonical(value: Any) -> str:
     """Return any JSON as canonical text: sorted keys, no white space, JSON inside a string parsed."""
-    if isinstance(value, str):
+    if type(value) is str:
         return _parsed(value)
+    if isinstance(value, str):
+        return _parsed(str.__str__(value))  # `scan` reads no subclasses
     try:
         return orjson.dumps(value, option=_CANONICAL).decode()
     except TypeError:
         return repr(value)  # Python objects in one process: not JSON, still comparable
+
+
+def parsed_arguments(args: Any) -> tuple[bytes, Any]:
+    """Return the canonical JSON of a call's arguments in UTF-8, and the arguments; JSON in a text is parsed."""
+    if type(args) is str and args[:1] in ("{", "["):
+        try:
+            args = orjson.loads(text := args)
+            return orjson.dumps(args, option=_CANONICAL), args
+        except (TypeError, ValueError):  # not JSON, or nested too deeply to serialise
+            return text.encode("utf-8", "surrogatepass"), args
+    if type(args) is dict:
+        try:
+            return orjson.dumps(args, option=_CANONICAL), args
+        except TypeError:
+            pass
+    return canonical(args).encode("utf-8", "surrogatepass"), args
 
 
 def _parsed(text: str) -> str:

@@ -24,7 +24,7 @@ WRITE_MIN: Final = 120  # characters of the arguments of a call that writes; the
 _HEAD_LINES: Final = 5  # a status line of a harness, among an id, a time and a path
 _TAIL_LINES: Final = 2
 _ENDS: Final = 500  # characters at each end of a longer answer that hold these lines
-_SEARCHED: Final = 2 * _ENDS
+SEARCHED: Final = 2 * _ENDS
 
 HANDLES: Final = frozenset(
     name + suffix
@@ -40,12 +40,12 @@ Names of things that only the agent changes, such as files, lines, orders and us
 _DOES: Final = ("command", "cmd", "code", "script")  # arguments of a call that does something in a session
 _HANDLE_MIN: Final = 2  # characters of a handle: a single digit is in most answers by chance
 
-_WORDS: Final = (  # each scans every answer: few, and each a part of a form of `_STATES_IT`
+STATE_WORDS: Final = (  # each scans every answer: few, and each a part of a form of `_STATES_IT`
     "running", "pending", "queued", "progress", "still ", "stat", "health: ", "containercreating", "timed_out",
 )  # fmt: skip
 _STATE: Final = r"(?:running|pending|queued|(?:[a-z]+_)*in[ _-]progress)\b"
 _BEGINS: Final = r"(?:creating|starting|building|activating|provisioning|deploying|processing|initializing)\b"
-_LAST: Final = (
+LAST_WORDS: Final = (
     "waiting for ", "creating", "starting", "building", "activating", "provisioning", "deploying", "processing",
     "initializing",
 )  # fmt: skip
@@ -89,18 +89,37 @@ _NOT_WAITING: Final = re.compile(
     r"(?i)\s*(?:\?|[:=]\s*[\"']?(?:0|false|no|none)\b|(?:on|at|as|under|smoothly|fine|normally|healthy|tests?)\b"
     r"|in (?:the )?background)"
 )
-_TODOS: Final = re.compile(r'(?i)"content"|todo')  # a list of plans: its items do not run
+_PLANS: Final = ('"content"', "todo")  # parts of a list of plans, in lower case: its items do not run
+# What is looked for before `_STATES_IT`, in lower case, because literals are found far faster. Each of its forms has
+# one of these words in it:
+_STATED: Final = (
+    "running", "pending", "queue", "progress", "timed_out", "creating", "starting", "building", "activating",
+    "provisioning", "deploying", "processing", "initializing", "executing", "working", "waiting",
+)  # fmt: skip
+# and one of these. A form with "run", or with "running" at the start of a line, has none.
+_STATED_OF: Final = (
+    "pending", "queue", "progress", "timed_out", "containercreating", "stat", "phase", "health", "still", '"running',
+    "true", "yes", "process", "command", "job", "task", "build", "script", "program", "query", "pipeline", "execution",
+    "session", "operation", "deployment", "request", "workflow", "check", "training", "download", "installation",
+    "migration", "agent", "transfer", "export", "import", "backup", "cell", "tool",
+)  # fmt: skip
+_FOLDED: Final = frozenset("\u0130\u0131\u017f")  # letters that `(?i)` takes for an i or an s, and `str.lower` does not
 
 _PLACES: Final = frozenset((
     "path", "file_path", "filePath", "filepath", "file", "file_name", "fileName", "filename", "target_file", "document",
     "absolute_path", "relative_path", "notebook_path", "uri", "insert_line", "cell_number",
 ))  # fmt: skip
-_WRITTEN: Final = frozenset((
+WRITTEN: Final = frozenset((
     "insert_text", "new_str", "new_string", "newString", "new_text", "new_source", "file_text", "content", "contents",
     "text", "patch", "diff", "replacement", "code_edit", "append",
 ))  # fmt: skip
-_APPENDS: Final = re.compile(
-    r">>[^\n|;&<]+<<-?\s*['\"]?\w|<<-?\s*['\"]?\w+['\"]?\s*>>|\btee\s+(?:-a|--append)\b[^\n|;&<]*<<"
+_APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
+    re.compile(pattern)
+    for pattern in (
+        r">>[^\n|;&<]+<<-?\s*['\"]?\w",
+        r"<<-?\s*['\"]?\w+['\"]?\s*>>",
+        r"tee(?<!\wtee)\s+(?:-a|--append)\b[^\n|;&<]*<<",
+    )
 )
 
 
@@ -120,11 +139,11 @@ def marks_of(args: Any, answer: str) -> int:
         if isinstance(command, str) and command[:6] == "sleep " and _SLEEP.match(command) is not None:
             marks |= WAITS  # it waits by itself before it looks: what it looks at takes its time
     if not marks & WAITS:
-        text = (answer if len(answer) <= _SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
+        text = (answer if len(answer) <= SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
         last = text.rstrip().rpartition("\n")[2]
-        if last.startswith(_LAST) and len(last) <= LINE_MAX and _WAITS_LAST.fullmatch(last) is not None:
+        if last.startswith(LAST_WORDS) and len(last) <= LINE_MAX and _WAITS_LAST.fullmatch(last) is not None:
             return marks | WAITS  # not above an error that followed
-        for word in _WORDS:
+        for word in STATE_WORDS:
             if word in text:
                 return marks | WAITS if _says_running(answer) else marks
     return marks
@@ -169,6 +188,9 @@ def _says_ended(answer: str, start: int, end: int) -> bool:
 
 def _says_running(answer: str) -> bool:
     """Return whether an answer states that something is still running, pending, queued or in progress."""
+    head = answer[:_ENDS].lower()
+    if any(map(head.__contains__, _PLANS)):
+        return False
     if len(answer) <= SHORT_MAX:
         lines = answer.splitlines()
     else:
@@ -176,10 +198,29 @@ def _says_running(answer: str) -> bool:
         lines = [line for line in lines if len(line) <= LINE_MAX]
     for line in lines:
         low = line.lower()
-        for word in _WORDS:
-            if word in low and _states_it(line):
-                return _TODOS.search(answer[:_ENDS]) is None
+        for word in STATE_WORDS:
+            if word in low:
+                if _may_state_it(line, low) and _states_it(line):
+                    return True
+                break
     return False
+
+
+def _may_state_it(line: str, low: str) -> bool:
+    """Return whether `_STATES_IT` can match in a line, of which `low` is the lower case."""
+    if not folds_plainly(line):
+        return True
+    if not any(map(low.__contains__, _STATED)):
+        return False
+    if any(map(low.__contains__, _STATED_OF)) or low.count("run") > low.count("running"):
+        return True
+    before, running, _ = low.partition("running")
+    return bool(running) and not (before.isascii() and before.islower())
+
+
+def folds_plainly(text: str) -> bool:
+    """Return whether a literal that `(?i)` finds in a text is also in the text's lower case."""
+    return text.isascii() or _FOLDED.isdisjoint(text)
 
 
 def _states_it(line: str) -> bool:
@@ -197,8 +238,12 @@ def _writes(args: dict[Any, Any]) -> bool:
     for name, value in args.items():
         if not isinstance(value, str):
             continue
-        if name in _WRITTEN and not _PLACES.isdisjoint(args):
+        if name in WRITTEN and not _PLACES.isdisjoint(args):
             return len(value) >= WRITE_MIN or len(str(args)) >= WRITE_MIN
-        if len(value) >= WRITE_MIN and "<<" in value and _APPENDS.search(value) is not None:
+        if len(value) >= WRITE_MIN and "<<" in value and _appends(value):
             return True
     return False
+
+
+def _appends(command: str) -> bool:
+    return any(pattern.search(command) is not None for pattern in _APPENDS)

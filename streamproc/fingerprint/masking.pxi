@@ -40,8 +40,14 @@ cdef class Work:
         cdef Text new = <Text><const char *>mark
         cdef bint some = False
         self.need(end)
+        cdef const unsigned char *begin
         while i < end:
-            if s[i] >= 128 or not a.begins[s[i]]:
+            if a.only >= 0:
+                begin = <const unsigned char *>memchr(s + i, a.only, end - i)
+                if begin == NULL:
+                    break
+                i = begin - s
+            elif s[i] >= 128 or not a.begins[s[i]]:
                 i += 1
                 continue
             stop = match(a, s, i, end)
@@ -79,6 +85,8 @@ cdef class Work:
         while i < end:
             flags = FLAGS[s[i]]
             if ALNUM[s[i]]:
+                if flags and i + 1 < end and s[i + 1] < 128:
+                    flags &= TWO[s[i] << 7 | s[i + 1]]
                 if flags & wanted and rare(s, i, end, wanted):
                     return -1
                 if flags & NUMBER:

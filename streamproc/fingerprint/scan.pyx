@@ -19,6 +19,7 @@ import sys
 
 from xxhash import xxh3_64_intdigest
 
+from streamproc.fingerprint.marks import HANDLES, LAST_WORDS, SEARCHED, STATE_WORDS, WRITE_MIN, WRITTEN
 from streamproc.fingerprint.mask import END_MAX as MASKED_MAX, HARNESS, ID_LENGTH, KEY_MAX, without_harness
 from streamproc.fingerprint.similarity import END_MAX, FEATURES_MAX, PAGE_MIN, SIZE_MIN, WORDS_MIN
 
@@ -101,6 +102,7 @@ def hash64(bytes text not None):
 
 
 include "comparing.pxi"
+include "hinting.pxi"
 
 
 cdef tuple numbers(str text, bint speech):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from streamproc.fingerprint.board import board_event
+from streamproc.fingerprint.calls import NO_ERROR, Made, call_errors, call_of, error_text, looks_retryable
 from streamproc.fingerprint.hash import (
-    TRACEBACK,
     canonical,
     content,
     h64,
@@ -24,7 +23,6 @@ from streamproc.fingerprint.hash import (
     words,
 )
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import marks_of
 from streamproc.model.board_events import RawBoardEvent
 from streamproc.model.raw_events import (
     ErrorReport,
@@ -39,19 +37,12 @@ from streamproc.model.raw_events import (
     RawTurnStarted,
     RawUserMessage,
     TestReport,
-    ToolCall,
     UsageReport,
 )
 from streamproc.model.redaction import TEXT_MAX, redact, redact_id, redact_json, redact_name, redact_text
 from streamproc.model.wire import (
-    ANSWERED,
-    FAILED,
-    FAILED_RETRYABLE,
-    FAILED_RUN,
     HAND_OVER_MAX,
-    NO_ANSWER,
     WIRE_VERSION,
-    Call,
     Content,
     Deadline,
     Errors,
@@ -72,29 +63,6 @@ TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
 WORD_MAX: Final = 24  # characters of a word in a verdict; a longer one may be code
 
-_HUNG: Final = (  # a hung tool: what it was asked to do may be right
-    r"\b(?:tool|bash|shell|terminal|command|kernel|sandbox)\b[\w ]{0,24}?\b"
-    r"(?:timed?[- ]?out\b|(?:did|has|does)(?: not|n't) (?:respond|return))"
-)
-_RETRYABLE: Final = re.compile(
-    r"(?i)(?<!line )(?<![:.\w])(?:429|500|502|503|504|529)\b"
-    r"(?:.{0,40}(?:too many|unavailable|gateway|overloaded|rate.?limit|time-?out)|\W{0,3}(?:[a-z]+ ){0,2}error)"
-    r"|(?:error|status|code|http)\W{0,12}\b(?:429|500|502|503|504|529)\b"
-    r"|rate.?limit(?:ed|\s+(?:reached|exceeded)|_?error)|too many requests|overloaded_error|service unavailable"
-    r"|bad gateway|gateway time-?out|temporarily unavailable|deadline exceeded|\bETIMEDOUT\b|\bECONNRESET\b"
-    r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
-    rf"|{_HUNG}"
-)
-_RETRYABLE_ANSWER: Final = re.compile(
-    r"(?i)\W*(?:(?:error|http(?:/[\d.]+)?|status|code|exception)\W{0,3}){0,3}"
-    r"(?:(?:429|500|502|503|504|529)\b(?!\W{0,3}(?:\d|of\b))|rate.?limit|too many requests|service unavailable"
-    r"|bad gateway|gateway time-?out|overloaded_error"
-    rf"|(?:timed out\W{{1,3}})?(?:the )?{_HUNG})"
-)  # the start of an answer that is only such an error, from a tool that has no field for errors
-_EXIT: Final = re.compile(r"(?i)\W*(?:[a-z]+ )?(?:exit(?:ed)?|return(?:ed)?)(?: with| status| code)*\W{0,3}(\d+)\W*")
-RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
-_ERROR_HEAD: Final = 400  # characters of an error that are searched for its kind
-
 
 def fingerprint(
     raw: RawEvent, *, include_content: bool = False, key: HashKey | None = None, local: bool = False
@@ -106,13 +74,7 @@ def fingerprint(
     """
     shared = _shared_fields(raw)
     if isinstance(raw, RawTurn):
-        turn = Turn(**_turn_fields(raw, shared, include_content, key))
-        if local and raw.query is not None:
-            turn.content = {"query": _printable(raw.query)}
-        if local and turn.call_errors is not None:
-            failed = next(call for call in raw.tool_calls if call.error not in _NO_ERROR)
-            turn.call_errors = replace(turn.call_errors, excerpt=_printable(redact(_error_text(failed))))
-        return turn
+        return _turn(raw, shared, include_content, key, local)
     if isinstance(raw, RawRunStarted):
         graph = None if raw.graph is None else redact_json(raw.graph)
         return RunStarted(**shared, graph=graph, budgets=raw.budgets)
@@ -147,7 +109,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-_CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
+CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
     {name: _as_it_is for name in RawEvent.model_fields if name != "type"}
     | dict.fromkeys(("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id"), redact_id)
     | dict.fromkeys(("node", "workflow", "tier", "agent"), redact_name)
@@ -160,41 +122,63 @@ def _shared_fields(raw: RawEvent) -> dict[str, Any]:
     shared: dict[str, Any] = {"w": WIRE_VERSION}
     values = raw.__dict__
     for name in raw.model_fields_set:
-        if name in _CLEANED:
+        if name in CLEANED:
             value = values[name]
-            shared[name] = _CLEANED[name](value) if value else value
+            shared[name] = CLEANED[name](value) if value else value
     return shared
 
 
-def _turn_fields(raw: RawTurn, fields: dict[str, Any], include_content: bool, key: HashKey | None) -> dict[str, Any]:
-    """Return the fields with those that only turns have, as far as this one was given them."""
+def _turn(raw: RawTurn, fields: dict[str, Any], include_content: bool, key: HashKey | None, local: bool) -> Turn:
+    """Return a turn with these fields and those that only turns have, as far as this one was given them."""
     values = raw.__dict__
-    for given in raw.model_fields_set:
+    for given in raw.__pydantic_fields_set__:
         if given in _READ:
             name, read = _READ[given]
             fields[name] = read(values[given], key)
-    calls, output = raw.tool_calls, raw.output
-    if output:
-        fields["output"] = _text(output, words if _is_talk(raw) else content, key)
     if raw.decision is not None:
         fields["next"] = redact_name(raw.decision.next)
-    elif output and not calls and (speaker := _next_speaker(output, raw.node)):
-        fields["next"] = redact_name(speaker)
-    if calls:
-        fields["calls"] = tuple(map(_call, calls, repeat(key)))
-        if raw.errors is None:
-            for call in calls:
-                if call.error not in _NO_ERROR:
-                    fields["call_errors"] = _call_errors(calls, fields["calls"])
+    made = [(call.name, call.args, call.result, call.error, call.retryable) for call in raw.tool_calls]
+    talk = not (made or raw.artifact or raw.tests or raw.structured_output)
+    turn = turn_of(fields, raw.node, raw.output, made, key, talk=talk)
+    if include_content:
+        texts = {name: value for name in _TEXTS if (value := getattr(raw, name)) is not None}
+        sent = texts | {"tool_calls": [call.model_dump(exclude_none=True) for call in raw.tool_calls]}
+        turn.content = {name: _sendable(value) for name, value in sent.items()}
+    if local:
+        add_local(turn, raw.query, made)
+    return turn
+
+
+def turn_of(
+    fields: dict[str, Any], node: str, output: str | None, made: Sequence[Made], key: HashKey | None, *, talk: bool
+) -> Turn:
+    """Return a turn with these fields of the wire, its output, and the calls that were made.
+
+    `talk` says that it is text only: only then is the similarity of short texts needed.
+    """
+    if output:
+        fields["output"] = as_text(output, words if talk else content, key)
+        if not made and "next" not in fields and (speaker := _next_speaker(output, node)):
+            fields["next"] = redact_name(speaker)
+    if made:
+        calls = fields["calls"] = tuple([call_of(one, key) for one in made])
+        if fields.get("errors") is None:
+            for _, _, _, error, _ in made:
+                if error not in NO_ERROR:
+                    fields["call_errors"] = call_errors(made, calls)
                     break
     if key is not None:
         _hash_again(fields, key)
-    if include_content:
-        fields["content"] = {name: value for name in _TEXTS if (value := getattr(raw, name)) is not None} | {
-            "tool_calls": [call.model_dump(exclude_none=True) for call in calls]
-        }
-        fields["content"] = {name: _sendable(value) for name, value in fields["content"].items()}
-    return fields
+    return Turn(**fields)
+
+
+def add_local(turn: Turn, query: str | None, made: Sequence[Made]) -> None:
+    """Add what a turn may have that stays in this process."""
+    if query is not None:
+        turn.content = {"query": _printable(query)}
+    if turn.call_errors is not None:
+        failed = next(one for one in made if one[3] not in NO_ERROR)
+        turn.call_errors = replace(turn.call_errors, excerpt=_printable(redact(error_text(failed))))
 
 
 def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
@@ -223,11 +207,6 @@ def _next_speaker(text: str, node: str) -> str:
     return found[1] if found and found[1] != node else ""
 
 
-def _is_talk(raw: RawTurn) -> bool:
-    """Return whether a turn is text only: only then is the similarity of short texts needed."""
-    return not (raw.tool_calls or raw.artifact or raw.tests or raw.structured_output)
-
-
 _TEXTS: Final = ("output", "structured_output", "artifact", "docs", "query")
 
 
@@ -245,12 +224,12 @@ def _sendable(value: Any) -> Any:
     return value
 
 
-def _text(value: str | None, how: Callable[[str, HashKey | None], Content], key: HashKey | None) -> Content | None:
+def as_text(value: str | None, how: Callable[[str, HashKey | None], Content], key: HashKey | None) -> Content | None:
     """Hash a text; empty text is no evidence."""
     return how(value, key) if value and not value.isspace() else None
 
 
-def _structured(value: Any, key: HashKey | None) -> Content | None:
+def as_structured(value: Any, key: HashKey | None) -> Content | None:
     """Hash a structured output. An empty object is no evidence: frameworks add it. 0 and False are answers."""
     if value is None or (isinstance(value, (str, list, dict)) and not value):
         return None
@@ -269,7 +248,8 @@ def _is_verdict(value: Any) -> bool:
     return True
 
 
-def _artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Content | None:
+def as_artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Content | None:
+    """Hash a patch, a file, or several files by their paths."""
     if isinstance(value, dict):
         if not any(text.strip() for text in value.values()):
             return None
@@ -277,7 +257,7 @@ def _artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Conten
         exact = h64("|".join(f"{path}={part.exact}" for path, part in parts))
         norm = h64("|".join(f"{path}={part.norm}" for path, part in parts))
         return Content(exact, norm, 0, sum(part.size for _, part in parts), names_hash(path for path, _ in parts))
-    return _text(value, patch, key)
+    return as_text(value, patch, key)
 
 
 def _tests(report: TestReport) -> Tests | None:
@@ -308,67 +288,6 @@ def _errors(reports: list[ErrorReport]) -> Errors:
     )
 
 
-def _call_errors(made: list[ToolCall], calls: tuple[Call, ...]) -> Errors:
-    """Return the errors of failed calls in the form of reported ones, without an excerpt: answers of tools are not
-    sent as text. The class is the name of the tool.
-
-    Text of several lines is the output of a program, whose first line is alike whatever failed: all of it counts.
-    """
-    failed = [(one, call) for one, call in zip(made, calls, strict=True) if one.error not in _NO_ERROR]
-    texts = [_error_text(one) for one, _ in failed]
-    exact, norm = signature(texts)
-    if "\n" in texts[0].strip() and not texts[0].startswith(TRACEBACK):
-        exact, norm = failed[0][1].exact, failed[0][1].norm
-    retryable = all(call.outcome == FAILED_RETRYABLE for _, call in failed)
-    return Errors(exact, norm, len(failed), "", failed[0][1].name, retryable)
-
-
-def _error_text(call: ToolCall) -> str:
-    return canonical(call.result if call.error is True else call.error)
-
-
-def looks_retryable(text: str) -> bool:
-    """Return whether an error looks like an infrastructure error: 429, 5xx, rate limits, overload."""
-    return _RETRYABLE.search(text[:_ERROR_HEAD]) is not None
-
-
-_NO_ERROR: Final[tuple[object, ...]] = (None, False, "", [], {})  # values that logs use for success; 0 equals False
-
-
-def _ran(error: str, shown: str) -> bool:
-    """Return whether a command ran, exited with an error, and showed output of its own.
-
-    Many harnesses repeat the error as the result. A command that was not found (127) or not executable (126) did not
-    run.
-    """
-    code = _EXIT.match(error)
-    if code is None:
-        return bool(shown) and error not in shown and shown not in error
-    return code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown))
-
-
-def _call(call: ToolCall, secret: HashKey | None) -> Call:
-    name = redact_name(call.name)
-    key = h64(f"{call.name}\0{canonical(call.args)}")
-    if call.error not in _NO_ERROR:
-        text = _error_text(call)
-        retryable = looks_retryable(text) if call.retryable is None else call.retryable
-        outcome = FAILED_RETRYABLE if retryable else FAILED
-        shown = "" if call.result is None or call.error is True else canonical(call.result)
-        if outcome == FAILED and _ran(text, shown):
-            outcome = FAILED_RUN
-        answer = content(
-            f"{text}\0{shown}" if shown else text, secret
-        )  # the exit code may be equal while the output differs
-        return Call(name, key, answer.exact, answer.norm, outcome, answer.sim)
-    if call.result is None:
-        return Call(name, key, 0, 0, NO_ANSWER)
-    answer = content(text := canonical(call.result), secret)
-    if call.retryable is not False and len(text) <= RETRYABLE_ANSWER_MAX and _RETRYABLE_ANSWER.match(text):
-        return Call(name, key, answer.exact, answer.norm, FAILED_RETRYABLE)
-    return Call(name, key, answer.exact, answer.norm, ANSWERED, answer.sim, marks_of(call.args, text))
-
-
 def _usage(report: UsageReport) -> Usage:
     return Usage(
         report.input_tokens,
@@ -383,10 +302,10 @@ def _usage(report: UsageReport) -> Usage:
 _Read = Callable[[Any, HashKey | None], Any]
 _READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their names on the wire, and how they are read
     "from_": ("from_", lambda name, _: redact_name(name)),
-    "structured_output": ("structured", _structured),
-    "artifact": ("artifact", _artifact),
-    "docs": ("docs", lambda text, key: _text(text, markdown, key)),
-    "query": ("query", lambda text, key: _text(text, question, key)),
+    "structured_output": ("structured", as_structured),
+    "artifact": ("artifact", as_artifact),
+    "docs": ("docs", lambda text, key: as_text(text, markdown, key)),
+    "query": ("query", lambda text, key: as_text(text, question, key)),
     "tests": ("tests", lambda report, _: None if report is None else _tests(report)),
     "progress": ("progress", lambda pairs, _: {redact_name(name): n for name, n in pairs.items()} if pairs else None),
     "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),

@@ -66,6 +66,7 @@ def _plain(name: str) -> str:
 
 
 _BY_NAME: Final = {_plain(known): budget for budget in BUDGETS for known in (budget.name, *budget.aliases)}
+_DECLARABLE: Final = {budget.name: budget for budget in BUDGETS if budget.declarable}
 
 
 def find_budget(name: str) -> Budget:
@@ -106,11 +107,7 @@ def declared(budgets: Mapping[str, int]) -> dict[str, int]:
     return {
         name: min(value, INTEGER_MAX)
         for name, value in budgets.items()
-        if (known := _BY_NAME.get(_plain(name))) is not None
-        and known.name == name
-        and known.declarable
-        and value >= 0
-        and in_range(known, value)
+        if (known := _DECLARABLE.get(name)) is not None and value >= 0 and in_range(known, value)
     }
 
 

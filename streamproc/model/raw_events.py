@@ -38,6 +38,7 @@ from streamproc.model.board_events import (
 from streamproc.model.nesting import (
     CONTAINERS_MAX,
     DEPTH_MAX,
+    SCALARS,
     VALUES_MAX,
     containers_exceed,
     count_exceeds,
@@ -71,7 +72,7 @@ __all__ = [
     "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawDecisionRecorded", "RawEvent",
     "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
     "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
-    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw",
+    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw", "read_json",
 ]  # fmt: skip
 
 
@@ -313,7 +314,8 @@ def parse_raw(data: Any) -> RawEvent:
     if issubclass(model, RawBoardEvent) and count_exceeds(dict(data), VALUES_MAX):
         what, remedy = f"more than {VALUES_MAX} values", "send several events, and reports without their details"
         raise InvalidEvent([Problem("event", what, remedy)])
-    deep = [str(name) for name, value in data.items() if depth_exceeds(value, DEPTH_MAX)]
+    parts = [(name, value) for name, value in data.items() if type(value) not in SCALARS]
+    deep = [str(name) for name, value in parts if depth_exceeds(value, DEPTH_MAX)]
     if deep:
         what, remedy = f"nested deeper than {DEPTH_MAX} levels", "send it as text, or leave it out"
         raise InvalidEvent([Problem(name or "event", what, remedy) for name in deep])
@@ -326,14 +328,18 @@ def parse_raw(data: Any) -> RawEvent:
 
 def parse_line(line: bytes | str) -> RawEvent:
     """Validate one line of JSON. Raises `InvalidEvent`."""
+    return parse_raw(read_json(line))
+
+
+def read_json(line: bytes | str) -> Any:
+    """Parse one line of JSON. Raises `InvalidEvent` if it is none, or has too many lists and objects."""
     if containers_exceed(line, CONTAINERS_MAX):
         what, remedy = f"more than {CONTAINERS_MAX} lists and objects", "send parts of it as text, or leave them out"
         raise InvalidEvent([Problem("event", what, remedy)])
     try:
-        data = orjson.loads(line)
+        return orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise InvalidEvent([Problem("event", f"not JSON: {error}", "send one JSON object a line, in UTF-8")]) from None
-    return parse_raw(data)
 
 
 def _problem(item: Any) -> Problem:

@@ -36,7 +36,9 @@ class Mistake(ValueError):
 
 def _bytes_max(limit: int) -> AfterValidator:
     def check(value: str) -> str:
-        if len(value) * 4 > limit and len(value.encode("utf-8", "surrogatepass")) > limit:
+        if value.isascii() and len(value) <= limit:
+            return value
+        if len(_utf8(value).encode()) > limit:
             raise Mistake(f"longer than {limit} bytes", "send a shorter name, such as a hash of this one")
         return value
 
@@ -44,6 +46,8 @@ def _bytes_max(limit: int) -> AfterValidator:
 
 
 def _utf8(value: str) -> str:
+    if value.isascii():
+        return value
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -130,7 +134,7 @@ def _without_nulls(data: Any) -> Any:
     return data
 
 
-Name = Annotated[str, AfterValidator(_utf8), _bytes_max(256)]
+Name = Annotated[str, _bytes_max(256)]
 Key = Annotated[Name, Field(min_length=1)]
 ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
 Text = Annotated[str, AfterValidator(_utf8)]

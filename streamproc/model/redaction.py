@@ -226,14 +226,15 @@ _DIGEST: Final = re.compile(r"_Z|sha(?:1|256|384|512)-")  # also names that a co
 _BEFORE_DIGEST: Final = re.compile(r"(?i)(?:sha\d{1,3}|md5|h1|;base64|etag)[-:=,\s\"']{1,3}\Z")
 _EMAIL: Final = re.compile(r"(?a)(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,24}")
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_SPACE: Final = re.compile(r"\s+")
 
 
 def redact(text: str, limit: int = EXCERPT_MAX) -> str:
     """Return an excerpt of a text on one line, at most `limit` characters, without secrets and e-mail addresses."""
     head = _ANSI.sub("", _head(text, limit * READ_PER_SHOWN))
     cleaned = _clean(head, _hidden_text, random=True)
-    folded = _SPACE.sub(" ", _EMAIL.sub("<redacted>", cleaned)).strip()
+    if "@" in cleaned:
+        cleaned = _EMAIL.sub("<redacted>", cleaned)
+    folded = " ".join(cleaned.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
 
 
@@ -325,9 +326,15 @@ def _hidden(match: re.Match[str], say: _Say, doubtful: Callable[[re.Match[str], 
     return found[:start] + say(value, digits) + found[end:]
 
 
+@lru_cache(maxsize=8_192)  # a run repeats its paths and names, and more than a hundred shapes take 10 µs
+def _has_shape(word: str) -> bool:
+    return _SHAPE.search(word) is not None
+
+
 def _word(match: re.Match[str], say: _Say, random: bool) -> str:
-    word = match.group()
-    found = _SHAPE.sub(lambda shape: say(shape.group(), SHAPED_DIGITS), word)
+    word = found = match.group()
+    if _has_shape(word):
+        found = _SHAPE.sub(lambda shape: say(shape.group(), SHAPED_DIGITS), word)
     if found != word or not random or len(word) < RANDOM_MIN:
         return found
     if _DIGEST.match(word) or _BEFORE_DIGEST.search(match.string, max(0, match.start() - 12), match.start()):

@@ -82,7 +82,7 @@ class LogReplay:
                 self.refused += 1
                 continue
             at_ms = record.timestamp if 0 <= record.timestamp <= AT_MS_MAX else None
-            decisions = self._engine.step(self._states.get(record.key), event, at_ms)
+            decisions = self._engine.apply(self._states.get(record.key), event, at_ms)
             if type(decisions) is RefusedEvent:
                 self.refused += 1
             elif type(event) is Turn:

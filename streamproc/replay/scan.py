@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.run_state import RunState
-from streamproc.fingerprint import HashKey, fingerprint
+from streamproc.fingerprint import HashKey
+from streamproc.model.wire import Turn
 from streamproc.policy import Policy
 from streamproc.replay.source import Source
 
@@ -30,10 +31,9 @@ class Scan:
         """Yield decisions in log order. Raises what `Source` raises."""
         step, runs = self._accounts.step, self.runs
         for source in self.sources:
-            for line in source:
-                raw, event = line.raw, fingerprint(line.raw, key=self._key, local=True)
+            for event in source.fingerprints(self._key):
                 state = runs.get(event.run_id)
                 if state is None:
                     state = runs[event.run_id] = RunState()
-                self.turns += raw.type == "turn"
-                yield from step(state, event, raw.at)
+                self.turns += type(event) is Turn
+                yield from step(state, event, event.at)

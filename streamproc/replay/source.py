@@ -6,19 +6,23 @@ import gzip
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import xxhash
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.model.raw_events import RawEvent, parse_line
+from streamproc.fingerprint import HashKey, fingerprint, plain_turn
+from streamproc.model.raw_events import RawEvent, parse_line, parse_raw, read_json
 from streamproc.model.unknown_fields import UnknownFields
+from streamproc.model.wire import Event
 
 STDIN = "-"
+
+T = TypeVar("T")
 
 
 class Line(NamedTuple):
@@ -53,27 +57,58 @@ class Source:
 
     def __iter__(self) -> Iterator[Line]:
         """Raise `InvalidEvent` with file and line at the first bad line, unless lenient; `OSError` for the file."""
+        for number, raw in self._read_each(self._raw):
+            yield Line(number, raw)
+
+    def fingerprints(self, key: HashKey | None = None) -> Iterator[Event]:
+        """Yield the events fingerprinted, as `fingerprint` does for this process. Raises the same."""
+
+        def read(line: bytes) -> Event:
+            data = read_json(line)
+            turn = plain_turn(data, key, local=True)
+            if turn is None:
+                return fingerprint(self._checked(parse_raw(data)), key=key, local=True)
+            ordinal = self._ordinal(data["run_id"])
+            if not turn.event_id:
+                turn.event_id = line_event_id(data["run_id"], ordinal)
+            return turn
+
+        for _, event in self._read_each(read):
+            yield event
+
+    def _read_each(self, read: Callable[[bytes], T]) -> Iterator[tuple[int, T]]:
+        """Yield the number of each line, and what `read` makes of it."""
+        for number, line in self.numbered():
+            try:
+                found = read(line)
+            except InvalidEvent as error:
+                if not self.lenient:
+                    raise self._placed(error, number) from None
+                self.bad += 1
+                continue
+            yield number, found
+
+    def numbered(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not blank, with their numbers."""
         with _opened(self.path) as stream:
             for number, line in enumerate(stream, start=1):
                 self.lines = number
-                if line.isspace():
-                    continue
-                try:
-                    raw = parse_line(line)
-                    self.unknown_fields.add(raw)
-                except InvalidEvent as error:
-                    if not self.lenient:
-                        raise self._placed(error, number) from None
-                    self.bad += 1
-                    continue
-                yield Line(number, self._with_id(raw))
+                if not line.isspace():
+                    yield number, line
 
-    def _with_id(self, raw: RawEvent) -> RawEvent:
-        ordinal = self._ordinals[raw.run_id]
-        self._ordinals[raw.run_id] += 1
-        if raw.event_id:
-            return raw
-        return raw.model_copy(update={"event_id": line_event_id(raw.run_id, ordinal)})
+    def _raw(self, line: bytes) -> RawEvent:
+        return self._checked(parse_line(line))
+
+    def _checked(self, raw: RawEvent) -> RawEvent:
+        """Count the unknown fields, and return the event with an id."""
+        self.unknown_fields.add(raw)
+        ordinal = self._ordinal(raw.run_id)
+        return raw if raw.event_id else raw.model_copy(update={"event_id": line_event_id(raw.run_id, ordinal)})
+
+    def _ordinal(self, run_id: str) -> int:
+        ordinal = self._ordinals[run_id]
+        self._ordinals[run_id] = ordinal + 1
+        return ordinal
 
     def _placed(self, error: InvalidEvent, number: int) -> InvalidEvent:
         place = f"{'standard input' if self.path == STDIN else self.path}:{number}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from streamproc.worker.limits import (
     DRAIN_TIMEOUT_S,
     END_TIMEOUT_S,
     LEAVE_TIMEOUT_S,
+    LOG_DELAY_S,
     REPORT_INTERVAL_S,
     STUBS_A_RUN,
 )
@@ -98,6 +100,8 @@ class Worker:
             fleet_commands=self.fleet_commands,
             **limits,
         )
+        # A log line takes 0.1 ms. It is written when the decision is on its way.
+        self.processor.soon = partial(asyncio.get_running_loop().call_later, LOG_DELAY_S)
 
     def _add_tables(self, settings: Settings, engine: Engine) -> None:
         """Make the tables `runs` and `accounts`, and the pipelines that write them."""

@@ -15,6 +15,7 @@ from faust.transport.drivers import aiokafka as driver
 from mode import Service
 from mode.utils.futures import maybe_async
 
+from streamproc.kafka.reader_first import read_first
 from streamproc.worker.limits import FETCH_WAIT_MS
 from streamproc.worker.records import fetched
 
@@ -44,6 +45,10 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
 
     async def crash(self, reason: BaseException) -> None:
         await Service.crash(self, reason)
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        read_first(self._ensure_consumer())
 
     async def on_stop(self) -> None:
         if self._consumer is not None:

@@ -93,11 +93,13 @@ async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list
     if found:
         return found
     waiter = fetcher._create_fetch_waiter()
-    done, _ = await asyncio.wait([waiter], timeout=timeout_s)
-    if not done or fetcher._closed:
-        waiter.cancel()
+    timer = asyncio.get_running_loop().call_later(timeout_s, fetcher._notify, waiter)
+    try:
+        await waiter  # raises if reading is not allowed
+    finally:
+        timer.cancel()
+    if fetcher._closed:
         return {}
-    waiter.result()  # raises if reading is not allowed
     return {} if fetcher._subscriptions.reassignment_in_progress else _taken(fetcher, tps)
 
 

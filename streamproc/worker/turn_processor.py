@@ -36,7 +36,7 @@ from streamproc.worker.records import placed
 from streamproc.worker.spend import spend_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
@@ -90,6 +90,8 @@ class TurnProcessor:
         fleet_commands: FleetCommands | None = None,
     ) -> None:
         self.counts = ProcessorCounts()
+        self.soon: Callable[..., object] = lambda work, *arguments: work(*arguments)
+        """Does work for which no decision waits; at once, unless the worker sets this."""
         self._fleet_commands = fleet_commands
         self._engine = engine
         self._topic = topic
@@ -109,7 +111,7 @@ class TurnProcessor:
         changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
         again: dict[bytes, Event] = {}  # those whose last record was applied before
         engine, active, dirty = self._engine, runs.active, runs.dirty
-        step = engine.step
+        step = engine.apply
         killing = self._fleet_commands.killing if self._fleet_commands is not None else None
         stopped: set[bytes] = set()  # runs for which this slice already has a stop event
         for record in records:
@@ -256,7 +258,7 @@ class TurnProcessor:
 
     def _again(self, state: RunState, record: Fetched) -> None:
         """Step a record again that was stepped before."""
-        self._engine.step(state, read_event(cast(bytes, record.value)), log_time(record))
+        self._engine.apply(state, read_event(cast(bytes, record.value)), log_time(record))
 
     def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], outgoing: list[OutgoingRecord]) -> None:
         self.counts.decisions += len(decisions)
@@ -275,11 +277,7 @@ class TurnProcessor:
                 if _resumed_by(runs, key) is not None:
                     del runs.halts[key]
                 runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value))
-                log.info(
-                    "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
-                    decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
-                    decision.halt_reason, decision.node, decision.id,
-                )  # fmt: skip
+                self.soon(_log_halt, decision)
 
     def _statuses(self, runs: Runs, changed: dict[bytes, Event], again: dict[bytes, Event]) -> Iterator[OutgoingRecord]:
         """Yield the statuses of these runs.
@@ -301,6 +299,14 @@ class TurnProcessor:
         value = encode_status(self._engine.status(state, event.run_id, decision))
         headers = NO_HEADERS if resume is None else [(RESUME_HEADER, resume)]
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
+
+
+def _log_halt(decision: Decision) -> None:
+    log.info(
+        "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
+        decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
+        decision.halt_reason, decision.node, decision.id,
+    )  # fmt: skip
 
 
 def _stated_again(key: bytes, event: Event, state: RunState | None, offset: int) -> dict[bytes, Event]:

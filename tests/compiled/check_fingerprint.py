@@ -15,7 +15,9 @@ import pytest
 import xxhash
 
 from streamproc.fingerprint import HashKey, hash as hashes, mask as masks
+from streamproc.fingerprint.marks import LAST_WORDS, STATE_WORDS, marks_of
 from streamproc.model.wire import Content
+from tests.fingerprint.test_marks import RUNNING
 from tests.fingerprint.texts import hard_texts, long_texts, mutated_texts, sample_texts
 
 KEY = HashKey("a key of this test")
@@ -89,6 +91,49 @@ def test_a_hash_of_any_length_is_that_of_the_package() -> None:
     for size in range(600):
         data = dice.randbytes(size)
         assert masks.scan.hash64(data) == xxhash.xxh3_64_intdigest(data)
+
+
+def marked_but_not_hinted(texts: Iterable[str], seed: int) -> list[tuple[object, str]]:
+    """Return the calls that have marks although `scan` says that they have none."""
+    assert masks.scan is not None
+    dice = random.Random(seed)
+    found = []
+    for text in texts:
+        for _ in range(dice.randrange(4)):
+            place = dice.randrange(len(text) + 1)
+            text = text[:place] + dice.choice(STATED) + text[place:]
+        args = dice.choice(ARGUMENTS)
+        if not masks.scan.may_have_marks(args, text) and marks_of(args, text):
+            found.append((args, text))
+    return found
+
+
+STATED = (
+    *RUNNING,
+    *STATE_WORDS,
+    *LAST_WORDS,
+    "STATUS: Pending",
+    "\nWaiting for x",
+    "\u212a",
+    "\u0130",
+    "4711",
+    " ",
+    "\n",
+)
+WRITTEN_TEXT = "a line of a text that is written\n" * 4
+ARGUMENTS: tuple[object, ...] = (
+    None, {}, {"command": "ls"}, {"command": "sleep 20"}, {"cmd": ["sh", "-c", "sleep 20"]}, {"command": ["sleep 20"]},
+    {"command": f"cat >> a.md << EOF\n{WRITTEN_TEXT}EOF"}, {"script": f"tee -a x << EOF\n{WRITTEN_TEXT}"}, "sleep 20",
+    {"path": "a", "content": WRITTEN_TEXT}, {"path": WRITTEN_TEXT, "text": "x"}, {"pid": 4711}, {"session_id": "4711"},
+    '{"pid": 4711}', '{"command": "sleep 20"}', [1], 7, {"file_path": "a.py"},
+)  # fmt: skip
+
+
+def test_no_call_with_marks_is_missed() -> None:
+    texts = [*sample_texts(), *RUNNING, *mutated_texts(seed=9, count=20_000), *long_texts()]
+    assert marked_but_not_hinted(texts, seed=1) == []
+    assert masks.scan is not None
+    assert not all(masks.scan.may_have_marks({"command": "ls"}, text) for text in texts)
 
 
 @pytest.mark.parametrize("value", [None, b"text", 7])

@@ -60,7 +60,7 @@ def charges_of(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[i
     for offset, raw in enumerate(raws):
         event = event_of(raw)
         engine.event_offset = offset
-        engine.step(runs.setdefault(raw["run_id"], RunState()), event, event.at)
+        engine.apply(runs.setdefault(raw["run_id"], RunState()), event, event.at)
     return charges
 
 
@@ -334,7 +334,7 @@ def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
         event.run_id = f"run-{turn % 1_000}"
         run.at_ms = START_MS + turn * 60_000
         engine.event_offset = turn
-        engine.step(run, event, run.at_ms)
+        engine.apply(run, event, run.at_ms)
         if len(charges) == 100:
             for statement in statements(charges, turn % 50):
                 step_account(account, statement)

@@ -82,7 +82,7 @@ def judged(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]
     watching = Watching()
     engine, run = Engine(watching), RunState()
     for turn in turns:
-        engine.step(run, event_of(turn), None)
+        engine.apply(run, event_of(turn), None)
         run.escalation.episodes.clear()  # or detectors would skip loops that were reported
     repeats: list[Repeat | None] = [None] * run.turns
     circles: list[Circle | None] = [None] * run.turns

@@ -145,7 +145,7 @@ def _expected(scenario: Scenario, records: list[Any]) -> tuple[set[tuple[int, in
         if event is None or getattr(event, "node", "") == "deadly":
             refused.add((record.partition, record.offset))
             continue
-        outcome = engine.step(states.setdefault(record.key, RunState()), event, log_time(record))
+        outcome = engine.apply(states.setdefault(record.key, RunState()), event, log_time(record))
         if isinstance(outcome, RefusedEvent):
             refused.add((record.partition, record.offset))
         else:

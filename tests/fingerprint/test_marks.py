@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +12,7 @@ import pytest
 
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import marks_of
+from streamproc.fingerprint.marks import _STATED, _STATED_OF, _STATES_IT, _may_state_it, folds_plainly, marks_of
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import WAITS, WRITES, Call, Turn, decode, encode
 
@@ -145,3 +148,42 @@ def test_a_reader_of_an_older_version_reads_calls_with_marks() -> None:
     made = call_of(args={"id": 1}, result="still running")
     old = msgspec.json.decode(msgspec.json.encode(made), type=OldCall)
     assert (old.key, old.norm, old.outcome) == (made.key, made.norm, made.outcome)
+
+
+NOUNS: Final = (
+    "process", "command", "job", "jobs", "task", "build", "script", "program", "run", "runs", "query", "pipeline",
+    "execution", "session", "operation", "deployment", "request", "workflow", "check", "training", "download",
+    "installation", "migration", "agent", "transfer", "export", "import", "backup", "cell", "tool",
+)  # fmt: skip
+STATES: Final = (
+    "running", "pending", "queued", "in progress", "create_in_progress", "in-progress", "creating", "starting",
+    "building", "activating", "provisioning", "deploying", "processing", "initializing", "executing", "working",
+    "waiting", "queue", "Pending", "ContainerCreating", "timed_out", "RUNNING", "\u017ftarting", "WOR\u212aING",
+    "runn\u0131ng", "PEND\u0130NG",
+)  # fmt: skip
+
+
+def test_a_line_without_a_state_is_not_searched_for_one() -> None:
+    """What is looked for first is in every line that the pattern matches, alone or among others."""
+    before = (
+        "", "status: ", "still ", "still in the ", "is ", 'x: "', 'x:\t"', "a 0/1  ", "[1]+  ", "phase is still ", "(",
+        "health=", "state is ", "é ", "are now ", "it remains ", *(f"a {noun} " for noun in NOUNS),
+    )  # fmt: skip
+    after = ("", '"', ": true", "=yes", " (12 s)", "  make &", ": 0")
+    lines = list(map("".join, product(before, STATES, after)))
+    matching = [line for line in lines if _STATES_IT.search(line) is not None]
+    assert len(matching) > 1_000
+    assert [line for line in matching if not _may_state_it(line, line.lower())] == []
+    assert sum(_may_state_it(line, line.lower()) for line in lines) < len(lines)
+    for words in (_STATED, _STATED_OF):
+        for word in words:
+            assert any(not any(other in line.lower() for other in words if other != word) for line in matching), word
+
+
+def test_only_three_letters_fold_otherwise_than_in_lower_case() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    found = re.compile(f"(?i)[{letters}]")
+    folded = [char for char in map(chr, range(128, sys.maxunicode + 1)) if found.match(char) is not None]
+    assert sorted(folded) == ["\u0130", "\u0131", "\u017f", "\u212a"]
+    assert [char for char in folded if not folds_plainly(char)] == ["\u0130", "\u0131", "\u017f"]
+    assert "\u212a".lower() == "k"

@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint, read_event
+from streamproc.fingerprint.calls import looks_retryable
 from streamproc.fingerprint.hash import canonical, content, h64
-from streamproc.fingerprint.turn import looks_retryable
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
 

@@ -87,7 +87,7 @@ def _stepped() -> tuple[list[RunState], list[bytes], list[bytes], list[Charge]]:
     state, states, decisions, statuses = RunState(), list[RunState](), list[bytes](), list[bytes]()
     for number, line in enumerate(_raw_lines() * 2):
         engine.event_offset = number
-        for decision in engine.step(state, read_event(line), START_MS + number * 1_000):
+        for decision in engine.apply(state, read_event(line), START_MS + number * 1_000):
             decisions.append(encode_decision(decision))
             statuses.append(encode_status(engine.status(state, "r", decision)))
         if number % 5 == 0:
@@ -131,7 +131,7 @@ def _step(event: wire.Event) -> None:
     engine.charges = []
     for state in (RunState(), load(dump(_stepped()[0][-1]))):
         for at_ms in (START_MS, None, event.at):
-            for decision in engine.step(state, event, at_ms):
+            for decision in engine.apply(state, event, at_ms):
                 assert encode_decision(decision)
                 encode_status(engine.status(state, event.run_id, decision))
             engine.next_deadline(state)

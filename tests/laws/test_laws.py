@@ -111,7 +111,7 @@ def test_interleaved_runs_do_not_affect_each_other(first: list[Raw], second: lis
     while waiting["a"] or waiting["b"]:
         run = order.choice([name for name in waiting if waiting[name]])
         event = event_of(waiting[run].pop() | {"run_id": run})
-        together[run] += engine.step(states[run], event, event.at)
+        together[run] += engine.apply(states[run], event, event.at)
     assert [written(together["a"]), written(together["b"])] == alone
 
 

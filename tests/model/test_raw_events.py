@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.model.budgets import declared
+from streamproc.model.budgets import BUDGETS, declared
 from streamproc.model.raw_events import (
     DEPTH_MAX,
     EPOCH_MS_MIN,
@@ -321,3 +321,11 @@ def test_from_may_be_written_as_from_underscore() -> None:
     assert isinstance(turn, RawTurn)
     assert turn == parse_raw(TURN | {"from": "planner"})
     assert turn.from_ == "planner"
+
+
+def test_a_declared_budget_counts_under_its_own_name_only() -> None:
+    names = [budget.name for budget in BUDGETS if budget.declarable]
+    assert declared(dict.fromkeys(names, 10)).keys() == set(names)
+    assert declared({name.upper(): 10 for name in names if name.upper() != name}) == {}
+    assert declared({alias: 10 for budget in BUDGETS for alias in budget.aliases if alias != budget.name}) == {}
+    assert declared({budget.name: 10 for budget in BUDGETS if not budget.declarable}) == {}

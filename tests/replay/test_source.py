@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc.errors import InvalidEvent
+from streamproc.fingerprint import fingerprint
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.replay.source import STDIN, Source, line_event_id
 
@@ -137,3 +138,26 @@ def test_sources_may_share_their_count_of_unknown_fields(tmp_path: Path) -> None
     for name in "ab":
         list(Source(write(tmp_path / name, turn("r", mood=1)), unknown_fields=unknown))
     assert unknown.counts == {"mood": 2}
+
+
+def test_fingerprints_are_those_of_the_events_with_the_same_ids_and_counts(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "runs.jsonl",
+        turn("a"), turn("password=hunter2hunter2", 1), {"type": "run.started", "run_id": "a", "tenant": "t"},
+        turn("a", 2, event_id="own"), turn("a", 3, ouput="x"), "{",
+        turn("b", 4, tool_calls=[{"name": "t", "error": "boom"}]),
+        turn("a", 5), turn("b", 6, at="noon"),
+    )  # fmt: skip
+    one, other = (Source(path, lenient=True) for _ in range(2))
+    expected = [fingerprint(line.raw, local=True) for line in one]
+    assert list(other.fingerprints()) == expected
+    assert len(expected) == 7
+    assert (other.lines, other.bad, other.unknown_fields.counts) == (one.lines, one.bad, one.unknown_fields.counts)
+    assert (one.bad, dict(one.unknown_fields.counts)) == (2, {"ouput": 1})
+
+
+def test_reading_fingerprints_names_file_and_line_of_a_bad_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "runs.jsonl", turn("a"), turn("a", at="noon"))
+    with pytest.raises(InvalidEvent) as caught:
+        list(Source(path).fingerprints())
+    assert caught.value.problems[0].place == f"{path}:2"

@@ -58,7 +58,7 @@ class Killed(BaseException):
 def cursed(rules: RulesOf, die: Callable[[], None]) -> Engine:
     """An engine with two bugs."""
     engine = Engine(rules)
-    honest = engine.step
+    honest = engine.apply
 
     def step(run: Any, event: Any, at_ms: int | None) -> Any:
         if event.node == DEADLY:
@@ -69,7 +69,7 @@ def cursed(rules: RulesOf, die: Callable[[], None]) -> Engine:
             raise RuntimeError("a bug in a detector")
         return decisions
 
-    engine.step = step  # type: ignore[method-assign]
+    engine.apply = step  # type: ignore[method-assign]
     return engine
 
 

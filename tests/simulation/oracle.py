@@ -77,7 +77,7 @@ def truth_of(log: list[Record], partition: int) -> Truth:
             state.offset = record.offset
             continue
         engine.event_offset = record.offset
-        decisions = engine.step(state, event, record.timestamp)
+        decisions = engine.apply(state, event, record.timestamp)
         if type(decisions) is RefusedEvent:
             truth.refused.append(record.offset)
         for decision in decisions:

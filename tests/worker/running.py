@@ -280,7 +280,7 @@ def expected_ids(records: Iterable[tuple[bytes | None, bytes | None]], policy: s
     for key, value in records:
         assert key is not None
         assert value is not None
-        ids |= {decision.id for decision in engine.step(states.setdefault(key, RunState()), read_event(value), None)}
+        ids |= {decision.id for decision in engine.apply(states.setdefault(key, RunState()), read_event(value), None)}
     return ids
 
 

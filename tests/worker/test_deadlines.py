@@ -164,7 +164,7 @@ async def test_two_workers_append_one_deadline_as_one_event(settings, topics, st
     assert len(await topics.controls()) == 1
     state, engine = RunState(), load_policy().engine()
     for record in await topics.read("turns"):
-        engine.step(state, read_event(record.value), record.timestamp)
+        engine.apply(state, read_event(record.value), record.timestamp)
     assert state.duplicates == 2
 
 

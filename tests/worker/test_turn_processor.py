@@ -165,7 +165,7 @@ def test_a_key_too_large_for_a_dead_letter_is_truncated() -> None:
 def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     """The run is put together again from what is stored, and what came since."""
     worker = processor()
-    honest_step = worker._engine.step
+    honest_step = worker._engine.apply
     fails_on = {"bad-1", "bad-2"}
 
     def step(run, event, at_ms):
@@ -174,7 +174,7 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
             raise ZeroDivisionError("a bug")
         return decisions
 
-    worker._engine.step = step
+    worker._engine.apply = step
     mine = runs()
     news = [
         event_record(wire.Turn(w=1, run_id="r", node="n", event_id=name, output=said(name)))
@@ -262,3 +262,14 @@ def test_a_run_id_that_is_used_again_has_the_halt_of_its_new_run() -> None:
 
     assert status.halt is not None
     assert status.halt.code == "GRAPH001"
+
+
+def test_the_log_line_of_a_halt_can_wait_until_its_decision_has_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    one, later = processor(), []
+    one.soon = lambda work, *arguments: later.append((work, arguments))
+    assert len(controls(one.accept(runs(), records_of(looping_run("r"))))) == 2
+    assert "halt run=r" not in caplog.text
+    for work, arguments in later:
+        work(*arguments)
+    assert caplog.text.count("halt run=r ") == 1

@@ -19,6 +19,7 @@ from streamproc.core.records import (
     Row,
     Table,
     Trail,
+    bits_of,
     ccall,
     cclass,
     cfunc,
@@ -285,7 +286,8 @@ def _note_novelty(view: View, known: u32, new: bool) -> None:
         if not calls.stale_bits:
             calls.stale_since = index  # a new episode: none of the six call turns before was stale
         calls.stale_bits = (calls.stale_bits << 1 | 1) & STALE_WINDOW
-        view.kinds |= kind.STALE
+        if bits_of(calls.stale_bits) >= view.marks.stale_turns:
+            view.kinds |= kind.STALE
         return
     if view.turn.errors is None:
         view.node.last_call_news = index

@@ -78,9 +78,10 @@ class HashWindow(Row):
         constant: u32 = 0  # matches of the period of 1
         length: u32
         held: HeldPeriod | None
-        for held in list(self.held.rows):
-            if self.tags.ago(held.key) != tag:
-                self.held.forget(held.key)
+        if len(self.held):
+            for held in list(self.held.rows):
+                if self.tags.ago(held.key) != tag:
+                    self.held.forget(held.key)
         length = self.tags.next_age(tag, 0)
         while length:
             held = self.held.find(length)

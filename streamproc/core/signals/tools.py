@@ -84,6 +84,16 @@ class Tool(Row):
             self.failures.clear()
             self.keys.clear()
 
+    @cfunc
+    def last_error_times(self) -> u32:
+        """Return how many of the last calls failed with the latest error."""
+        times: u32 = 0
+        place: u32
+        for place in range(1, self.failures.size + 1):
+            if self.failures.ago(place) == self.failures.ago(1):
+                times += 1
+        return times
+
 
 @final
 @cclass
@@ -126,22 +136,25 @@ def observe_tools(view: View, names: Mapping[str, int]) -> None:
             noticed.add(call.name)
             tool = _observe_tool(run, names[call.name], call, view.index)
             _show(view, tool)
-    _count_failures(run, {call.outcome for call in calls}, view.index)
-    if tools.failed_turns > 1 or tools.retries > 1:
-        view.kinds |= kind.FAILING
+    _count_failures(view, {call.outcome for call in calls})
 
 
 @cfunc
 def _show(view: View, tool: Tool) -> None:
-    """Observe a tool if its last call failed, or if it answers different calls alike."""
+    """Observe a tool if it answers different calls alike, or fails with the same error, as often as the marks say."""
     size: u32 = tool.failures.size
-    if tool.same > 2 or (size and tool.failures.ago(1)):
+    kinds: u32 = 0
+    if tool.same >= view.marks.same_answers:
+        kinds = kind.TOOL
+    if size >= view.marks.same_errors and tool.failures.ago(1) and tool.last_error_times() >= view.marks.same_errors:
+        kinds |= kind.TOOL_FAILS
+    if kinds:
         seen = ToolAnswers(
             tool.failures.last_numbers(size), tool.failures.last_turns(size), tool.keys.last_numbers(size),
             tool.answer, tool.same, tool.first, bool(tool.varied),
         )  # fmt: skip
         view.tools = (*view.tools, seen)
-        view.kinds |= kind.TOOL
+        view.kinds |= kinds
 
 
 @cfunc
@@ -177,16 +190,21 @@ def _observe_tool(run: RunState, name: u32, call: Call, index: i32) -> Tool:
 
 
 @cfunc
-def _count_failures(run: RunState, outcomes: set[int], index: i32) -> None:
+def _count_failures(view: View, outcomes: set[int]) -> None:
     """Count turns in a row whose calls all failed, and those that met retryable errors and got no answer."""
+    run: RunState = view.run
     tools: Tools = run.tools
     answered: bool = bool(outcomes - {FAILED, FAILED_RETRYABLE, FAILED_RUN})
     if answered:
         tools.failed_turns = tools.excused_failures = 0
     elif FAILED in outcomes or FAILED_RUN in outcomes:
         tools.failed_turns += 1
-        if FAILED_RUN in outcomes and run.novelty.last_discovery == index:
+        if FAILED_RUN in outcomes and run.novelty.last_discovery == view.index:
             tools.excused_failures = tools.failed_turns  # a command fails with a new error: the work continues
         if tools.failed_turns == 1:
-            tools.failing_since = index
+            tools.failing_since = view.index
+        if tools.failed_turns >= view.marks.failed_turns:
+            view.kinds |= kind.FAILING
     tools.retries = tools.retries + 1 if FAILED_RETRYABLE in outcomes and not answered else 0
+    if tools.retries >= view.marks.retries:
+        view.kinds |= kind.RETRIES

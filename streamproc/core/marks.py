@@ -1,0 +1,56 @@
+"""Marks: the numbers below which no detector in force could say anything, so that none is asked.
+
+A detector that counts something gives the number from which it may report (`Detector.marks`). The lowest of all
+detectors that are asked about a kind of evidence is its mark. A detector without marks is asked from the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from streamproc.core import kind
+from streamproc.core.records import cclass, final, i64
+
+NEVER: Final = 1 << 62
+KINDS: Final[Mapping[str, int]] = {
+    "same_answers": kind.TOOL,
+    "same_errors": kind.TOOL_FAILS,
+    "failed_turns": kind.FAILING,
+    "retries": kind.RETRIES,
+    "stale_turns": kind.STALE,
+    "unacknowledged_turns": kind.UNACKNOWLEDGED,
+}
+"""The kind of evidence that each mark is about."""
+
+
+@final
+@cclass
+class Marks:
+    """The marks of a policy, for one scope."""
+
+    same_answers: i64  # different calls of one tool in a row with the same answer
+    same_errors: i64  # failures of one tool with the same error among its last calls
+    failed_turns: i64  # turns in a row whose calls all failed
+    retries: i64  # turns in a row in which calls met retryable errors
+    stale_turns: i64  # of the last six call turns
+    unacknowledged_turns: i64  # turns since a halt that nothing acknowledged
+
+
+def marks_of(detectors: Iterable[tuple[Any, Any]]) -> Marks:
+    """Return the marks of detectors with their limits."""
+    lowest = dict.fromkeys(KINDS, NEVER)
+    for detector, limits in detectors:
+        given = detector.marks(limits) if hasattr(detector, "marks") else {}
+        for name, bit in KINDS.items():
+            if detector.kinds & bit:
+                lowest[name] = min(lowest[name], given.get(name, 1))
+    marks = Marks()
+    for name, value in lowest.items():
+        setattr(marks, name, value)
+    return marks
+
+
+def first_of(*limits: int) -> int:
+    """Return the lowest limit that is on; a limit of 0 is off."""
+    return min((limit for limit in limits if limit > 0), default=NEVER)
