@@ -57,7 +57,7 @@ from streamproc.core.version1 import FIRST_BYTE, peek as peek_version1
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
 STATE_VERSION: Final = 2
 
-LAYOUT: Final = 0
+LAYOUT: Final = 1246357637  # a hash of all records, which a test computes again
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
 NEW_BYTES: Final = 3_291  # `size_left` of a new run: what `size_budget` would find
@@ -212,6 +212,13 @@ def check(run: RunState) -> None:
         raise StateError("flags that contradict what they stand for")
     if not 0 <= run.turns < TURNS_MAX or run.call_turns > run.turns:
         raise StateError("a number of turns out of bounds")
+    if run.long_texts.sims.size != run.long_texts.turns.size or any(len(entry) < 2 for entry in cold.recent_calls):
+        raise StateError("turns that are missing")
+    for window in run.windows.rows:
+        if any(not 0 < held.key <= window.tags.size for held in window.held.rows):
+            raise StateError("a period of more tags than there are")
+    if any(not memory.times.size for memory in run.calls.table.rows):
+        raise StateError("a call that was never made")
 
 
 def begin_run(partition: int) -> RunState:
