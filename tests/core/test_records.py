@@ -95,7 +95,7 @@ def node(numbers: list[int]) -> NodeState:
     made = NodeState()
     for place, number in enumerate(numbers):
         part = (made.artifact, made.errors, made.query, made.reply)[place % 4]
-        part.begin(number, 1 + place, place, -place)
+        part.value, part.count, part.first, part.stamp = number, 1 + place, place, -place
     return made
 
 
