@@ -59,7 +59,8 @@ class PackedStates:
         return self._run
 
     def close(self, run: RunState) -> Held:
-        self._held = held = dump(run)
+        held = dump(run)
+        self._held = held if run is self._run else None
         return held
 
     def drop(self) -> None:

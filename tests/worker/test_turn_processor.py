@@ -193,7 +193,7 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
     assert [record.value for record in refused] == [value for _, value in news]
     assert b"ZeroDivisionError: a bug" in dict(refused[0].headers)["reason"]
     assert "a bug" in caplog.text
-    assert mine.active[b"r"].turns == 3
+    assert mine.state(b"r").turns == 3
     again = worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2))
     assert [record.topic for record in again] == ["runs"], "it counts as applied"
 
