@@ -91,3 +91,16 @@ def short(decision: Decision) -> Reported:
     assert decision.trigger is not None
     assert decision.trigger.turn is not None
     return Reported(decision.code, decision.severity, decision.trigger.turn)
+
+
+class WrappedEngine:
+    """An engine whose `apply` is another function; everything else is the engine's."""
+
+    def __init__(self, engine: Any, apply: Any) -> None:
+        self.__dict__.update(_engine=engine, apply=apply)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._engine, name, value)

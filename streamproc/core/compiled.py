@@ -37,9 +37,10 @@ PARTS: Final = (
 """The modules that become one C module, each after those it imports from."""
 
 SOURCES: Final = (
-    "core/*.py", "core/*.pxi", "core/signals/*.py", "model/wire.py", "fingerprint/mask.py", "fingerprint/tables.py",
-    "fingerprint/*.pyx", "fingerprint/*.pxi",
+    *(f"{part.removeprefix('streamproc.').replace('.', '/')}.py" for part in PARTS), "core/kind.py", "core/*.pxi",
+    "model/wire.py", "fingerprint/mask.py", "fingerprint/tables.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
 )  # fmt: skip
+"""The files that the modules are made of."""
 
 
 def sources_hash(package: Path = PACKAGE) -> str:

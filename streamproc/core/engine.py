@@ -6,7 +6,7 @@ that can be computed again: tags of names and the rules of each scope.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from xxhash import xxh3_64_intdigest
@@ -58,6 +58,7 @@ from streamproc.model.wire import (
 )
 
 if TYPE_CHECKING:
+    from streamproc.core.marks import BudgetMarks
     from streamproc.core.rules import Rules
 
 ID_BYTES: Final = 8  # of a state
@@ -83,6 +84,14 @@ class Outcome(NamedTuple):
     charges: list[Charge]  # to the accounts of its session, user and tenant
 
 
+class InForce(NamedTuple):
+    """What counts for the runs of one scope."""
+
+    rules: Rules
+    budgets: Mapping[str, int]  # those that the run declared, over the policy's
+    limits: BudgetMarks
+
+
 @final
 @cclass
 class Engine:
@@ -100,7 +109,7 @@ class Engine:
     names: Names
     tag: Callable[[str], int]
     view: View
-    known_rules: dict[bytes, Rules]  # by scope
+    known_rules: dict[bytes, InForce]  # by scope
 
     def __init__(self, policy: RulesOf) -> None:
         self.policy = policy
@@ -116,13 +125,20 @@ class Engine:
     @ccall
     def rules_of(self, run: RunState) -> Rules:
         """Return the rules for a run's scope."""
-        rules = self.known_rules.get(run.scope_raw)
-        if rules is None:
+        return self._in_force(run).rules
+
+    @cfunc
+    def _in_force(self, run: RunState) -> InForce:
+        """Return the rules and budgets for a run's scope."""
+        known = self.known_rules.get(run.scope_raw)
+        if known is None:
             if len(self.known_rules) >= RULES_MAX:
                 self.known_rules.clear()
             rules = self.policy.rules(run.scope.workflow, run.scope.tenant, run.scope.tier)
-            self.known_rules[run.scope_raw] = rules
-        return rules
+            budgets, limits = rules.in_force(run.scope)
+            known = InForce(rules, budgets, limits)
+            self.known_rules[run.scope_raw] = known
+        return known
 
     @ccall
     def step(self, state: bytes, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Outcome:
@@ -200,8 +216,8 @@ class Engine:
         found: list[Decision] = []
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
-        rules = self.rules_of(run)
-        view.begin(run, turn, rules.budgets, rules.backstop, rules.marks)
+        rules, budgets, limits = self._in_force(run)
+        view.begin(run, turn, budgets, rules.backstop, rules.marks, limits)
         observe_turn(view, rules)
         if turn.usage is not None and (turn.task_id or run.scope.task):
             self._spend_on_task(view, turn, rules)
@@ -270,8 +286,8 @@ class Engine:
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:
         """Ask the detectors about an event that is not a turn; they read it as `view.event`."""
-        rules = self.rules_of(run)
-        self.view.begin_other(run, event, rules.budgets, kinds, change)
+        rules, budgets, _ = self._in_force(run)
+        self.view.begin_other(run, event, budgets, kinds, change)
         return self._ask(self.view, event, rules)
 
     # Other events.

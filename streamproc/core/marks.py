@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from streamproc.core import kind
 from streamproc.core.records import cclass, final, i64
+from streamproc.core.scope import Scope
 
 NEVER: Final = 1 << 62
 KINDS: Final[Mapping[str, int]] = {
@@ -54,3 +55,52 @@ def marks_of(detectors: Iterable[tuple[Any, Any]]) -> Marks:
 def first_of(*limits: int) -> int:
     """Return the lowest limit that is on; a limit of 0 is off."""
     return min((limit for limit in limits if limit > 0), default=NEVER)
+
+
+BUDGET_KINDS: Final[Mapping[str, int]] = {
+    "steps": kind.BUDGET,
+    "runtime_ms": kind.BUDGET,
+    "node_turns": kind.BUDGET,
+    "node_runtime_ms": kind.BUDGET,
+    "cost_usd_micro": kind.SPENDING,
+    "unpriced": kind.SPENDING,
+    "turn_tokens": kind.SPENDING,
+    "turn_ms": kind.SPENDING,
+    "cycle_iterations": kind.CYCLE,
+    "cycle_runtime_ms": kind.CYCLE,
+    "cycle_cost": kind.CYCLE,
+}
+"""The kind of evidence that each mark of a budget is about."""
+
+
+@final
+@cclass
+class BudgetMarks:
+    """What a run of one scope must have used before any detector of budgets could say something."""
+
+    steps: i64  # turns
+    runtime_ms: i64
+    node_turns: i64  # of one node
+    node_runtime_ms: i64
+    cost_usd_micro: i64
+    unpriced: i64  # turns without a price
+    turn_tokens: i64  # of one turn
+    turn_ms: i64
+    cycle_iterations: i64  # of one cycle
+    cycle_runtime_ms: i64
+    cycle_cost: i64  # micro-USD
+
+
+def budget_marks_of(detectors: Iterable[tuple[Any, Any]], budgets: Mapping[str, int], scope: Scope) -> BudgetMarks:
+    """Return the marks of the budgets in force for a scope. A detector without `budget_marks` is always asked."""
+    lowest = dict.fromkeys(BUDGET_KINDS, NEVER)
+    for detector, limits in detectors:
+        if hasattr(detector, "budget_marks"):
+            for name, value in detector.budget_marks(limits, budgets, scope).items():
+                lowest[name] = min(lowest[name], value)
+        else:
+            lowest |= {name: 0 for name, bit in BUDGET_KINDS.items() if detector.kinds & bit}
+    marks = BudgetMarks()
+    for name, value in lowest.items():
+        setattr(marks, name, value)
+    return marks

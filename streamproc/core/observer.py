@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamproc.core import kind
 from streamproc.core.board.transitions import apply_failure
+from streamproc.core.marks import BudgetMarks
 from streamproc.core.prices import priced
 from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, i64, tag32, u32, u64
 from streamproc.core.run_state import RunState
@@ -40,7 +41,7 @@ from streamproc.core.signals.queries import has_answer, observe_query
 from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.replies import note_message, observe_reply
 from streamproc.core.signals.similarity import observe_near, says_alike
-from streamproc.core.signals.spend import add_runtime, amount_of, counts_of, spend
+from streamproc.core.signals.spend import Ledger, add_runtime, amount_of, counts_of, spend, tokens_of
 from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import STREAK_BYTES
 from streamproc.core.signals.text_streaks import is_text_only, observe_text_streak
@@ -52,7 +53,6 @@ from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
 if TYPE_CHECKING:
     from streamproc.core.rules import Rules
 
-SPENDING: Final = kind.USAGE | kind.SPENDING
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
 
 
@@ -82,15 +82,46 @@ def observe_turn(view: View, rules: Rules) -> None:
         _observe_choice(view, rules)
     if len(run.cycles.table):
         view.cycle = cycle_of(view, usage)
-        if view.cycle is not None and view.cycle.iterations and view.budgets:
+        if view.cycle is not None and view.cycle.iterations and view.budgets and _reaches_a_limit_of_cycles(view):
             view.kinds |= kind.CYCLE
     if turn.calls:
         _observe_calls(view, rules)
     _observe_results_and_texts(view, rules)
-    if view.budgets:
+    if view.budgets and _reaches_a_limit(view):
         view.kinds |= kind.BUDGET
     if view.took_ms or run.turns_open or run.at_ms - view.last_event_ms >= GAP_MS:
         view.kinds |= kind.CLOCK
+
+
+@cfunc
+def _reaches_a_limit(view: View) -> bool:
+    """Whether a detector of steps and times could say something."""
+    run: RunState = view.run
+    limits: BudgetMarks = view.limits
+    if view.index + 1 >= limits.steps or view.counts.turns >= limits.node_turns:
+        return True
+    return view.counts.runtime_ms >= limits.node_runtime_ms or run.at_ms - run.started_ms >= limits.runtime_ms
+
+
+@cfunc
+def _reaches_a_limit_of_cycles(view: View) -> bool:
+    """Whether a detector of cycles could say something."""
+    run: RunState = view.run
+    cycle: Cycle = view.cycle
+    limits: BudgetMarks = view.limits
+    if cycle.iterations >= limits.cycle_iterations or run.at_ms - cycle.since_ms >= limits.cycle_runtime_ms:
+        return True
+    return run.ledger.cost_usd_micro - cycle.spent_before >= limits.cycle_cost
+
+
+@cfunc
+def _reaches_a_limit_of_spend(view: View, usage: Usage) -> bool:
+    """Whether a detector of spend could say something."""
+    ledger: Ledger = view.run.ledger
+    limits: BudgetMarks = view.limits
+    if ledger.cost_usd_micro >= limits.cost_usd_micro or ledger.unpriced >= limits.unpriced:
+        return True
+    return tokens_of(usage) >= limits.turn_tokens or amount_of(usage.duration_ms) >= limits.turn_ms
 
 
 @cfunc
@@ -217,7 +248,9 @@ def _observe_measures(view: View, rules: Rules, usage: Usage | None) -> Usage | 
             usage = priced(usage, view.turn.model, rules.prices)
         spend(run, usage, view.counts)
         observe_pace(run, usage)
-        view.kinds |= SPENDING if view.budgets else kind.USAGE
+        view.kinds |= kind.USAGE
+        if view.budgets and _reaches_a_limit_of_spend(view, usage):
+            view.kinds |= kind.SPENDING
     if run.turns_open:
         view.took_ms = end_turn(run, view.turn, view.node_tag, view.tag)
         reported_ms = amount_of(usage.duration_ms) if usage is not None else 0

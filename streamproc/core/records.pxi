@@ -180,6 +180,26 @@ cdef class Record(Part):
             size += (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).size_bytes()
         return size
 
+    cpdef load(self, Reader reader):
+        reader.take(numbers_of(self), self.width)
+        self.load_parts(reader)
+
+    cpdef dump(self, Writer writer):
+        writer.put(numbers_of(self), self.width)
+        self.dump_parts(writer)
+
+    cpdef load_parts(self, Reader reader):
+        """Read the parts. Only a record on its own may do this in another way, not one within another."""
+        cdef Py_ssize_t i
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).read(reader)
+
+    cpdef dump_parts(self, Writer writer):
+        """Write the parts; as `load_parts`."""
+        cdef Py_ssize_t i
+        for i in range(PySequence_Fast_GET_SIZE(self.parts)):
+            (<Part>PySequence_Fast_GET_ITEM(self.parts, i)).write(writer)
+
     cdef int read(self, Reader reader) except -1:
         cdef Py_ssize_t i
         reader.take(numbers_of(self), self.width)

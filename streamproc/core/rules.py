@@ -9,8 +9,9 @@ from typing import Any, Final, Protocol
 from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
-from streamproc.core.marks import marks_of
+from streamproc.core.marks import BudgetMarks, budget_marks_of, marks_of
 from streamproc.core.prices import Price
+from streamproc.core.scope import Scope
 from streamproc.core.signals.calls import IDLE, OVER, POLL, CallMemory
 from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import NO_TIERS, TierRules
@@ -25,7 +26,7 @@ KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 K
 class Detector(Protocol):
     """A detector, as the engine calls it. `limits` are its parameters under the policy in force. `check` returns
     several findings only for an event about several subjects, such as the tasks of a batch. A detector may also have
-    `due` (`core.deadlines`) and `marks` (`core.marks`)."""
+    `due` (`core.deadlines`), `marks` and `budget_marks` (`core.marks`)."""
 
     code: str
     name: str
@@ -96,6 +97,11 @@ class Rules:
         self._live_ms = 60_000 * live_minutes
         self._known_warn = known_warn or NO_BACKSTOP
         self._known_halt = known_halt or NO_BACKSTOP
+
+    def in_force(self, scope: Scope) -> tuple[Mapping[str, int], BudgetMarks]:
+        """Return the budgets of a scope, those that its run declared over the policy's, and their marks."""
+        budgets = {**self.budgets, **scope.budgets}
+        return budgets, budget_marks_of(self._detectors, budgets, scope)
 
     def detectors(self, kinds: int) -> tuple[tuple[Detector, Any], ...]:
         """Return the detectors to ask about these kinds of evidence."""

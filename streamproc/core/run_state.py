@@ -202,10 +202,13 @@ class RunState(Record):
         writer.blob(self.cold_raw)
 
 
+NO_COLD: Final = Cold()
+
+
 def check(run: RunState) -> None:
     """Read also what few runs have, and compare it with the numbers about it. Raises `StateError` if a state cannot
     be stepped. `load` alone is enough for bytes that this process has written."""
-    cold = run.cold
+    cold = run.cold if run.cold_raw or run.cold_read is not None else NO_COLD
     if (run.has_board, run.turns_open) != (cold.board is not None, len(cold.open_turns)):
         raise StateError("flags that contradict what they stand for")
     if run.has_task_tokens != bool(cold.task_tokens) or run.escalation.severity > Level.HALT:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
-from streamproc.core.marks import Marks
+from streamproc.core.marks import BudgetMarks, Marks
 from streamproc.core.names import Names
 from streamproc.core.records import ccall, cclass, cfunc, final, i32, i64, u32, u64
 from streamproc.core.run_state import RunState
@@ -52,6 +52,7 @@ class View:
     node_tag: u32
     kinds: u32  # bits of `kind`
     marks: Marks  # of the policy in force
+    limits: BudgetMarks  # of the budgets in force
     names: Names  # tags of names
     tag: Callable[[str], int]  # returns the tag of a name
     run: RunState  # state of the run, with this turn or event applied
@@ -78,16 +79,17 @@ class View:
         self.names, self.tag = names, names.__getitem__
 
     @ccall
-    def begin(self, run: RunState, turn: Turn, general: Mapping[str, int], backstop: i64, marks: Marks) -> None:
-        """Prepare for a turn; `general` are the budgets of the policy, `backstop` and `marks` as in `Rules`."""
+    def begin(
+        self, run: RunState, turn: Turn, budgets: Mapping[str, int], backstop: i64, marks: Marks, limits: BudgetMarks
+    ) -> None:
+        """Prepare for a turn, with the budgets in force and their marks; `backstop` and `marks` as in `Rules`."""
         halt: i32 = run.escalation.unacknowledged_halt
-        declared: Any = run.scope.budgets
         self.run = run
         self.turn = self.event = turn
         self.index = run.turns
-        self.budgets = _over(general, declared) if declared else general
+        self.budgets = budgets
         self.cycle = self.iterated = None
-        self.marks = marks
+        self.marks, self.limits = marks, limits
         self.kinds = kind.UNACKNOWLEDGED if halt >= 0 and run.turns - halt >= marks.unacknowledged_turns else 0
         if run.turns >= backstop:
             self.kinds |= kind.LONG
@@ -95,13 +97,13 @@ class View:
 
     @ccall
     def begin_other(
-        self, run: RunState, event: Event, general: Mapping[str, int], kinds: u32, board_change: BoardChange | None
+        self, run: RunState, event: Event, budgets: Mapping[str, int], kinds: u32, board_change: BoardChange | None
     ) -> None:
         """Prepare for an event that is not a turn; `kinds` selects the detectors."""
         self.run = run
         self.event = event
         self.index = run.turns
-        self.budgets = _over(general, run.scope.budgets)
+        self.budgets = budgets
         self.cycle = None
         self.board_change = board_change
         self.kinds = kinds
@@ -135,8 +137,3 @@ class View:
             self.periods = tuple([one for one in self.periods if one.stream == ARTIFACTS or one.stream >= OWN])
             if not self.periods:
                 self.kinds &= ~kind.PERIOD
-
-
-def _over(general: Mapping[str, int], declared: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the limits in force: what the run declared, over the policy."""
-    return {**general, **declared} if general else declared

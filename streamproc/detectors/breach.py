@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.scope import BUDGET_BITS
 from streamproc.core.view import View
 from streamproc.detectors.base import dollars
-
-NEVER: Final = 1 << 64  # stands in for a limit that was not declared
 
 
 class LimitLayer(NamedTuple):

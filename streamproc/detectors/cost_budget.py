@@ -21,12 +21,15 @@ Reference: deliberation requirement, layer 5: cost-based kill switch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
+from streamproc.core.marks import first_of
+from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 from streamproc.detectors.breach import layer_of
@@ -52,6 +55,14 @@ class CostBudget:
     name = "cost"
     budgets = ("maxCostUsd",)
     kinds = kind.SPENDING | kind.STARTED
+
+    def budget_marks(self, limits: Limits, budgets: Mapping[str, int], scope: Scope) -> dict[str, int]:
+        if scope.unknown_tier:
+            return {"cost_usd_micro": 0}
+        if "maxCostUsd" not in budgets:
+            return {}
+        warn = -(-budgets["maxCostUsd"] * limits.warn_percent // 100)
+        return {"cost_usd_micro": warn, "unpriced": first_of(limits.warn_unpriced)}
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
         if not view.run.scope.unknown_tier:

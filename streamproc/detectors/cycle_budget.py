@@ -17,13 +17,16 @@ Reference: loop-safety requirement "per-cycle budget".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import Finding
+from streamproc.core.marks import NEVER
+from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import NEVER, breach, layer_of, more_severe
+from streamproc.detectors.breach import breach, layer_of, more_severe
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,13 @@ class CycleBudget:
     name = "cycle"
     budgets = ("maxCycleIterations", "maxCycleRuntimeMs", "maxCycleCost")
     kinds = kind.CYCLE
+
+    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
+        return {
+            "cycle_iterations": budgets.get("maxCycleIterations", NEVER),
+            "cycle_runtime_ms": budgets.get("maxCycleRuntimeMs", NEVER),
+            "cycle_cost": budgets.get("maxCycleCost", NEVER),
+        }
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycle, run = view.cycle, view.run

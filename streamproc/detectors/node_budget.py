@@ -16,13 +16,16 @@ Reference: loop-safety requirement "per-node budget".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import Finding
+from streamproc.core.marks import NEVER
+from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import NEVER, breach, layer_of, more_severe
+from streamproc.detectors.breach import breach, layer_of, more_severe
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,12 @@ class NodeBudget:
     name = "node"
     budgets = ("maxTurnsPerNode", "maxRuntimeMsPerNode")
     kinds = kind.BUDGET
+
+    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
+        return {
+            "node_turns": budgets.get("maxTurnsPerNode", NEVER),
+            "node_runtime_ms": budgets.get("maxRuntimeMsPerNode", NEVER),
+        }
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         turns, runtime_ms = view.counts.turns, view.counts.runtime_ms

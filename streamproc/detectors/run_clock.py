@@ -25,7 +25,9 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
+from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
+from streamproc.core.scope import Scope
 from streamproc.core.status import snapshot_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
@@ -47,6 +49,10 @@ class RunClock:
     name = "clock"
     budgets = ("maxRuntimeMs",)
     kinds = kind.BUDGET | kind.CLOCK
+
+    def budget_marks(self, limits: Limits, budgets: Mapping[str, int], _: Scope) -> dict[str, int]:
+        limit_ms = _limit_ms(budgets, limits)
+        return {"runtime_ms": NEVER if limit_ms is None else limit_ms}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run

@@ -19,12 +19,15 @@ four kinds of agents, one has more than 175 turns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
+from streamproc.core.marks import NEVER
+from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, level, said
 from streamproc.detectors.breach import breach, layer_of
@@ -51,12 +54,13 @@ class StepBudget:
     budgets = ("maxSteps", "maxRounds")
     kinds = kind.BUDGET | kind.LONG
 
+    def budget_marks(self, limits: Limits, budgets: Mapping[str, int], _: Scope) -> dict[str, int]:
+        return {"steps": _limit(limits, budgets)[0]}
+
     def check(self, view: View, limits: Limits) -> Finding | None:
-        limit, budget = view.budgets.get("maxSteps"), "maxSteps"
-        if limit is None and (rounds := view.budgets.get("maxRounds")) is not None:
-            limit, budget = limits.steps_per_round * rounds + limits.steps_around, "maxRounds"
+        limit, budget = _limit(limits, view.budgets)
         steps = view.index + 1
-        if limit is not None and steps >= limit:
+        if steps >= limit:
             layer = layer_of(view, budget)
             if budget == "maxRounds":
                 layer = layer._replace(words=f"follows from maxRounds, {layer.words}")
@@ -89,6 +93,13 @@ class StepBudget:
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
         )
+
+
+def _limit(limits: Limits, budgets: Mapping[str, int]) -> tuple[int, str]:
+    """Return the limit on steps, and the budget that it comes from."""
+    if (rounds := budgets.get("maxRounds")) is not None and "maxSteps" not in budgets:
+        return limits.steps_per_round * rounds + limits.steps_around, "maxRounds"
+    return budgets.get("maxSteps", NEVER), "maxSteps"
 
 
 DETECTOR = StepBudget()

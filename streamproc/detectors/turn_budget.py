@@ -19,12 +19,15 @@ Reference: loop-safety requirement "per-turn budget": `turnTimeoutMs` 10 minutes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
+from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
+from streamproc.core.scope import Scope
 from streamproc.core.signals.open_turns import node_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
@@ -44,6 +47,9 @@ class TurnBudget:
     name = "turn"
     budgets = ("turnTimeoutMs", "maxTokens")
     kinds = kind.SPENDING | kind.CLOCK
+
+    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
+        return {"turn_tokens": budgets.get("maxTokens", NEVER), "turn_ms": budgets.get("turnTimeoutMs", NEVER)}
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         timeout_ms, tokens_max = view.budgets.get("turnTimeoutMs"), view.budgets.get("maxTokens")

@@ -44,11 +44,16 @@ def state_bytes(raw: bytes) -> bytes:
     return raw[FRAME.size : FRAME.size + FRAME.unpack_from(raw)[0]]
 
 
-def encode_run(state: RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
+def encode_run(state: bytes | RunState, halt: bytes | None, due_ms: int = 0) -> bytes:
     """Encode a run: the size of its state, its next deadline, the state, and the decision (JSON) that halted it, or the
     operator's event (JSON) that resumed it."""
-    body = dump(state)
+    body = state if isinstance(state, bytes) else dump(state)
     return FRAME.pack(len(body), due_ms) + body + (halt or b"")
+
+
+def halt_of(raw: bytes) -> bytes | None:
+    """Return what stands behind the state within the stored bytes of a run; None: nothing."""
+    return raw[FRAME.size + FRAME.unpack_from(raw)[0] :] or None
 
 
 def decode_run(raw: bytes) -> tuple[RunState, bytes | None]:

@@ -121,7 +121,7 @@ class Deadlines:
         now_ms = self._publisher.log_now_ms()
         outgoing = []
         for key in runs.deadline_queue.take(now_ms, limits.DEADLINES_MAX):
-            state = runs.active.get(key) or runs.load(key)
+            state = runs.state(key)
             due = self._engine.next_deadline(state) if state is not None else None
             if due is None:
                 continue

@@ -13,6 +13,7 @@ publishers that partition differently) is two runs: the log of each partition is
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Iterable
 from itertools import islice
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from faust.tables.table import Table
 
-from streamproc.core.run_state import RunState, begin_run, stub_of
+from streamproc.core.run_state import RunState, stub_of
+from streamproc.core.states import Held, new_states
 from streamproc.kafka.log_limit import LogLimit
-from streamproc.worker.codec import FRAME, decode_run, encode_run, peek_run
+from streamproc.worker.codec import FRAME, encode_run, halt_of, peek_run, state_bytes
 from streamproc.worker.deadline_queue import DeadlineQueue
 from streamproc.worker.eviction import HALTED, KEEP_MS, ORDER, RANKS, STUB, Leaving, rank_of, surplus
 from streamproc.worker.limits import ACTIVE_RUNS_MAX, RUNS_MAX, STATE_BYTES_MAX, SWEEP_RUNS_MAX
@@ -44,7 +46,7 @@ class Runs:
 
     def __init__(self, partition: int, run_limits: RunLimits) -> None:
         self.partition = partition
-        self.active: dict[bytes, RunState] = {}
+        self.active: dict[bytes, Held] = {}
         self.dirty: dict[bytes, list[Fetched]] = {}  # changed states, with the records applied since the last `take`
         self.deadline_queue = DeadlineQueue()
         self.halts: dict[bytes, bytes] = {}  # by run: the decision that halted it, or the event that resumed it
@@ -54,7 +56,8 @@ class Runs:
         self.removed = 0
         self.unreadable = 0
         self._limits = run_limits
-        self._cached: dict[bytes, RunState] = {}  # decoded, not used lately
+        self._cached: dict[bytes, Held] = {}  # read, not used lately
+        self.states = run_limits.states
         self._stored: dict[bytes, bytes] = {}
         self._under_way: dict[bytes, bytes | None] = {}
         self.overwritten: set[bytes] = set()  # runs whose last record in the changelog is older than their state
@@ -73,8 +76,13 @@ class Runs:
             return self._under_way[key]
         return self._stored.get(key)
 
-    def load(self, key: bytes) -> RunState | None:
-        """Return the decoded state of a run that is not active; None for a new run."""
+    def state(self, key: bytes) -> RunState | None:
+        """Return the state of a run, to read it before another one is opened; None for a new run."""
+        held = self.active.get(key) or self.load(key)
+        return self.states.open(held) if held is not None else None
+
+    def load(self, key: bytes) -> Held | None:
+        """Make a run active, and return its state as it is kept; None for a new run."""
         state = self._cached.pop(key, None)
         if state is None:
             written = self._written(key)
@@ -86,12 +94,12 @@ class Runs:
         self.keep(key, state)
         return state
 
-    def _written(self, key: bytes) -> tuple[RunState, bytes | None] | None:
+    def _written(self, key: bytes) -> tuple[Held, bytes | None] | None:
         """Return a run as last written; None if it is new or unreadable, and then it starts from scratch."""
         raw = self.raw(key)
         try:
-            return decode_run(raw) if raw is not None else None
-        except msgspec.DecodeError as problem:
+            return (self.states.unpacked(state_bytes(raw)), halt_of(raw)) if raw is not None else None
+        except (msgspec.DecodeError, struct.error) as problem:
             self.unreadable += 1
             limited(
                 logging.ERROR,
@@ -102,7 +110,7 @@ class Runs:
             )
             return None
 
-    def keep(self, key: bytes, state: RunState) -> None:
+    def keep(self, key: bytes, state: Held) -> None:
         """Make a run active. Past a partition's share, the active runs become the cached ones, and those are dropped.
 
         Changed states stay active until they are taken. `active` is another dict after this.
@@ -117,16 +125,21 @@ class Runs:
         return [*self._stored, *(key for key in self.active if key not in self._stored)]
 
     def decoded(self, key: bytes) -> RunState | None:
-        """Return the state of a run if it is decoded already."""
-        return self.active.get(key) or self._cached.get(key)
+        """Return the state of a run if it is active or cached."""
+        held = self.active.get(key) or self._cached.get(key)
+        return self.states.open(held) if held is not None else None
 
     def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
-        """Restore the state of a run before a failed step: the written state plus the records applied since."""
+        """Return the state of a run before a failed step: what is kept, or, if that has changed, the written state plus
+        the records applied since."""
+        self.states.drop()
+        held = self.active[key]
+        if isinstance(held, bytes):
+            return self.states.open(held)
         written = self._written(key)
-        state = written[0] if written is not None else begin_run(self.partition)
+        state = self.states.open(written[0] if written is not None else self.states.begin(self.partition))
         for record in self.dirty.get(key, ()):
             step(state, record)
-        self.active[key] = state
         return state
 
     @property
@@ -142,12 +155,13 @@ class Runs:
         changes: list[Change] = []
         taken = list(islice(self.dirty, most))
         for key in taken:
-            state = self.active[key]
+            held = self.active[key]
+            state = self.states.open(held)
             due_ms = self._limits.due_ms(state)
             self.deadline_queue.set(key, due_ms)
             halt = self.halts.get(key)
             rank = rank_of(state, halt)
-            raw = encode_run(stub_of(state) if rank == STUB else state, halt, due_ms)
+            raw = encode_run(stub_of(state) if rank == STUB else self.states.packed(held), halt, due_ms)
             if len(raw) > STATE_BYTES_MAX:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
@@ -157,6 +171,8 @@ class Runs:
         self.overwritten.clear()
         for key in taken:
             del self.dirty[key]
+            if isinstance(self.active[key], bytes):
+                del self.active[key]  # it is read again from what is written now
         self._under_way.update(changes)
         instead = self._evict(SWEEP_RUNS_MAX + len(changes))  # at least as many as arrive
         self._under_way.update(instead)
@@ -172,7 +188,7 @@ class Runs:
         fresh.at_ms, fresh.finished, fresh.halted = state.at_ms, state.finished, state.halted
         fresh.escalation.severity = state.escalation.severity
         fresh.escalation.halt_code.set(state.escalation.halt_code.get())
-        self.active[key] = fresh
+        self.active[key] = self.states.close(fresh)
         return encode_run(fresh, None)
 
     def stored(self, changes: Iterable[Change], last_offset: int | None) -> None:
@@ -278,7 +294,7 @@ class Runs:
 
     def _stub(self, key: bytes) -> bytes | None:
         written = self._written(key)
-        return encode_run(stub_of(written[0]), None) if written is not None else None
+        return encode_run(stub_of(self.states.open(written[0])), None) if written is not None else None
 
     def _remove(self, key: bytes) -> None:
         self.active.pop(key, None)
@@ -299,6 +315,7 @@ class RunLimits:
         self.forgotten_halts = 0  # the halted ones among them: more were halted than have room as stubs
         self.active_share = ACTIVE_RUNS_MAX // 2
         self.now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
+        self.states = new_states()
         self.due_ms: Callable[[RunState], int] = lambda _state: 0  # the deadline of a silent run
 
     def share(self, partitions: int) -> None:

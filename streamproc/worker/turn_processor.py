@@ -15,7 +15,7 @@ import msgspec
 
 from streamproc.core.decision import Decision
 from streamproc.core.refusal import RefusedEvent
-from streamproc.core.run_state import RunState, begin_run
+from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
+    from streamproc.core.states import Held
     from streamproc.fleet.state import Fleet
     from streamproc.model.wire import Event
     from streamproc.worker.fleet_commands import FleetCommands
@@ -111,7 +112,7 @@ class TurnProcessor:
         changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
         again: dict[bytes, Event] = {}  # those whose last record was applied before
         engine, active, dirty = self._engine, runs.active, runs.dirty
-        step = engine.apply
+        apply, states = engine.apply, runs.states
         killing = self._fleet_commands.killing if self._fleet_commands is not None else None
         stopped: set[bytes] = set()  # runs for which this slice already has a stop event
         for record in records:
@@ -119,21 +120,25 @@ class TurnProcessor:
             if event is None:
                 continue
             key, offset = cast(bytes, record.key), record.offset
-            state = active.get(key)
-            if state is None:
-                state = self._load(runs, event, record, changed, outgoing)
+            held = active.get(key)
+            if held is None:
+                held = self._load(runs, event, record, changed, outgoing)
                 active = runs.active
-            if state is None or offset <= state.offset:
-                self.counts.repeated += state is not None
-                again.update(_stated_again(key, event, state, offset))
+                if held is None:
+                    continue
+            state = states.open(held)
+            if offset <= state.offset:
+                self.counts.repeated += 1
+                if offset == state.offset:
+                    # Another worker may not have known its state yet, published an older status, and ended.
+                    again[key] = event
                 continue
-            engine.event_offset = offset
             try:
-                decisions = step(state, event, log_time(record))
+                decisions = apply(state, event, log_time(record), offset)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
                 outgoing.append(self._failed(runs, record, event, problem))
                 continue
-            state.offset = offset
+            active[key] = states.close(state)
             applied = dirty.get(key)
             if applied is None:
                 dirty[key] = [record]
@@ -142,13 +147,10 @@ class TurnProcessor:
             if type(decisions) is RefusedEvent:
                 outgoing.append(self._refused(placed(record, self._topic, runs.partition), (decisions.problem,)))
                 continue
-            if type(event) is OperatorResume:
-                _note_lifted(runs, key, state, event, decisions)
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
-            if decisions:
-                self._decided(runs, record, decisions, outgoing)
             if decisions or type(event) in STATUS_EVENTS:
+                self._decided(runs, record, event, decisions, outgoing)
                 changed[key] = event
         self.counts.records += len(records)
         outgoing += spend_records(self._charges, runs.partition)
@@ -163,7 +165,7 @@ class TurnProcessor:
         record: Fetched,
         changed: dict[bytes, Event],
         outgoing: list[OutgoingRecord],
-    ) -> RunState | None:
+    ) -> Held | None:
         """Return the state of a run that is not active; create that of a new run. None: its publisher begins too many.
 
         Commands and the workers' own events begin runs without limit: their authors are checked.
@@ -176,7 +178,7 @@ class TurnProcessor:
                 problem = too_many_new_runs(record, limit)
                 outgoing.append(self._refused(placed(record, self._topic, runs.partition), (problem,)))
                 return None
-            state = begin_run(runs.partition)
+            state = runs.states.begin(runs.partition)
             runs.keep(key, state)
             changed[key] = event
         return state
@@ -242,6 +244,7 @@ class TurnProcessor:
         state = runs.rebuild(key, self._again)
         self._charges[:] = [charge for charge in self._charges if charge.offset != record.offset]
         state.offset = record.offset
+        runs.active[key] = runs.states.close(state)
         runs.dirty.setdefault(key, [])
         self.counts.failures += 1
         limited(
@@ -258,11 +261,15 @@ class TurnProcessor:
 
     def _again(self, state: RunState, record: Fetched) -> None:
         """Step a record again that was stepped before."""
-        self._engine.apply(state, read_event(cast(bytes, record.value)), log_time(record))
+        self._engine.apply(state, read_event(cast(bytes, record.value)), log_time(record), record.offset)
 
-    def _decided(self, runs: Runs, record: Fetched, decisions: list[Decision], outgoing: list[OutgoingRecord]) -> None:
-        self.counts.decisions += len(decisions)
+    def _decided(
+        self, runs: Runs, record: Fetched, event: Event, decisions: list[Decision], outgoing: list[OutgoingRecord]
+    ) -> None:
         key = cast(bytes, record.key)
+        if type(event) is OperatorResume:
+            _note_lifted(runs, key, runs.states.open(runs.active[key]), event, decisions)
+        self.counts.decisions += len(decisions)
         for decision in decisions:
             if decision.trigger is not None:
                 decision.trigger.topic = self._topic
@@ -286,7 +293,7 @@ class TurnProcessor:
         only published `again`, where another worker may have published `running`.
         """
         for key, event in (again | changed).items():
-            state = runs.active.get(key) or cast(RunState, runs.load(key))
+            state = cast(RunState, runs.state(key))
             if state.halted < 0 or key in runs.halts or key in again:
                 yield self._status(runs, key, event, state)
 
@@ -307,14 +314,6 @@ def _log_halt(decision: Decision) -> None:
         decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
         decision.halt_reason, decision.node, decision.id,
     )  # fmt: skip
-
-
-def _stated_again(key: bytes, event: Event, state: RunState | None, offset: int) -> dict[bytes, Event]:
-    """Return the run whose status is published again: that of the last record that was applied before.
-
-    Another worker may not have known its state yet, published an older status, and ended.
-    """
-    return {key: event} if state is not None and offset == state.offset else {}
 
 
 def _note_lifted(runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]) -> None:

@@ -203,7 +203,7 @@ def test_the_decision_kept_with_a_halted_run_is_short_whatever_its_labels() -> N
     [(_, raw)] = mine.take()
     assert raw is not None
     assert len(raw) < 4_096 + HALT_BYTES_MAX
-    assert mine.active[b"r"].turns == 3  # the state was not reset for its size
+    assert mine.state(b"r").turns == 3  # the state was not reset for its size
 
 
 def test_accounts_of_a_partition_stay_within_its_share() -> None:

@@ -26,6 +26,7 @@ from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.spend import AccountProcessor, AccountStore
 from streamproc.worker.tables import RunStore
 from streamproc.worker.turn_processor import TurnProcessor
+from tests.feeding import WrappedEngine
 from tests.simulation.cluster import Member, SimPublisher
 from tests.simulation.loop import Process
 
@@ -60,17 +61,16 @@ def cursed(rules: RulesOf, die: Callable[[], None]) -> Engine:
     engine = Engine(rules)
     honest = engine.apply
 
-    def step(run: Any, event: Any, at_ms: int | None) -> Any:
+    def apply(run: Any, event: Any, at_ms: int | None, offset: int = -1) -> Any:
         if event.node == DEADLY:
             die()
             raise Killed
-        decisions = honest(run, event, at_ms)
+        decisions = honest(run, event, at_ms, offset)
         if event.node == CURSED:
             raise RuntimeError("a bug in a detector")
         return decisions
 
-    engine.apply = step  # type: ignore[method-assign]
-    return engine
+    return WrappedEngine(engine, apply)  # type: ignore[return-value]
 
 
 class Recovery:

@@ -62,7 +62,7 @@ def test_a_partition_that_moves_takes_its_deadlines_along() -> None:
     run_limits.due_ms = lambda state: state.at_ms + 600
     before, after = Runs(0, run_limits), Runs(0, RunLimits())
     for key, at_ms in ((b"a", 50), (b"b", 20), (b"c", 90)):
-        before.keep(key, run_with(partition=0, offset=1, at_ms=at_ms))
+        before.keep(key, before.states.close(run_with(partition=0, offset=1, at_ms=at_ms)))
         before.dirty[key] = []
     for place, (key, raw) in enumerate(before.take()):
         after.restore(key, raw, place)

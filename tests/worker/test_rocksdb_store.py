@@ -187,7 +187,7 @@ def test_runs_are_the_same_after_a_restart(runs_of) -> None:
     assert mine.applied == 7
     assert (len(mine), mine._limits.runs) == (2, 2)
     assert sorted(mine.known()) == [b"a", b"b"]
-    assert dump(mine.load(b"a")) == dump(before), "without what the broker did not have"
+    assert dump(mine.state(b"a")) == dump(before), "without what the broker did not have"
 
 
 def test_a_store_names_only_the_offset_up_to_which_it_is_complete(runs_of) -> None:
@@ -214,7 +214,7 @@ def test_recovery_keeps_the_state_that_applied_more_of_the_log(runs_of) -> None:
     mine.restored(7)
     mine = runs_of()
     assert mine.changelog_offset == 7
-    assert (len(mine), mine.load(b"a").turns) == (1, 3)
+    assert (len(mine), mine.state(b"a").turns) == (1, 3)
 
 
 def test_a_run_with_an_event_at_its_expiry_stays(runs_of, now_ms) -> None:

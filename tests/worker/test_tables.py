@@ -61,10 +61,10 @@ def test_a_state_with_several_changes_is_written_once() -> None:
 def test_a_state_is_the_same_after_it_was_written_and_read() -> None:
     mine, again = runs(), runs()
     step(mine, honest_run("a", 20))
-    before = mine.active[b"a"]
+    before = dump(mine.state(b"a"))
     for offset, (key, raw) in enumerate(mine.take()):
         again.restore(key, raw, offset)
-    assert dump(again.load(b"a")) == dump(before)
+    assert dump(again.state(b"a")) == before
     assert again.changelog_offset == 0
 
 
@@ -79,7 +79,7 @@ def test_a_state_on_its_way_to_the_broker_is_readable_before_it_is_stored() -> N
     step(mine, honest_run("a", 2))
     changes = mine.take()
     mine.active.clear()
-    assert mine.load(b"a").turns == 2
+    assert mine.state(b"a").turns == 2
     step(mine, honest_run("a", 3)[2:], first=2)
     mine.stored(changes, 0)
     assert [decode_run(raw)[0].turns for _, raw in mine.take()] == [3]
@@ -96,7 +96,7 @@ def test_the_number_of_decoded_runs_is_bounded_and_a_changed_one_is_never_lost()
         assert len(mine.active) + len(mine._cached) <= 40
     write(mine)
     assert len(mine) == 200
-    assert all(mine.load(f"run-{number}".encode()).turns == 1 for number in range(200))
+    assert all(mine.state(f"run-{number}".encode()).turns == 1 for number in range(200))
 
 
 def clocked() -> tuple[RunLimits, list[int]]:
@@ -198,7 +198,7 @@ def test_of_two_states_the_one_that_has_applied_more_wins() -> None:
     mine = runs()
     for place, raw in enumerate((older, newer, older)):
         mine.restore(b"a", raw, place)
-    assert mine.load(b"a").turns == 9
+    assert mine.state(b"a").turns == 9
 
 
 def test_of_two_accounts_the_one_that_has_booked_more_wins() -> None:
@@ -275,7 +275,7 @@ def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptu
     whole = encode_run(run_with(offset=3, turns=4), None)
     mine.restore(b"r", whole[:-3], 0)
     step(mine, honest_run("r", 2), first=4)
-    assert mine.active[b"r"].turns == 2
+    assert mine.state(b"r").turns == 2
     assert mine.unreadable == 1
     assert "the stored state of run b'r' is unreadable; the run starts from an empty state" in caplog.text
 
@@ -303,8 +303,10 @@ def test_run_limits_count_the_runs_of_all_partitions() -> None:
 def test_a_state_that_has_grown_too_large_is_reset_and_stays_halted() -> None:
     mine = runs()
     step(mine, looping_run("a", 3))
-    mine.active[b"a"].set_scope(Scope(budgets={f"budget-{number}": number for number in range(4_000)}))
-    mine.active[b"a"].cold.node_names = dict.fromkeys(range(2000), "node")
+    state = mine.state(b"a")
+    state.set_scope(Scope(budgets={f"budget-{number}": number for number in range(4_000)}))
+    state.cold.node_names = dict.fromkeys(range(2000), "node")
+    mine.active[b"a"] = mine.states.close(state)
     [(_, raw)] = mine.take()
     state = decode_run(raw)[0]
     assert len(raw) < 1024

@@ -17,6 +17,7 @@ from streamproc.worker.limits import CONTROL_BYTES_MAX
 from streamproc.worker.publishing import control_record, dead_letter_record
 from streamproc.worker.tables import RunLimits, Runs
 from streamproc.worker.turn_processor import TurnProcessor
+from tests.feeding import WrappedEngine
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
 from tests.worker.running import event_record, expected_ids, honest_run, interleaved, looping_run, said
 
@@ -168,13 +169,13 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
     honest_step = worker._engine.apply
     fails_on = {"bad-1", "bad-2"}
 
-    def step(run, event, at_ms):
-        decisions = honest_step(run, event, at_ms)
+    def apply(run, event, at_ms, offset=-1):
+        decisions = honest_step(run, event, at_ms, offset)
         if event.event_id in fails_on:
             raise ZeroDivisionError("a bug")
         return decisions
 
-    worker._engine.apply = step
+    worker._engine = WrappedEngine(worker._engine, apply)
     mine = runs()
     news = [
         event_record(wire.Turn(w=1, run_id="r", node="n", event_id=name, output=said(name)))
@@ -192,7 +193,7 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
     assert [record.value for record in refused] == [value for _, value in news]
     assert b"ZeroDivisionError: a bug" in dict(refused[0].headers)["reason"]
     assert "a bug" in caplog.text
-    assert mine.active[b"r"].turns == 3
+    assert mine.state(b"r").turns == 3
     again = worker.accept(mine, records_of([loop[1], news[1], loop[2]], first=2))
     assert [record.topic for record in again] == ["runs"], "it counts as applied"
 

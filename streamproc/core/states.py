@@ -1,0 +1,110 @@
+"""How a caller keeps the states of runs between their events.
+
+Compiled, a state is kept as the bytes that are stored: they are read into one object, which stays in the processor's
+cache, and written from it after the event. Uncompiled, that would take longer than the event, so each run has an
+object of its own, and is packed only where it is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streamproc.core.compiled import core_kind
+from streamproc.core.run_state import RunState, begin_run, check, dump, load
+
+Held = bytes | RunState
+"""A state between two events: bytes, or an object of its own."""
+
+
+class States(Protocol):
+    """How states are kept. One object serves any number of runs. It is not thread-safe."""
+
+    def begin(self, partition: int) -> Held:
+        """Return the state of a new run of a partition of the turns topic."""
+
+    def open(self, held: Held) -> RunState:
+        """Return a state to read or to step, valid until the next one is opened."""
+
+    def close(self, run: RunState) -> Held:
+        """Return how to keep an opened state that was changed."""
+
+    def drop(self) -> None:
+        """Forget the changes to the state that was opened last, if that is possible."""
+
+    def packed(self, held: Held) -> bytes:
+        """Return a state as it is stored."""
+
+    def unpacked(self, raw: bytes) -> Held:
+        """Return a stored state as it is kept. Raises `StateError`."""
+
+
+class PackedStates:
+    """States kept as bytes."""
+
+    def __init__(self) -> None:
+        self._run = RunState()
+        self._held: Held | None = None  # the state that `_run` holds
+
+    def begin(self, partition: int) -> Held:
+        self._run.clear()
+        self._run.partition = partition
+        return self.close(self._run)
+
+    def open(self, held: Held) -> RunState:
+        if held is not self._held:
+            assert isinstance(held, bytes)
+            self._held = None  # until it is read
+            load(held, self._run)
+            self._held = held
+        return self._run
+
+    def close(self, run: RunState) -> Held:
+        held = dump(run)
+        self._held = held if run is self._run else None
+        return held
+
+    def drop(self) -> None:
+        self._held = None
+
+    def packed(self, held: Held) -> bytes:
+        assert isinstance(held, bytes)
+        return held
+
+    def unpacked(self, raw: bytes) -> Held:
+        self._held = None
+        run = load(raw, self._run)
+        check(run)
+        if run is not self._run:  # of an older version
+            return dump(run)
+        self._held = raw
+        return raw
+
+
+class ObjectStates:
+    """States kept as objects."""
+
+    def begin(self, partition: int) -> Held:
+        return begin_run(partition)
+
+    def open(self, held: Held) -> RunState:
+        assert isinstance(held, RunState)
+        return held
+
+    def close(self, run: RunState) -> Held:
+        return run
+
+    def drop(self) -> None:
+        pass
+
+    def packed(self, held: Held) -> bytes:
+        return dump(self.open(held))
+
+    def unpacked(self, raw: bytes) -> Held:
+        run = load(raw)
+        check(run)
+        return run
+
+
+def new_states() -> States:
+    """Return the way to keep states that is fastest with this core."""
+    return PackedStates() if core_kind() == "compiled" else ObjectStates()
