@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import warnings
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -32,7 +33,9 @@ PARTS: Final = (
         "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
         "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
         "handovers", "cycles", "metrics", "spend", "pace",
-    )), *(f"streamproc.core.{name}" for name in ("marks", "escalation", "run_state", "size_budget", "view", "observer", "engine")),
+    )), *(f"streamproc.core.{name}" for name in (
+        "marks", "escalation", "run_state", "size_budget", "view", "observe_results", "observer", "engine",
+    )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""
 
@@ -126,7 +129,7 @@ class CompiledModules:
         )
 
 
-class _Loaded:
+class _Loaded(Loader):
     """A loader for a module that is loaded already, perhaps under another name."""
 
     def __init__(self, module: ModuleType) -> None:

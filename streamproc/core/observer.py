@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streamproc.core import kind
-from streamproc.core.board.transitions import apply_failure
+from streamproc.core.observe_results import has_changed_result, observe_results
 from streamproc.core.prices import priced
 from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, i64, tag32, u32, u64
 from streamproc.core.run_state import RunState
-from streamproc.core.signals.artifacts import observe_artifact
 from streamproc.core.signals.calls import observe_calls
-from streamproc.core.signals.cycles import Cycle, cycle_of, observe_handover
-from streamproc.core.signals.failing_tests import observe_tests
+from streamproc.core.signals.cycles import cycle_of, observe_handover
 from streamproc.core.signals.handovers import (
     Counted,
     brought_results,
@@ -27,11 +25,9 @@ from streamproc.core.signals.handovers import (
     note_finder,
     shows_results,
 )
-from streamproc.core.signals.metrics import observe_metrics
 from streamproc.core.signals.monologues import observe_monologue
-from streamproc.core.signals.node_errors import observe_attempt, observe_errors
+from streamproc.core.signals.node_errors import observe_attempt
 from streamproc.core.signals.nodes import NodeState, node_of_turn
-from streamproc.core.signals.novelty import Gate, restart_of
 from streamproc.core.signals.open_turns import end_turn
 from streamproc.core.signals.own_turns import OWN_TIMES, count_own, own_period
 from streamproc.core.signals.pace import observe_pace
@@ -43,9 +39,9 @@ from streamproc.core.signals.similarity import observe_near, says_alike
 from streamproc.core.signals.spend import add_runtime, amount_of, counts_of, spend
 from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import STREAK_BYTES
+from streamproc.core.signals.task_tokens import spend_tokens
 from streamproc.core.signals.text_streaks import is_text_only, observe_text_streak
 from streamproc.core.signals.tools import observe_tools
-from streamproc.core.size_budget import OTHER_EVENT_BYTES
 from streamproc.core.view import GAP_MS, Handover, View
 from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
 
@@ -110,8 +106,8 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     had_tests: bool = apart and len(node.suites) > 0
     failing_set: u64 = failing_set_of(node) if apart else 0
     if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
-        _observe_results(view, rules)
-        changed = _has_changed_result(turn, node)
+        observe_results(view, rules)
+        changed = has_changed_result(turn, node)
     changed = changed or run.novelty.last_discovery == index
     if rules.every_error and observe_attempt(run, node, turn, index, view.names):
         view.kinds |= kind.ERRORS
@@ -218,12 +214,29 @@ def _observe_measures(view: View, rules: Rules, usage: Usage | None) -> Usage | 
         spend(run, usage, view.counts)
         observe_pace(run, usage)
         view.kinds |= SPENDING if view.budgets else kind.USAGE
+        if view.turn.task_id or run.scope.task:
+            _spend_on_task(view, rules)
     if run.turns_open:
         view.took_ms = end_turn(run, view.turn, view.node_tag, view.tag)
         reported_ms = amount_of(usage.duration_ms) if usage is not None else 0
         if view.took_ms > reported_ms:  # the time since `turn.started` contains what the turn reports itself
             add_runtime(view.counts, view.took_ms - reported_ms)
     return usage
+
+
+@cfunc
+def _spend_on_task(view: View, rules: Rules) -> None:
+    run: RunState = view.run
+    turn: Turn = view.turn
+    task: u32
+    default = view.budgets.get("maxTaskTokens")
+    if not rules.task_percents or not (run.has_task_tokens or default):
+        return
+    task = view.names[turn.task_id] if turn.task_id else run.scope.task
+    spent = spend_tokens(run, turn, task, default, rules.task_percents)
+    if spent is not None:
+        view.task_tokens = spent
+        view.kinds |= kind.TASK_TOKENS
 
 
 @cfunc
@@ -266,60 +279,6 @@ def _observe_talk(view: View, said: Content | None) -> None:
             view.kinds |= kind.TEXT_STREAK
         if run.messages.count and observe_reply(run, view.node, said, view.index):
             view.kinds |= kind.REPLY
-
-
-@cfunc
-def _observe_results(view: View, rules: Rules) -> None:
-    run: RunState = view.run
-    turn: Turn = view.turn
-    node: NodeState = view.node
-    cycle: Cycle | None = view.cycle
-    index: i32 = view.index
-    # Stamps of turns outside cycles are negative: none equals an iteration of a cycle that is found later.
-    stamp: i32 = cycle.iterations if cycle is not None else -2 - index
-    # In a cycle other nodes do the work, so a node's own calls do not restart its streaks, unless they brought news
-    # in this very turn: a harness may attach unchanged results to every turn.
-    worked: i32 = -1 if cycle is not None and node.last_call_news != index else node.last_call_news
-    new_error: bool
-    since: i32
-    period: Period | None
-    if run.messages.count:
-        run.messages.worked = index
-    if turn.progress:
-        since = restart_of(run, rules.gates.metrics, worked)
-        view.flat = observe_metrics(
-            run, view.node_tag, turn.progress, index, view.tag, rules.lower_is_better, stamp, since
-        )
-        if view.flat is not None:
-            view.kinds |= kind.METRIC
-    if turn.tests is not None:
-        view.kinds |= kind.TESTS
-        new_error = rules.gates.failing_sets is not Gate.NONE and _has_new_error(turn, node)
-        observe_tests(
-            run, node, turn.tests, index, stamp, restart_of(run, rules.gates.failing_sets, worked),
-            restart_of(run, rules.gates.failing_counts, worked), new_error, rules.edges_apart,
-        )  # fmt: skip
-    if turn.artifact is not None or turn.docs is not None:
-        view.kinds |= kind.ARTIFACT
-        if not node.artifact.count:
-            run.size_left -= STREAK_BYTES
-        period = observe_artifact(run, node, turn, index, stamp, restart_of(run, rules.gates.artifacts, worked))
-        if node.artifact.first == index:
-            run.novelty.last_result = index
-        if period is not None:
-            view.add_period(period)
-    if turn.errors is not None:
-        if not node.errors.count:
-            run.size_left -= STREAK_BYTES
-        since = max(run.novelty.last_progress, node.last_call_news)
-        if observe_errors(node, turn.errors, index, since):
-            view.kinds |= kind.ERRORS
-            if node.errors.first == index:
-                run.novelty.last_result = index
-        if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
-            run.size_left -= OTHER_EVENT_BYTES
-            view.board_change = apply_failure(run, turn, rules.board, view.tag)
-            view.kinds |= kind.BOARD
 
 
 @cfunc
@@ -414,22 +373,6 @@ def _has_evidence(turn: Turn) -> bool:
         turn.calls or turn.output or turn.structured or turn.artifact or turn.docs or turn.tests or turn.errors
         or turn.progress or turn.query
     )  # fmt: skip
-
-
-@cfunc
-def _has_changed_result(turn: Turn, node: NodeState) -> bool:
-    """Whether a turn left another artifact than its node did before, or failed with other errors."""
-    if turn.artifact is not None and node.artifact.count == 1:
-        return True
-    return turn.errors is not None and turn.errors.count > 0 and node.errors.count == 1
-
-
-@cfunc
-def _has_new_error(turn: Turn, node: NodeState) -> bool:
-    """Whether a turn reports other errors than its node did before."""
-    if turn.errors is None or not turn.errors.count or not node.errors.count:
-        return False
-    return node.errors.value != tag32(hash64(turn.errors.norm))
 
 
 @cfunc
