@@ -103,13 +103,18 @@ if __name__ == "__main__":
 
 def install(work: Path, folder: Path, sources: str) -> None:
     """Install the modules for `streamproc.core.compiled`; the manifest, which enables them, is written last."""
+    from xxhash import xxh3_128_hexdigest
+
     from streamproc.core.compiled import MANIFEST, abi
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    files = {}
     for name in ("core", "scan"):
-        shutil.copy2(work / "lib" / f"{name}{abi()}", folder)
-    (folder / MANIFEST).write_text(json.dumps({"abi": abi(), "sources": sources}, indent=1) + "\n", encoding="utf-8")
+        file = Path(shutil.copy2(work / "lib" / f"{name}{abi()}", folder))
+        files[file.name] = xxh3_128_hexdigest(file.read_bytes())
+    made = {"abi": abi(), "sources": sources, "files": files}
+    (folder / MANIFEST).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def check(folder: Path) -> None:

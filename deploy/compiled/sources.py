@@ -15,9 +15,9 @@ from pathlib import Path
 from struct import calcsize
 
 from streamproc.core.compiled import PARTS
-from streamproc.core.records import _CODES
+from streamproc.core.packing import CODES
 
-NUMBERS = frozenset(_CODES)
+NUMBERS = frozenset(CODES)
 RECORDS = "streamproc.core.records"
 
 
@@ -47,7 +47,7 @@ def records(parts: dict[str, ast.Module]) -> dict[str, ast.ClassDef]:
 
 def width(record: ast.ClassDef) -> int:
     """Return the bytes of a record's numbers. They come first and without gaps: one copy moves them all."""
-    codes = [_CODES.get(ast.unparse(field.annotation), "") for field in record.body if isinstance(field, ast.AnnAssign)]
+    codes = [CODES.get(ast.unparse(field.annotation), "") for field in record.body if isinstance(field, ast.AnnAssign)]
     if any(calcsize(f"={after}") > calcsize(f"={before}") for before, after in pairwise(codes)):
         raise SystemExit(f"compile: {record.name}: put the widest numbers first, then the others, then everything else")
     key = "Q" if {"Row", "Sparse"} & {ast.unparse(base) for base in record.bases} else ""

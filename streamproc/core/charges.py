@@ -69,8 +69,8 @@ def charge(
         tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
         micro_usd, unpriced = usage.cost_usd_micro or 0, int(usage.cost_usd_micro is None and tokens > 0)
     return Charge(
-        run_id, run.scope.session, run.scope.user, run.scope.tenant, run.scope.child, run.scope.budgets, rules, run.at_ms,
-        tokens, micro_usd, unpriced, first, left, offset,
+        run_id, run.scope.session, run.scope.user, run.scope.tenant, run.scope.child, run.scope.budgets, rules,
+        run.at_ms, tokens, micro_usd, unpriced, first, left, offset,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import warnings
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -32,7 +33,10 @@ PARTS: Final = (
         "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
         "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
         "handovers", "cycles", "metrics", "spend", "pace",
-    )), *(f"streamproc.core.{name}" for name in ("marks", "escalation", "run_state", "size_budget", "view", "observer", "engine")),
+    )), *(f"streamproc.core.{name}" for name in (
+        "marks", "escalation", "run_state", "size_budget", "view", "observe_results", "observe_spend", "observer",
+        "engine",
+    )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""
 
@@ -78,35 +82,43 @@ class CompiledModules:
         if self._usable is None:
             self._usable = False
             self._check()
+        if self.fault and self._required:
+            self._refuse(self.fault)  # each time: an import that failed may be tried again
         if not self._usable:
             return None
         if fullname == SCAN:
             return spec_from_file_location(SCAN, self._folder / f"scan{abi()}")
-        if CORE not in sys.modules:
-            self._load()
+        if CORE not in sys.modules and not self._load():
+            return None
         module = sys.modules.get(fullname)
         return None if module is None else ModuleSpec(fullname, _Loaded(module))
 
-    def _load(self) -> None:
+    def _load(self) -> bool:
         """Load the C module, under the names of all parts, so that what it imports finds them."""
         file = str(self._folder / f"core{abi()}")
-        spec = spec_from_file_location(CORE, file, loader=ExtensionFileLoader(CORE, file))
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{file} is not an extension module")
-        core = module_from_spec(spec)
+        loader = ExtensionFileLoader(CORE, file)
+        spec = ModuleSpec(CORE, loader, origin=file)
+        spec.has_location = True
+        try:
+            core = module_from_spec(spec)  # links it; nothing of it has run yet
+        except ImportError as error:
+            self._usable = False
+            self._refuse(f"it cannot be loaded ({error})")
+            return False
         sys.modules.update(dict.fromkeys((CORE, *PARTS), core))
         try:
-            spec.loader.exec_module(core)
+            loader.exec_module(core)
         except BaseException:
             for name in (CORE, *PARTS):
                 sys.modules.pop(name, None)
             raise
+        return True
 
     def _check(self) -> None:
         try:
             made: dict[str, Any] = json.loads((self._folder / MANIFEST).read_bytes())
-            fault = _outdated(made)
-        except (OSError, KeyError, ValueError) as error:
+            fault = _outdated(made) or _damaged(made, self._folder)
+        except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
             fault = f"the build cannot be read ({error})"
         self._usable = not fault
         if fault:
@@ -127,7 +139,7 @@ class CompiledModules:
         )
 
 
-class _Loaded:
+class _Loaded(Loader):
     """A loader for a module that is loaded already, perhaps under another name."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -147,6 +159,14 @@ def _outdated(made: dict[str, Any]) -> str:
         return f"it was built for another Python ({made['abi']}; this is {abi()})"
     if made["sources"] != sources_hash():
         return "the sources have changed since it was built"
+    return ""
+
+
+def _damaged(made: dict[str, Any], folder: Path) -> str:
+    """Say which file of a build is not as it was written: the linker does not check that, and crashes."""
+    for name, hashed in made["files"].items():
+        if xxhash.xxh3_128_hexdigest((folder / name).read_bytes()) != hashed:
+            return f"{name} has changed since it was built"
     return ""
 
 

@@ -6,8 +6,8 @@ that can be computed again: tags of names and the rules of each scope.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from xxhash import xxh3_64_intdigest
 
@@ -23,6 +23,7 @@ from streamproc.core.decision import Decision, Finding
 from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
+from streamproc.core.outcome import InForce, OnFault, Outcome, RulesOf
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
@@ -34,7 +35,7 @@ from streamproc.core.signals.handovers import reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
 from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.replies import note_message
-from streamproc.core.signals.task_tokens import grant_tokens, spend_tokens
+from streamproc.core.signals.task_tokens import grant_tokens
 from streamproc.core.size_budget import OTHER_EVENT_BYTES, shrink_to_size
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import View
@@ -58,38 +59,11 @@ from streamproc.model.wire import (
 )
 
 if TYPE_CHECKING:
-    from streamproc.core.marks import BudgetMarks
     from streamproc.core.rules import Rules
 
 ID_BYTES: Final = 8  # of a state
 RULES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
 NO_OFFSET: Final = -1  # of an event that has no position in a log
-
-
-OnFault = Callable[[str, int, Exception], None]
-"""Called when a detector raised: its code, how often it has raised so far, and the exception."""
-
-
-class RulesOf(Protocol):
-    """The source of the rules of each scope: the policy."""
-
-    def rules(self, workflow: str, tenant: str, tier: str) -> Rules: ...
-
-
-class Outcome(NamedTuple):
-    """What one event causes."""
-
-    state: bytes  # of the run, with the event applied
-    decisions: list[Decision]  # to publish; an event that was refused has `RefusedEvent`, which is empty and says why
-    charges: list[Charge]  # to the accounts of its session, user and tenant
-
-
-class InForce(NamedTuple):
-    """What counts for the runs of one scope."""
-
-    rules: Rules
-    budgets: Mapping[str, int]  # those that the run declared, over the policy's
-    limits: BudgetMarks
 
 
 @final
@@ -144,15 +118,19 @@ class Engine:
     def step(self, state: bytes, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Outcome:
         """Apply one event of a run to its stored state; an empty one begins a run. See `apply`."""
         run: RunState = self.run
-        if state is not self.run_raw:
-            self.run_raw = b""  # if anything fails
-            if state:
-                load(state, run)
-            else:
-                run.clear()
+        known: bytes = self.run_raw
+        kept: list[Charge] | None = self.charges
         charges: list[Charge] = []
+        self.run_raw = b""  # if anything fails, the object holds no state
+        if not state:
+            run.clear()
+        elif state is not known:
+            load(state, run)
         self.charges = charges
-        decisions = self.apply(run, event, at_ms, offset)
+        try:
+            decisions = self.apply(run, event, at_ms, offset)
+        finally:
+            self.charges = kept
         self.run_raw = dump(run)
         return Outcome(self.run_raw, decisions, charges)
 
@@ -208,8 +186,6 @@ class Engine:
         """
         return status_of(run, run_id, halt, iterations_max(run, self.rules_of(run)))
 
-    # Turns.
-
     @cfunc
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         view: View = self.view
@@ -219,8 +195,6 @@ class Engine:
         rules, budgets, limits = self._in_force(run)
         view.begin(run, turn, budgets, rules.backstop, rules.marks, limits)
         observe_turn(view, rules)
-        if turn.usage is not None and (turn.task_id or run.scope.task):
-            self._spend_on_task(view, turn, rules)
         run.turns = view.index + 1
         if run.handovers.previous_node != view.node_tag:
             run.handovers.previous_node = view.node_tag
@@ -237,18 +211,6 @@ class Engine:
         if run.size_left <= 0:
             shrink_to_size(run)
         return found
-
-    @cfunc
-    def _spend_on_task(self, view: View, turn: Turn, rules: Rules) -> None:
-        run: RunState = view.run
-        default = view.budgets.get("maxTaskTokens")
-        if not rules.task_percents or not (run.has_task_tokens or default):
-            return
-        task = self.names[turn.task_id] if turn.task_id else run.scope.task
-        spent = spend_tokens(run, turn, task, default, rules.task_percents)
-        if spent is not None:
-            view.task_tokens = spent
-            view.kinds |= kind.TASK_TOKENS
 
     @cfunc
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
@@ -289,8 +251,6 @@ class Engine:
         rules, budgets, _ = self._in_force(run)
         self.view.begin_other(run, event, budgets, kinds, change)
         return self._ask(self.view, event, rules)
-
-    # Other events.
 
     def _other(self, run: RunState, event: Event) -> list[Decision]:
         if type(event) is RunStarted:
@@ -385,8 +345,6 @@ class Engine:
         found = self._ask_about(run, event, kind.ACCOUNT)
         run.at_ms = last_event_ms or run.at_ms  # other runs' spend is no activity of this run
         return found
-
-    # Time.
 
     def next_deadline(self, run: RunState) -> Due | None:
         """Return the first deadline of a run that sends no further event; None if it has none."""

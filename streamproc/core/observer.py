@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streamproc.core import kind
-from streamproc.core.board.transitions import apply_failure
-from streamproc.core.marks import BudgetMarks
-from streamproc.core.prices import priced
-from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, i64, tag32, u32, u64
+from streamproc.core.observe_results import has_changed_result, observe_results
+from streamproc.core.observe_spend import observe_measures, reaches_a_limit, reaches_a_limit_of_cycles
+from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, tag32, u32, u64
 from streamproc.core.run_state import RunState
-from streamproc.core.signals.artifacts import observe_artifact
 from streamproc.core.signals.calls import observe_calls
-from streamproc.core.signals.cycles import Cycle, cycle_of, observe_handover
-from streamproc.core.signals.failing_tests import observe_tests
+from streamproc.core.signals.cycles import cycle_of, observe_handover
 from streamproc.core.signals.handovers import (
     Counted,
     brought_results,
@@ -28,25 +25,20 @@ from streamproc.core.signals.handovers import (
     note_finder,
     shows_results,
 )
-from streamproc.core.signals.metrics import observe_metrics
 from streamproc.core.signals.monologues import observe_monologue
-from streamproc.core.signals.node_errors import observe_attempt, observe_errors
+from streamproc.core.signals.node_errors import observe_attempt
 from streamproc.core.signals.nodes import NodeState, node_of_turn
-from streamproc.core.signals.novelty import Gate, restart_of
-from streamproc.core.signals.open_turns import end_turn
 from streamproc.core.signals.own_turns import OWN_TIMES, count_own, own_period
-from streamproc.core.signals.pace import observe_pace
 from streamproc.core.signals.periods import NARRATION, Period, push
 from streamproc.core.signals.queries import has_answer, observe_query
 from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.replies import note_message, observe_reply
 from streamproc.core.signals.similarity import observe_near, says_alike
-from streamproc.core.signals.spend import Ledger, add_runtime, amount_of, counts_of, spend, tokens_of
+from streamproc.core.signals.spend import counts_of
 from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import STREAK_BYTES
 from streamproc.core.signals.text_streaks import is_text_only, observe_text_streak
 from streamproc.core.signals.tools import observe_tools
-from streamproc.core.size_budget import OTHER_EVENT_BYTES
 from streamproc.core.view import GAP_MS, Handover, View
 from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Content, Turn, Usage
 
@@ -69,7 +61,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     view.counts = counts_of(run, tag)
     view.counts.turns += 1
     if usage is not None or run.turns_open:
-        usage = _observe_measures(view, rules, usage)
+        usage = observe_measures(view, rules, usage)
     if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
         _observe_round(view)
     if run.pending.node:
@@ -82,46 +74,15 @@ def observe_turn(view: View, rules: Rules) -> None:
         _observe_choice(view, rules)
     if len(run.cycles.table):
         view.cycle = cycle_of(view, usage)
-        if view.cycle is not None and view.cycle.iterations and view.budgets and _reaches_a_limit_of_cycles(view):
+        if view.cycle is not None and view.cycle.iterations and view.budgets and reaches_a_limit_of_cycles(view):
             view.kinds |= kind.CYCLE
     if turn.calls:
         _observe_calls(view, rules)
     _observe_results_and_texts(view, rules)
-    if view.budgets and _reaches_a_limit(view):
+    if view.budgets and reaches_a_limit(view):
         view.kinds |= kind.BUDGET
     if view.took_ms or run.turns_open or run.at_ms - view.last_event_ms >= GAP_MS:
         view.kinds |= kind.CLOCK
-
-
-@cfunc
-def _reaches_a_limit(view: View) -> bool:
-    """Whether a detector of steps and times could say something."""
-    run: RunState = view.run
-    limits: BudgetMarks = view.limits
-    if view.index + 1 >= limits.steps or view.counts.turns >= limits.node_turns:
-        return True
-    return view.counts.runtime_ms >= limits.node_runtime_ms or run.at_ms - run.started_ms >= limits.runtime_ms
-
-
-@cfunc
-def _reaches_a_limit_of_cycles(view: View) -> bool:
-    """Whether a detector of cycles could say something."""
-    run: RunState = view.run
-    cycle: Cycle = view.cycle
-    limits: BudgetMarks = view.limits
-    if cycle.iterations >= limits.cycle_iterations or run.at_ms - cycle.since_ms >= limits.cycle_runtime_ms:
-        return True
-    return run.ledger.cost_usd_micro - cycle.spent_before >= limits.cycle_cost
-
-
-@cfunc
-def _reaches_a_limit_of_spend(view: View, usage: Usage) -> bool:
-    """Whether a detector of spend could say something."""
-    ledger: Ledger = view.run.ledger
-    limits: BudgetMarks = view.limits
-    if ledger.cost_usd_micro >= limits.cost_usd_micro or ledger.unpriced >= limits.unpriced:
-        return True
-    return tokens_of(usage) >= limits.turn_tokens or amount_of(usage.duration_ms) >= limits.turn_ms
 
 
 @cfunc
@@ -141,8 +102,8 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     had_tests: bool = apart and len(node.suites) > 0
     failing_set: u64 = failing_set_of(node) if apart else 0
     if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
-        _observe_results(view, rules)
-        changed = _has_changed_result(turn, node)
+        observe_results(view, rules)
+        changed = has_changed_result(turn, node)
     changed = changed or run.novelty.last_discovery == index
     if rules.every_error and observe_attempt(run, node, turn, index, view.names):
         view.kinds |= kind.ERRORS
@@ -240,26 +201,6 @@ def _observe_calls(view: View, rules: Rules) -> None:
 
 
 @cfunc
-def _observe_measures(view: View, rules: Rules, usage: Usage | None) -> Usage | None:
-    run: RunState = view.run
-    reported_ms: i64
-    if usage is not None:
-        if rules.prices:
-            usage = priced(usage, view.turn.model, rules.prices)
-        spend(run, usage, view.counts)
-        observe_pace(run, usage)
-        view.kinds |= kind.USAGE
-        if view.budgets and _reaches_a_limit_of_spend(view, usage):
-            view.kinds |= kind.SPENDING
-    if run.turns_open:
-        view.took_ms = end_turn(run, view.turn, view.node_tag, view.tag)
-        reported_ms = amount_of(usage.duration_ms) if usage is not None else 0
-        if view.took_ms > reported_ms:  # the time since `turn.started` contains what the turn reports itself
-            add_runtime(view.counts, view.took_ms - reported_ms)
-    return usage
-
-
-@cfunc
 def _observe_round(view: View) -> None:
     run: RunState = view.run
     turn: Turn = view.turn
@@ -299,60 +240,6 @@ def _observe_talk(view: View, said: Content | None) -> None:
             view.kinds |= kind.TEXT_STREAK
         if run.messages.count and observe_reply(run, view.node, said, view.index):
             view.kinds |= kind.REPLY
-
-
-@cfunc
-def _observe_results(view: View, rules: Rules) -> None:
-    run: RunState = view.run
-    turn: Turn = view.turn
-    node: NodeState = view.node
-    cycle: Cycle | None = view.cycle
-    index: i32 = view.index
-    # Stamps of turns outside cycles are negative: none equals an iteration of a cycle that is found later.
-    stamp: i32 = cycle.iterations if cycle is not None else -2 - index
-    # In a cycle other nodes do the work, so a node's own calls do not restart its streaks, unless they brought news
-    # in this very turn: a harness may attach unchanged results to every turn.
-    worked: i32 = -1 if cycle is not None and node.last_call_news != index else node.last_call_news
-    new_error: bool
-    since: i32
-    period: Period | None
-    if run.messages.count:
-        run.messages.worked = index
-    if turn.progress:
-        since = restart_of(run, rules.gates.metrics, worked)
-        view.flat = observe_metrics(
-            run, view.node_tag, turn.progress, index, view.tag, rules.lower_is_better, stamp, since
-        )
-        if view.flat is not None:
-            view.kinds |= kind.METRIC
-    if turn.tests is not None:
-        view.kinds |= kind.TESTS
-        new_error = rules.gates.failing_sets is not Gate.NONE and _has_new_error(turn, node)
-        observe_tests(
-            run, node, turn.tests, index, stamp, restart_of(run, rules.gates.failing_sets, worked),
-            restart_of(run, rules.gates.failing_counts, worked), new_error, rules.edges_apart,
-        )  # fmt: skip
-    if turn.artifact is not None or turn.docs is not None:
-        view.kinds |= kind.ARTIFACT
-        if not node.artifact.count:
-            run.size_left -= STREAK_BYTES
-        period = observe_artifact(run, node, turn, index, stamp, restart_of(run, rules.gates.artifacts, worked))
-        if node.artifact.first == index:
-            run.novelty.last_result = index
-        if period is not None:
-            view.add_period(period)
-    if turn.errors is not None:
-        if not node.errors.count:
-            run.size_left -= STREAK_BYTES
-        since = max(run.novelty.last_progress, node.last_call_news)
-        if observe_errors(node, turn.errors, index, since):
-            view.kinds |= kind.ERRORS
-            if node.errors.first == index:
-                run.novelty.last_result = index
-        if turn.task_id and turn.errors.error_class and not turn.errors.retryable:
-            run.size_left -= OTHER_EVENT_BYTES
-            view.board_change = apply_failure(run, turn, rules.board, view.tag)
-            view.kinds |= kind.BOARD
 
 
 @cfunc
@@ -447,22 +334,6 @@ def _has_evidence(turn: Turn) -> bool:
         turn.calls or turn.output or turn.structured or turn.artifact or turn.docs or turn.tests or turn.errors
         or turn.progress or turn.query
     )  # fmt: skip
-
-
-@cfunc
-def _has_changed_result(turn: Turn, node: NodeState) -> bool:
-    """Whether a turn left another artifact than its node did before, or failed with other errors."""
-    if turn.artifact is not None and node.artifact.count == 1:
-        return True
-    return turn.errors is not None and turn.errors.count > 0 and node.errors.count == 1
-
-
-@cfunc
-def _has_new_error(turn: Turn, node: NodeState) -> bool:
-    """Whether a turn reports other errors than its node did before."""
-    if turn.errors is None or not turn.errors.count or not node.errors.count:
-        return False
-    return node.errors.value != tag32(hash64(turn.errors.norm))
 
 
 @cfunc

@@ -11,19 +11,27 @@ first, so that C leaves no gaps between them; the build refuses any other order.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar, final as final
+from typing import Any, Final, final as final
 
-import msgspec
-
-u64: TypeAlias = int  # hashes
-i64: TypeAlias = int  # epoch milliseconds, amounts
-f64: TypeAlias = float
-u32: TypeAlias = int  # tags, counts
-i32: TypeAlias = int  # turn indices; -1: never
-flag: TypeAlias = bool
+from streamproc.core.packing import (
+    Part as Part,
+    Reader as Reader,
+    Record as Record,
+    Row as Row,
+    Sparse as Sparse,
+    StateError as StateError,
+    Writer as Writer,
+    ccall as ccall,
+    cclass as cclass,
+    cfunc as cfunc,
+    f64 as f64,
+    flag as flag,
+    i32 as i32,
+    i64 as i64,
+    u32 as u32,
+    u64 as u64,
+)
 
 TAG: Final = 0xFFFFFFFF
 HASH: Final = 0xFFFFFFFFFFFFFFFF  # publishers in other languages may send more than 64 bits; the state holds 64
@@ -34,213 +42,8 @@ VALUES_MAX: Final = 24
 NAME_CHARS: Final = 16  # of a `Name`; as UTF-8 at most four times as many bytes
 BLOB_MAX: Final = 0xFFFF  # bytes of a blob
 
-_CODES: Final = {"u64": "Q", "i64": "q", "f64": "d", "u32": "I", "i32": "i", "flag": "?"}  # as `struct` calls them
-
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class StateError(msgspec.DecodeError):
-    """These bytes are not the state of a run."""
-
-
-def cfunc(function: F) -> F:
-    """Mark a function that only signals call: a C function once compiled."""
-    return function
-
-
-def ccall(function: F) -> F:
-    """Mark a function that signals and Python call: once compiled, both a C function and a Python one."""
-    return function
-
-
-def cclass(kind: type[T]) -> type[T]:
-    """Make a class whose annotated numbers begin as 0, as they do in C."""
-    own: dict[str, str] = vars(kind).get("__annotations__", {})
-    fields: dict[str, str] = getattr(kind, "_fields", {}) | own
-    blank = {name: {"f64": 0.0, "flag": False}.get(word, 0) for name, word in fields.items() if word in _CODES}
-
-    def new(cls: type[T], *_: Any, **__: Any) -> T:
-        made = object.__new__(cls)
-        made.__dict__.update(blank)
-        return made
-
-    form = Struct("<" + "".join(_CODES[word] for word in fields.values() if word in _CODES))
-    for name, value in {"_fields": fields, "_blank": blank, "_form": form, "__new__": new}.items():
-        setattr(kind, name, value)
-    return kind
-
-
-class Reader:
-    """Reads a state. Every count is checked against its cap, and every read against the end."""
-
-    def __init__(self) -> None:
-        self.raw = b""
-        self.at = 0
-
-    def begin(self, raw: bytes, at: int) -> None:
-        """Start at a place in a state."""
-        self.raw, self.at = raw, at
-
-    def count(self, cap: int) -> int:
-        """Return a count, how many entries follow. Raises `StateError` above the cap."""
-        if self.at >= len(self.raw) or self.raw[self.at] > cap:
-            raise StateError("a count out of bounds")
-        self.at += 1
-        return self.raw[self.at - 1]
-
-    def take(self, form: Struct) -> tuple[Any, ...]:
-        """Return the next numbers."""
-        try:
-            values = form.unpack_from(self.raw, self.at)
-        except struct.error:
-            raise StateError("cut short") from None
-        self.at += form.size
-        return values
-
-    def blob(self) -> bytes:
-        """Return the next bytes that carry their own length."""
-        (size,) = self.take(_U16)
-        start, self.at = self.at, self.at + size
-        if self.at > len(self.raw):
-            raise StateError("cut short")
-        return self.raw[start : self.at]
-
-    def end(self) -> None:
-        """Refuse bytes that are left over."""
-        if self.at != len(self.raw):
-            raise StateError("bytes left over")
-
-
-class Writer:
-    """Writes a state."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    def begin(self, head: bytes) -> None:
-        """Start with the bytes that identify the layout."""
-        self.pieces = [head]
-
-    def count(self, count: int) -> None:
-        """Write how many entries follow."""
-        self.pieces.append(_BYTES[count])
-
-    def put(self, form: Struct, values: Sequence[float]) -> None:
-        """Write numbers."""
-        self.pieces.append(form.pack(*values))
-
-    def blob(self, raw: bytes) -> None:
-        """Write bytes with their length."""
-        self.pieces += (_U16.pack(len(raw)), raw)
-
-    def end(self) -> bytes:
-        """Return the state."""
-        return b"".join(self.pieces)
-
-
-class Part:
-    """Anything that can be stored."""
-
-    def clear(self) -> None:
-        """Forget everything."""
-
-    def is_blank(self) -> bool:
-        """Whether there is nothing to store; only asked of parts of a `Sparse` record."""
-        return False
-
-    def size_bytes(self) -> int:
-        """Return how many bytes `dump` writes."""
-        return 0
-
-    def load(self, reader: Reader) -> None:
-        """Read what `dump` wrote. Raises `StateError` for anything else."""
-
-    def dump(self, writer: Writer) -> None:
-        """Write everything that must be known again."""
-
-
-class Record(Part):
-    """Annotated numbers, and its parts, which `__init__` makes and hands over in the order in which they are stored."""
-
-    _fields: ClassVar[dict[str, str]] = {}
-    _blank: ClassVar[dict[str, Any]] = {}
-    _form: ClassVar[Struct] = Struct("")
-
-    def __init__(self, *parts: Part) -> None:
-        self.parts = parts
-        if type(self).clear is not Record.clear:
-            self.clear()  # it has other numbers than 0
-
-    def clear(self) -> None:
-        """Set all numbers to 0, and clear the parts."""
-        self.__dict__.update(self._blank)
-        for part in self.parts:
-            part.clear()
-
-    def size_bytes(self) -> int:
-        size = self._form.size
-        for part in self.parts:
-            size += part.size_bytes()
-        return size
-
-    def load(self, reader: Reader) -> None:
-        self.__dict__.update(zip(self._blank, reader.take(self._form), strict=True))
-        self.load_parts(reader)
-
-    def dump(self, writer: Writer) -> None:
-        known = self.__dict__
-        writer.put(self._form, [known[name] for name in self._blank])
-        self.dump_parts(writer)
-
-    def load_parts(self, reader: Reader) -> None:
-        """Read the parts."""
-        for part in self.parts:
-            part.load(reader)
-
-    def dump_parts(self, writer: Writer) -> None:
-        """Write the parts."""
-        for part in self.parts:
-            part.dump(writer)
-
-
-class Row(Record):
-    """A record of a table, found by its key."""
-
-    key: u64
-
-
-cclass(Row)
-
-
-class Sparse(Row):
-    """A row with many parts, at most 16, of which few are in use: only those are stored."""
-
-    def size_bytes(self) -> int:
-        size = self._form.size + _U16.size
-        for part in self.parts:
-            if not part.is_blank():
-                size += part.size_bytes()
-        return size
-
-    def load_parts(self, reader: Reader) -> None:
-        (used,) = reader.take(_U16)
-        if used >> len(self.parts):
-            raise StateError("a part that does not exist")
-        for place, part in enumerate(self.parts):
-            if used >> place & 1:
-                part.load(reader)
-            else:
-                part.clear()
-
-    def dump_parts(self, writer: Writer) -> None:
-        used = 0
-        for place, part in enumerate(self.parts):
-            used |= (not part.is_blank()) << place
-        writer.put(_U16, (used,))
-        for place, part in enumerate(self.parts):
-            if used >> place & 1:
-                part.dump(writer)
+_U32S: Final = [Struct(f"<{size}I") for size in range(TAGS_MAX + 1)]
+_U64S: Final = [Struct(f"<{size}Q") for size in range(VALUES_MAX + 1)]
 
 
 @final
@@ -548,12 +351,6 @@ class Name(Part):
         raw = self.text.encode("utf-8", "surrogatepass")
         writer.count(len(raw))
         writer.pieces.append(raw)
-
-
-_U16: Final = Struct("<H")
-_U32S: Final = [Struct(f"<{size}I") for size in range(TAGS_MAX + 1)]
-_U64S: Final = [Struct(f"<{size}Q") for size in range(VALUES_MAX + 1)]
-_BYTES: Final = [bytes((size,)) for size in range(256)]
 
 
 def hash64(value: int) -> int:

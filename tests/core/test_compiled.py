@@ -4,42 +4,66 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from xxhash import xxh3_128_hexdigest
 
-from streamproc.core.compiled import MANIFEST, CompiledModules, abi, activate, core_kind, sources_hash
+from streamproc.core.compiled import CORE, MANIFEST, CompiledModules, abi, activate, core_kind, sources_hash
 
 ENGINE = "streamproc.core.engine"
 
 
 def build(folder: Path, **changed: Any) -> Path:
-    made = {"abi": abi(), "sources": sources_hash(), "layouts": "none.so", "modules": {}, "fields": {}} | changed
-    (folder / MANIFEST).write_text(json.dumps(made))
+    """A build of these sources for this Python; its core is a text, which no linker takes."""
+    core = folder / f"core{abi()}"
+    core.write_text("not a library")
+    files = {core.name: xxh3_128_hexdigest(core.read_bytes())}
+    (folder / MANIFEST).write_text(json.dumps({"abi": abi(), "sources": sources_hash(), "files": files} | changed))
     return folder
 
 
+@pytest.fixture
+def no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has imported nothing of the core."""
+    monkeypatch.delitem(sys.modules, CORE, raising=False)
+
+
+@pytest.mark.usefixtures("no_core")
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
         ({"sources": "0"}, "the sources have changed since it was built"),
         ({"abi": ".cpython-27.so"}, r"it was built for another Python \(\.cpython-27\.so"),
-        ({}, "the build cannot be read"),  # the module that reads memory layouts is missing
         ({"abi": None, "sources": None}, "another Python"),
+        ({"files": {f"core{abi()}": "0"}}, r"core\..* has changed since it was built"),  # a copy that was cut short
+        ({"files": {"gone.so": "0"}}, "the build cannot be read"),
+        ({"files": None}, "the build cannot be read"),
+        ({}, "it cannot be loaded"),
     ],
 )
 def test_a_build_that_does_not_match_is_ignored_with_one_warning(
     tmp_path: Path, changed: dict[str, Any], reason: str
 ) -> None:
-    finder = CompiledModules(build(tmp_path, **changed, modules={ENGINE: "core/engine.so"}), required=False)
+    finder = CompiledModules(build(tmp_path, **changed), required=False)
 
     with pytest.warns(RuntimeWarning, match=reason) as warnings:
         assert finder.find_spec(ENGINE) is None
     assert finder.find_spec(ENGINE) is None
+    assert finder.find_spec("streamproc.core.scope") is None
     assert len(warnings) == 1
     assert "`make compile`" in str(warnings[0].message)
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"abi": 3', "\\"])
+def test_a_manifest_that_is_none_is_ignored(tmp_path: Path, manifest: str) -> None:
+    (build(tmp_path) / MANIFEST).write_text(manifest)
+
+    with pytest.warns(RuntimeWarning, match="the build cannot be read"):
+        assert CompiledModules(tmp_path, required=False).find_spec(ENGINE) is None
 
 
 def test_an_unfinished_build_is_ignored(tmp_path: Path) -> None:
@@ -47,16 +71,32 @@ def test_an_unfinished_build_is_ignored(tmp_path: Path) -> None:
         assert CompiledModules(tmp_path, required=False).find_spec(ENGINE) is None
 
 
-def test_a_required_build_that_does_not_match_fails_the_import(tmp_path: Path) -> None:
-    with pytest.raises(ImportError, match=r"STREAMPROC_CORE=compiled.*the sources have changed"):
-        CompiledModules(build(tmp_path, sources="0", modules={ENGINE: "e.so"}), required=True).find_spec(ENGINE)
+@pytest.mark.usefixtures("no_core")
+@pytest.mark.parametrize(("changed", "reason"), [({"sources": "0"}, "the sources have changed"), ({}, "be loaded")])
+def test_a_required_build_that_does_not_match_fails_the_import(
+    tmp_path: Path, changed: dict[str, Any], reason: str
+) -> None:
+    finder = CompiledModules(build(tmp_path, **changed), required=True)
+
+    for _ in range(2):
+        with pytest.raises(ImportError, match=rf"STREAMPROC_CORE=compiled.*{reason}"):
+            finder.find_spec(ENGINE)
 
 
-def test_a_module_that_is_not_compiled_is_found_without_checking_the_build(tmp_path: Path) -> None:
-    """The check would import it, and it would exist twice."""
-    finder = CompiledModules(build(tmp_path, sources="0", modules={ENGINE: "core/engine.so"}), required=True)
+@pytest.mark.usefixtures("no_core")
+def test_a_process_whose_build_is_refused_runs_in_pure_python(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib, warnings; warnings.simplefilter('ignore');"
+        "from streamproc.core import compiled; sys.meta_path[:] = [m for m in sys.meta_path if type(m).__name__ != "
+        "'CompiledModules']; compiled.activate(pathlib.Path(sys.argv[1]));"
+        "import streamproc.core.scope, streamproc.monitor; print(compiled.core_kind(), compiled.build_fault())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "STREAMPROC_CORE"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(build(tmp_path))], env=environment, capture_output=True, text=True, check=True
+    )
 
-    assert finder.find_spec("streamproc.core.run_state") is None
+    assert ran.stdout.startswith("python it cannot be loaded")
 
 
 def test_modules_outside_the_core_are_not_looked_up(tmp_path: Path) -> None:

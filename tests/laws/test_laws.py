@@ -125,7 +125,7 @@ def test_a_loop_is_reported_once_at_each_level(trace: list[Raw]) -> None:
             if starts_again(state, raw):
                 findings.clear()
             event = event_of({"run_id": "r", **raw})
-            ids += [decision.id for decision in machine.step(state, event, event.at)]
+            ids += [decision.id for decision in machine.apply(state, event, event.at)]
             reported = [(finding.code, finding.loop, finding.level) for finding in findings]
             assert len(reported) == len(set(reported))
             for code, loop, _ in reported:

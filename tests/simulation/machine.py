@@ -33,7 +33,7 @@ from tests.simulation.loop import Process
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streamproc.core.engine import RulesOf
+    from streamproc.core.outcome import RulesOf
     from streamproc.worker.partition_store import PartitionStore
     from tests.simulation.cluster import Cluster, Group, Record
 

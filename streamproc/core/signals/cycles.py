@@ -161,6 +161,7 @@ def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
     """
     run: RunState = view.run
     node_tag: u32 = view.node_tag
+    stayed: bool
     cycle: Cycle
     for cycle in run.cycles.table.rows:
         if cycle.anchor == node_tag or cycle.members.has(node_tag):
@@ -169,10 +170,10 @@ def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
                 cycle.spent_before = run.ledger.cost_usd_micro
                 if usage is not None and usage.cost_usd_micro is not None:
                     cycle.spent_before -= usage.cost_usd_micro
-            if cycle.anchor == node_tag and node_tag == run.handovers.previous_node and not view.turn.from_:
-                if cycle.is_self_loop():
-                    cycle.iterations += 1
-                    view.iterated = cycle
+            stayed = cycle.anchor == node_tag and node_tag == run.handovers.previous_node and not view.turn.from_
+            if stayed and cycle.is_self_loop():
+                cycle.iterations += 1
+                view.iterated = cycle
             return cycle
     return None
 

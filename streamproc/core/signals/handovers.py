@@ -216,9 +216,10 @@ def brought_results(run: RunState, turn: Turn, node: NodeState, index: i32, had_
     """
     if not shows_results(node):
         return turn.query is not None and node.query.count > 0 and node.query.first == index
-    if turn.tests is not None:
-        if not had_tests or failing_set_of(node) != failing_set or run.novelty.last_progress == index:
-            return True
+    if turn.tests is not None and (
+        not had_tests or failing_set_of(node) != failing_set or run.novelty.last_progress == index
+    ):
+        return True
     if turn.artifact is not None and turn.artifact.about:
         return remember_tag(run, hash64(turn.artifact.about) ^ node.key)
     return turn.artifact is not None and node.artifact.count == 1

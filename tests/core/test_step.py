@@ -1,0 +1,147 @@
+"""`Engine.step`: a function of bytes that does what `Engine.apply` does to an object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.core import engine as engine_module
+from streamproc.core.compiled import core_kind
+from streamproc.core.decision import Decision, encode_decision
+from streamproc.core.engine import Engine
+from streamproc.core.records import StateError
+from streamproc.core.run_state import RunState, dump, load
+from streamproc.policy import load_policy
+from tests.feeding import STANDARD, Raw, event_of
+from tests.laws.traces import LONGER, boards, clocks, traces
+
+if TYPE_CHECKING:
+    from streamproc.core.rules import Rules
+    from streamproc.model.wire import Event
+
+POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
+AT_MS = 1_767_225_600_000
+
+
+def turn(n: int, **more: Any) -> Event:
+    return event_of({"run_id": "r", "event_id": f"e{n}", "node": "coder", "output": f"text {n % 2}", **more})
+
+
+def states_of(engine: Engine, count: int) -> list[bytes]:
+    """The states of a run after 0, 1 … `count` turns."""
+    states = [b""]
+    for n in range(count):
+        states.append(engine.step(states[-1], turn(n), AT_MS + n).state)
+    return states
+
+
+def written(decisions: list[Decision]) -> list[bytes]:
+    return [encode_decision(decision) for decision in decisions]
+
+
+@given(st.lists(traces | boards | clocks, min_size=1, max_size=3), st.sampled_from(POLICIES), st.randoms())
+@LONGER
+def test_step_does_what_apply_does(runs: list[list[Raw]], policy: Any, order: Any) -> None:
+    """Of some runs that take turns, so that one object holds all their states one after the other."""
+    stepping, applying = policy.engine(), policy.engine()
+    applying.charges = []
+    states, objects = [b""] * len(runs), [RunState() for _ in runs]
+    left = [list(reversed(run)) for run in runs]
+    offset = 0
+    while any(left):
+        place = order.choice([place for place, run in enumerate(left) if run])
+        event = event_of({"run_id": f"r{place}", "session_id": f"s{place}", **left[place].pop()})
+        outcome = stepping.step(states[place], event, event.at, offset)
+        assert written(outcome.decisions) == written(applying.apply(objects[place], event, event.at, offset))
+        assert outcome.state == dump(objects[place])
+        assert outcome.charges == applying.charges
+        states[place] = outcome.state
+        applying.charges.clear()
+        offset += 1
+
+
+def test_an_empty_state_begins_a_run() -> None:
+    engine = STANDARD.engine()
+    first = engine.step(b"", turn(0), AT_MS)
+
+    assert load(first.state).turns == 1
+    assert engine.step(b"", turn(0), AT_MS).state == first.state
+
+
+def test_any_state_may_be_stepped_again() -> None:
+    engine = STANDARD.engine()
+    states = states_of(engine, 6)
+
+    for n in (5, 0, 3, 3, 1, 5):
+        assert engine.step(states[n], turn(n), AT_MS + n).state == states[n + 1]
+
+
+def test_the_state_of_the_last_step_is_known_by_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = STANDARD.engine()
+    states = states_of(engine, 5)
+    copied = bytes(bytearray(states[4]))
+    assert engine.step(copied, turn(4), AT_MS + 4).state == states[5]
+
+    if core_kind() == "python":  # C calls `load` directly
+        last = engine.step(states[3], turn(3), AT_MS + 3).state
+        monkeypatch.setattr(engine_module, "load", None)
+        assert engine.step(last, turn(4), AT_MS + 4).state == states[5]
+
+
+class Failing:
+    """A policy that fails for one workflow."""
+
+    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+        if workflow == "bad":
+            raise LookupError(workflow)
+        return STANDARD.rules(workflow, tenant, tier)
+
+
+@pytest.mark.parametrize("last", [True, False], ids=["the last state", "an earlier one"])
+def test_a_failing_step_leaves_its_state_usable(*, last: bool) -> None:
+    engine = Engine(Failing())
+    states = states_of(engine, 3)
+    if last:
+        states[3] = engine.step(states[2], turn(2), AT_MS + 2).state
+    else:
+        engine.step(states[1], turn(1), AT_MS + 1)
+    expected = STANDARD.engine().step(bytes(bytearray(states[3])), turn(3), AT_MS + 3)
+
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            engine.step(states[3], turn(9, workflow="bad"), AT_MS + 9)
+    again = engine.step(states[3], turn(3), AT_MS + 3)
+
+    assert again.state == expected.state
+    assert written(again.decisions) == written(expected.decisions)
+
+
+def test_a_run_that_begins_after_a_failure_is_new() -> None:
+    engine = Engine(Failing())
+    with pytest.raises(LookupError):
+        engine.step(b"", turn(9, workflow="bad"), AT_MS)
+
+    assert engine.step(b"", turn(0), AT_MS).state == STANDARD.engine().step(b"", turn(0), AT_MS).state
+
+
+def test_what_is_no_state_is_refused_and_harms_no_other() -> None:
+    engine = STANDARD.engine()
+    states = states_of(engine, 3)
+
+    for raw in (states[3][:-1], states[3] + b"\0", b"\2", states[3][:200]):
+        with pytest.raises(StateError):
+            engine.step(raw, turn(3), AT_MS)
+    assert engine.step(states[2], turn(2), AT_MS + 2).state == states[3]
+
+
+def test_charges_are_those_of_the_step_alone() -> None:
+    engine = STANDARD.engine()
+    spending = {"usage": {"input_tokens": 9}, "session_id": "s"}
+    first = engine.step(b"", turn(0, **spending), AT_MS, 7)
+    second = engine.step(first.state, turn(1, **spending), AT_MS, 8)
+
+    assert [(charge.offset, charge.tokens) for charge in (*first.charges, *second.charges)] == [(7, 9), (8, 9)]
+    assert engine.charges is None
+    assert engine.step(second.state, turn(1, **spending), AT_MS, 9).charges == []  # a duplicate

@@ -1,0 +1,116 @@
+"""Marks save calls of detectors, and never a finding: asking on every turn all the same finds nothing more."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.core.decision import Decision, Finding, encode_decision
+from streamproc.core.engine import Engine
+from streamproc.core.marks import KINDS, Marks
+from streamproc.core.run_state import RunState, dump
+from streamproc.detectors import MODULES
+from streamproc.policy import Policy, load_policy
+from tests.feeding import STANDARD, Raw, event_of
+from tests.laws.traces import LONGER, boards, clocks, identified, traces, turns_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamproc.core.rules import Detector, Rules
+    from streamproc.core.view import View
+
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
+POLICIES: Final = tuple(load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets"))
+
+
+class Recording:
+    """A detector that records what it finds."""
+
+    def __init__(self, detector: Detector, found: list[tuple[int, str, Any]]) -> None:
+        self._detector, self._found = detector, found
+        self.code, self.name, self.kinds = detector.code, detector.name, detector.kinds
+
+    def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None:
+        finding = self._detector.check(view, limits)
+        if finding:
+            self._found.append((view.index, self.code, finding))
+        return finding
+
+
+class Watched:
+    """A policy whose detectors record what they find; `always` asks them on every turn that has their evidence."""
+
+    def __init__(self, policy: Policy, *, always: bool) -> None:
+        self._policy, self._always = policy, always
+        self.found: list[tuple[int, str, Any]] = []
+
+    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+        rules = copy.copy(self._policy.rules(workflow, tenant, tier))
+        rules._detectors = tuple((Recording(one, self.found), limits) for one, limits in rules._detectors)
+        rules._by_kinds = {}
+        if self._always:
+            rules.marks = Marks()
+            for name in KINDS:
+                setattr(rules.marks, name, 1)  # as for a detector that gives no marks
+        return rules
+
+
+def unasked(raws: Iterable[Raw], policy: Policy) -> int:
+    """Compare both, event by event; return the kinds of evidence about which the marks saved a question."""
+    marked, always = Watched(policy, always=False), Watched(policy, always=True)
+    first, second = Engine(marked), Engine(always)
+    one, other = RunState(), RunState()
+    saved = 0
+    for raw in raws:
+        event = event_of({"run_id": "r", **raw})
+        expected = written(second.apply(other, event, event.at))
+        assert written(first.apply(one, event, event.at)) == expected
+        assert marked.found == always.found
+        assert dump(one) == dump(other)
+        if other.turns and type(event).__name__ == "Turn":
+            saved |= second.view.kinds & ~first.view.kinds
+    return saved
+
+
+def written(decisions: list[Decision]) -> list[bytes]:
+    return [encode_decision(decision) for decision in decisions]
+
+
+@given(traces | boards | clocks | turns_only, st.sampled_from(POLICIES))
+@LONGER
+def test_detectors_that_are_always_asked_find_nothing_more(trace: list[Raw], policy: Policy) -> None:
+    unasked(trace, policy)
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.json")), ids=lambda file: file.stem)
+def test_they_find_nothing_more_in_golden_traces(file: Path) -> None:
+    for trace in json.loads(file.read_text("utf-8")):
+        if "events" in trace:
+            unasked(trace["events"], load_policy(trace.get("preset", "standard")))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
+def test_they_find_nothing_more_in_the_examples_of_detectors(module: Any) -> None:
+    for example in (*module.HEALTHY, *module.STUCK):
+        unasked(example.turns, STANDARD if example.policy is None else load_policy(example.policy))
+
+
+def test_each_mark_saves_questions() -> None:
+    """The laws above would prove little if no mark were ever in force."""
+    call = {"name": "run", "args": {"n": 0}, "error": "HTTP 429 Too Many Requests"}
+    turns: list[Raw] = [
+        *[{"node": "a", "tool_calls": [{"name": "run", "args": {"n": n}, "result": "x"}]} for n in range(4)],
+        {"node": "a", "tool_calls": [{"name": "get", "args": {}, "error": "boom"}]},
+        {"node": "a", "tool_calls": [{"name": "get", "args": {"n": 1}, "error": "boom"}]},
+        {"node": "a", "tool_calls": [call]},
+        *[{"node": "a", "tool_calls": [{"name": "read", "args": {}, "result": "y"}]}] * 9,
+        *[{"node": "b", "output": "done"}] * 2,
+    ]
+    saved = unasked(identified(turns), STANDARD)
+    assert [name for name, bit in KINDS.items() if not saved & bit] == []
