@@ -230,6 +230,12 @@ cdef class Row(Record):
 cdef class Sparse(Row):
     """A row with many parts, at most 16, of which few are in use: only those are stored."""
 
+    cpdef load(self, Reader reader):
+        self.read(reader)
+
+    cpdef dump(self, Writer writer):
+        self.write(writer)
+
     cpdef i64 size_bytes(self):
         cdef Py_ssize_t i
         cdef i64 size = self.width + 2

@@ -64,7 +64,7 @@ ONLY_VERIFIES: Final = (
 ALL_KEY: Final = command_events.ALL.encode()
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """The consequences of a record of the commands topic: what to publish, and which run to stop."""
 
     offset: int
@@ -124,7 +124,7 @@ class FleetCommands:
         self._version = version
         self._mine: set[int] = set()
         self._positions: dict[TopicPartition, int] = {}
-        self._outcomes: dict[int, deque[Outcome]] = {}
+        self._outcomes: dict[int, deque[CommandOutcome]] = {}
         self._committed: dict[int, int] = {}
         self._displaced: set[str] = set()
         self._restate_at_s = 0.0
@@ -227,7 +227,7 @@ class FleetCommands:
             self.fleet, self.authority, record.key, record.value, appended_ms, lambda bad: problems.extend(bad.problems)
         )
         trigger = Trigger(topic=record.topic, partition=record.partition, offset=record.offset)
-        outcome: Outcome | None = None
+        outcome: CommandOutcome | None = None
         if problems:
             place = f"{record.topic}[{record.partition}]@{record.offset}"
             kind = f"refused commands in {record.topic}[{record.partition}]"
@@ -237,14 +237,14 @@ class FleetCommands:
             displaced = (record.key or b"").decode("utf-8", "replace")
             if displaced.startswith("run:"):  # it has acted, and a resume may have superseded it since
                 displaced = ""
-            outcome = Outcome(record.offset, [refusal, dead], displaced=displaced)
+            outcome = CommandOutcome(record.offset, [refusal, dead], displaced=displaced)
         elif command is not None and command.part == "run":
-            outcome = Outcome(record.offset, [], stop=command)
+            outcome = CommandOutcome(record.offset, [], stop=command)
         elif command is not None:
             log.warning("%s", command)
             trigger.event_id = command.id
             decision = command_events.state_event(command, at_ms=at_ms, trigger=trigger)
-            outcome = Outcome(record.offset, [control_record(ALL_KEY, decision)])
+            outcome = CommandOutcome(record.offset, [control_record(ALL_KEY, decision)])
             self._kills += command.part != "fleet"
         if outcome is not None:
             self._outcomes.setdefault(record.partition, deque(maxlen=OUTCOMES_MAX)).append(outcome)
@@ -265,7 +265,7 @@ class FleetCommands:
                 self._searched[partition] = self._kills
                 await self._stop_known(partition)
 
-    async def _publish(self, consumer: Any, place: TopicPartition, outcomes: Iterable[Outcome]) -> None:
+    async def _publish(self, consumer: Any, place: TopicPartition, outcomes: Iterable[CommandOutcome]) -> None:
         """Publish new outcomes. A crash before the commit publishes them twice, with the same ids."""
         number = place.partition
         if number not in self._committed:

@@ -101,13 +101,9 @@ class Runs:
             return (self.states.unpacked(state_bytes(raw)), halt_of(raw)) if raw is not None else None
         except (msgspec.DecodeError, struct.error) as problem:
             self.unreadable += 1
-            limited(
-                logging.ERROR,
-                f"unreadable states of partition {self.partition}",
-                "the stored state of run %r is unreadable; the run starts from an empty state: %s",
-                key[:64],
-                problem,
-            )
+            place = f"unreadable states of partition {self.partition}"
+            text = "the stored state of run %r is unreadable; the run starts from an empty state: %s"
+            limited(logging.ERROR, place, text, key[:64], problem)
             return None
 
     def keep(self, key: bytes, state: Held) -> None:
