@@ -68,7 +68,7 @@ def _refused(graph: dict[str, Any]) -> None:
 
 
 def _start(value: bytes) -> None:
-    load_policy().engine().step(RunState(), wire.decode(value), None)
+    load_policy().engine().apply(RunState(), wire.decode(value), None)
 
 
 def _check(large: dict[str, Any], trap: dict[str, Any]) -> None:

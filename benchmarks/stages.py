@@ -113,7 +113,7 @@ class _Stepping:
     """Decoding and the core."""
 
     def __init__(self) -> None:
-        self._step: Callable[..., Any] = load_policy().engine().step
+        self._step: Callable[..., Any] = load_policy().engine().apply
         self._states: dict[bytes, RunState] = {}
 
     def __call__(self, slices: Sequence[Sequence[Fetched]]) -> None:

@@ -76,9 +76,10 @@ def topic_prefix(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hide this machine's settings from the test: the environment and any `.env` file."""
+    """Hide this machine's settings from the test: the environment and any `.env` file. Processes that the test starts
+    run the core that the test runs."""
     for name in list(os.environ):
-        if name.startswith("STREAMPROC_"):
+        if name.startswith("STREAMPROC_") and name != "STREAMPROC_CORE":
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 

@@ -43,7 +43,8 @@ def run() -> Callable[..., Result]:
 
 def command(*arguments: object, output: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
     """Start a command as a process, with its output in pipes or in one file."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMPROC_")}
+    hidden = {name for name in os.environ if name.startswith("STREAMPROC_")} - {"STREAMPROC_CORE"}
+    clean = {name: value for name, value in os.environ.items() if name not in hidden}
     return subprocess.Popen(
         [sys.executable, "-m", "streamproc", *map(str, arguments)],
         env=clean | {"PYTHONPATH": str(ROOT)} | environment,

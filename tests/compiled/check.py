@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from streamproc.core.compiled import FOLDER, MANIFEST, CompiledModules
+from streamproc.core.compiled import FOLDER, PARTS, abi
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -33,37 +32,58 @@ def test_both_cores_give_the_same_decisions_and_states_byte_for_byte() -> None:
     assert [ours for ours, theirs in zip(python[1:], compiled[1:], strict=True) if ours != theirs] == []
 
 
-def test_a_build_with_another_memory_layout_is_refused(tmp_path: Path) -> None:
+def compiled(code: str) -> str:
+    """Run code in a process that requires the build; return what it prints."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"STREAMPROC_CORE": "compiled"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+def test_a_build_that_was_cut_short_is_refused_and_pure_python_runs(tmp_path: Path, share: float) -> None:
+    """The linker would map what is missing, and the process would end at the first access."""
     folder = tmp_path / "_compiled"
     shutil.copytree(FOLDER, folder)
-    manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["fields"]["streamproc.model.wire.Turn"].reverse()
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    file = folder / f"core{abi()}"
+    with file.open("r+b") as core:
+        core.truncate(int(file.stat().st_size * share))
 
-    with pytest.warns(RuntimeWarning, match="the memory layout of Turn differs"):
-        assert CompiledModules(folder, required=False).find_spec("streamproc.core.engine") is None
-
-
-def test_every_module_of_the_build_is_imported_from_it() -> None:
     code = (
-        "import json, sys, importlib; from streamproc.core.compiled import FOLDER, MANIFEST;"
-        "names = json.loads((FOLDER / MANIFEST).read_text())['modules'];"
-        "print([n for n in names if importlib.import_module(n).__file__.endswith('.py')])"
+        "import sys, pathlib; from streamproc.core import compiled;"
+        "sys.meta_path[:] = [one for one in sys.meta_path if type(one).__name__ != 'CompiledModules'];"
+        f"compiled.activate(pathlib.Path({str(folder)!r})); import streamproc.monitor;"
+        "print(compiled.core_kind(), '|', compiled.build_fault())"
     )
-    environment = os.environ | {"STREAMPROC_CORE": "compiled"}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    environment = {name: value for name, value in os.environ.items() if name != "STREAMPROC_CORE"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+    assert ran.stdout.strip() == f"python | core{abi()} has changed since it was built"
+    assert ran.stderr.count("RuntimeWarning") == 1
 
 
-@pytest.mark.parametrize("first", ["run_state", "board.state", "decision", "engine"])
+def test_all_parts_are_one_module_whichever_is_imported_first() -> None:
+    for first in PARTS[:: len(PARTS) // 4]:
+        code = (
+            f"import sys, importlib; importlib.import_module({first!r});"
+            "from streamproc.core.compiled import CORE, PARTS;"
+            "print({importlib.import_module(part) for part in PARTS} == {sys.modules[CORE]})"
+        )
+        assert compiled(code) == "True"
+
+
+@pytest.mark.parametrize("first", ["run_state", "board.state", "decision", "engine", "signals.calls", "scope"])
 def test_each_type_exists_once_whichever_module_is_imported_first(first: str) -> None:
     code = (
-        f"import streamproc.core.{first}, streamproc.core.engine, streamproc.core.run_state as run, sys;"
-        "from streamproc.core.board.state import Board;"
-        "from streamproc.core.board.change import board_of; from streamproc.core.board.config import NO_BOARD;"
-        "state = run.load(run.dump(run.RunState(board=Board(NO_BOARD.tag))));"
-        "assert board_of(state, NO_BOARD) is state.board"
+        f"import streamproc.core.{first}, streamproc.core.engine, streamproc.core.run_state as run_state;"
+        "from streamproc.core.board.state import Board; from streamproc.core.board.config import NO_BOARD;"
+        "from streamproc.core.records import StateError; from streamproc.core.scope import Scope;"
+        "run = run_state.RunState(); run.cold.board = Board(NO_BOARD.tag); run.has_board = True;"
+        "again = run_state.load(run_state.dump(run)); run_state.check(again);"
+        "assert type(again.board) is Board and type(again.scope) is Scope;"
+        "assert run_state.StateError is StateError;"
+        "print(type(again) is run_state.RunState is streamproc.core.engine.RunState)"
     )
-    environment = os.environ | {"STREAMPROC_CORE": "compiled"}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    assert compiled(code) == "True"

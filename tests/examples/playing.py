@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 @cache
 def printed(name: str) -> str:
     """Return the output of `python examples/NAME/run.py`, which needs no broker and exits with 0."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("STREAMPROC_")}
+    environment = {
+        key: os.environ[key] for key in os.environ if not key.startswith("STREAMPROC_") or key == "STREAMPROC_CORE"
+    }
     ended = subprocess.run(
         [sys.executable, str(ROOT / "examples" / name / "run.py")],
         env=environment | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},

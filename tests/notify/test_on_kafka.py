@@ -32,7 +32,11 @@ class Process:
 
     def __init__(self, log: Path, *arguments: object, **environment: str) -> None:
         self.log = log
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMPROC_")}
+        clean = {
+            name: os.environ[name]
+            for name in os.environ
+            if not name.startswith("STREAMPROC_") or name == "STREAMPROC_CORE"
+        }
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "streamproc", *map(str, arguments)],

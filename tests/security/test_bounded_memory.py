@@ -95,7 +95,7 @@ def engine() -> object:
     """Step a turn of each of many runs."""
     made = load_policy(POLICY).engine()
     for n in range(NAMES):
-        made.step(RunState(), named_turn(n), None)
+        made.apply(RunState(), named_turn(n), None)
     return made
 
 
@@ -103,7 +103,7 @@ def one_run() -> object:
     """Step all turns of one run."""
     made, run = load_policy().engine(), RunState()
     for n in range(NAMES // 20):
-        made.step(run, named_turn(n), None)
+        made.apply(run, named_turn(n), None)
     return [made, run]
 
 
@@ -162,7 +162,7 @@ def test_seventy_thousand_tenants_take_a_few_megabytes() -> None:
     tracemalloc.start()
     try:
         for turn in turns:
-            made.step(RunState(), turn, None)
+            made.apply(RunState(), turn, None)
         assert tracemalloc.get_traced_memory()[0] < 20_000_000
     finally:
         tracemalloc.stop()

@@ -25,7 +25,9 @@ NOTE = "streamproc: .env in the working directory is not read."
 
 def streamproc(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a directory."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMPROC_")}
+    clean = {
+        name: os.environ[name] for name in os.environ if not name.startswith("STREAMPROC_") or name == "STREAMPROC_CORE"
+    }
     return subprocess.run(
         [sys.executable, "-m", "streamproc", *words],
         cwd=cwd, env=clean | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, check=False,

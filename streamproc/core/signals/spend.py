@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.core.records import Record, Row, cclass, cfunc, final, i64, u32
+from streamproc.core.records import Record, Row, ccall, cclass, cfunc, final, i64, u32
 from streamproc.model.wire import Usage
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def tokens_of(usage: Usage) -> i64:
     return total or saturated(amount_of(usage.input_tokens), amount_of(usage.output_tokens))
 
 
-@cfunc
+@ccall
 def spend(run: RunState, usage: Usage, counts: NodeCounts) -> None:
     """Add a turn's measured spend to the ledger, and its duration to the `counts` of its node."""
     ledger: Ledger = run.ledger

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamproc.core.run_state import RunState, dump, load
-from streamproc.core.signals.spend import SPEND_MAX, NodeCounts, counts_of, spend
+from streamproc.core.signals.spend import SPEND_MAX, NodeCounts, spend
 from streamproc.model.wire import Usage
 
 LARGEST = 2**53  # of one report
@@ -11,7 +11,7 @@ LARGEST = 2**53  # of one report
 
 def test_sums_stop_at_the_largest_stored_integer() -> None:
     run = RunState()
-    counts = counts_of(run, 7)
+    counts = run.node_counts.add(7)
 
     for _ in range(1_100):
         spend(run, Usage(LARGEST, 1, 0, 0, LARGEST, LARGEST), counts)
