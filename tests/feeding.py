@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -104,3 +104,15 @@ class WrappedEngine:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._engine, name, value)
+
+
+def wrap_engines(around: Any) -> None:
+    """Let every worker of this process apply events by `around(apply, run, event, at_ms, offset)`."""
+    from streamproc.worker.turn_processor import TurnProcessor
+
+    honest = TurnProcessor.__init__
+
+    def init(self: Any, engine: Any, *args: Any, **more: Any) -> None:
+        honest(self, WrappedEngine(engine, partial(around, engine.apply)), *args, **more)
+
+    TurnProcessor.__init__ = init  # type: ignore[method-assign]

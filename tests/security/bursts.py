@@ -19,13 +19,12 @@ EXIT_CODE: Final = 77
 # A fault in native code, say: no exception, no clean-up.
 DEADLY = f"""
 import os
-from streamproc.core.engine import Engine
-honest = Engine.step
-def deadly(self, run, event, at_ms):
+from tests.feeding import wrap_engines
+def deadly(apply, run, event, at_ms, offset):
     if event.node == "deadly":
         os._exit({EXIT_CODE})
-    return honest(self, run, event, at_ms)
-Engine.step = deadly
+    return apply(run, event, at_ms, offset)
+wrap_engines(deadly)
 """
 
 BATCH_RECORDS: Final = 8

@@ -52,14 +52,13 @@ def work(environment: dict[str, str], log: str, path: Way, before: str, give_up_
 
 # A policy's engine that has a bug: it fails on a turn of the node "cursed", after it has changed the state.
 CURSED = """
-from streamproc.core.engine import Engine
-honest = Engine.step
-def cursed(self, run, event, at_ms):
-    decisions = honest(self, run, event, at_ms)
+from tests.feeding import wrap_engines
+def cursed(apply, run, event, at_ms, offset):
+    decisions = apply(run, event, at_ms, offset)
     if event.node == "cursed":
         raise RuntimeError("a bug in a detector")
     return decisions
-Engine.step = cursed
+wrap_engines(cursed)
 """
 
 

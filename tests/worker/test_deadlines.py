@@ -31,14 +31,13 @@ HASTY = (
     SOON
     + """
 import time
-from streamproc.core.engine import Engine
 from streamproc.worker import consumer
+from tests.feeding import wrap_engines
 limits.DEADLINE_TICK_S, limits.DEADLINE_GRACE_S, consumer.SLICE_RECORDS_MAX = 0.02, 0.0, 10
-quick = Engine.step
-def slow(self, run, event, at_ms):
+def slow(apply, run, event, at_ms, offset):
     time.sleep(0.003)
-    return quick(self, run, event, at_ms)
-Engine.step = slow
+    return apply(run, event, at_ms, offset)
+wrap_engines(slow)
 """
 )
 

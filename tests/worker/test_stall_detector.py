@@ -27,17 +27,16 @@ if TYPE_CHECKING:
 # interpreter back.
 ENDLESS = """
 import re
-from streamproc.core.engine import Engine
 from streamproc.worker import app, watchdog
+from tests.feeding import wrap_engines
 app.LOOP_STUCK_SESSIONS, watchdog.INTERPRETER_STUCK_S = 0.5, 5.0
-honest = Engine.step
-def endless(self, run, event, at_ms):
+def endless(apply, run, event, at_ms, offset):
     while event.node == "endless":
         pass
     if event.node == "greedy":
         re.match("(a+)+$", "a" * 64 + "b")
-    return honest(self, run, event, at_ms)
-Engine.step = endless
+    return apply(run, event, at_ms, offset)
+wrap_engines(endless)
 """
 
 SOON = """
