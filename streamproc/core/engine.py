@@ -23,7 +23,7 @@ from streamproc.core.decision import Decision, Finding
 from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
-from streamproc.core.outcome import InForce, OnFault, Outcome, RulesOf
+from streamproc.core.outcome import Decisions, InForce, OnFault, Outcome, RulesOf
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
@@ -135,7 +135,7 @@ class Engine:
         return Outcome(self.run_raw, decisions, charges)
 
     @ccall
-    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> list[Decision]:
+    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Decisions:
         """Apply one event at log time `at_ms` (None: the run's last known time), and return the decisions to publish.
 
         `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those. An event that

@@ -267,6 +267,7 @@ def test_commands_to_many_scopes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) 
 
 UNBOUNDED = {
     "streamproc.core.escalation.hash_code",  # codes of detectors
+    "core.hash_code",  # the same, compiled
     "streamproc.policy.files.read_preset",  # names of presets; others raise, and errors are not kept
     "streamproc.cli.detector_page._standard",  # takes no arguments
 }

@@ -54,7 +54,7 @@ MUTANTS: Final = {
     "commits go as far as was stepped": _mutant(
         PartitionPipelines, "committable", "pipeline.committable for", "pipeline.position for"
     ),
-    "what was applied is applied again": _mutant(TurnProcessor, "accept", "or offset <= state.offset:", "or False:"),
+    "what was applied is applied again": _mutant(TurnProcessor, "accept", "if offset <= state.offset:", "if False:"),
     "the last state wins, even of an expelled worker": _mutant(
         Runs, "restore", "elif applied < self._applied(known):", "elif False:", "freeze"
     ),
