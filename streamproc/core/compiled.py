@@ -41,10 +41,11 @@ PARTS: Final = (
 """The modules that become one C module, each after those it imports from."""
 
 SOURCES: Final = (
-    *(f"{part.removeprefix('streamproc.').replace('.', '/')}.py" for part in PARTS), "core/kind.py", "core/*.pxi",
-    "model/wire.py", "fingerprint/mask.py", "fingerprint/tables.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
+    *(f"{part.removeprefix('streamproc.').replace('.', '/')}.py" for part in PARTS), "core/kind.py", "core/graph.py",
+    "core/*.pxi", "model/wire.py", "model/log_time.py",
+    "fingerprint/mask.py", "fingerprint/tables.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
 )  # fmt: skip
-"""The files that the modules are made of."""
+"""The files that the modules are made of, and those whose constants are numbers in them."""
 
 
 def sources_hash(package: Path = PACKAGE) -> str:
@@ -91,7 +92,11 @@ class CompiledModules:
         if CORE not in sys.modules and not self._load():
             return None
         module = sys.modules.get(fullname)
-        return None if module is None else ModuleSpec(fullname, _Loaded(module))
+        if module is None:
+            return None
+        spec = ModuleSpec(fullname, _Loaded(module))
+        module.__spec__ = spec  # Python takes this one, and would load the module a second time by its own
+        return spec
 
     def _load(self) -> bool:
         """Load the C module, under the names of all parts, so that what it imports finds them."""
@@ -112,6 +117,9 @@ class CompiledModules:
             for name in (CORE, *PARTS):
                 sys.modules.pop(name, None)
             raise
+        for name in PARTS:
+            package, _, part = name.rpartition(".")
+            setattr(import_module(package), part, core)  # as an import of it would, once
         return True
 
     def _check(self) -> None:

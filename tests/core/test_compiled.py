@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xxhash import xxh3_128_hexdigest
 
-from streamproc.core.compiled import CORE, MANIFEST, CompiledModules, abi, activate, core_kind, sources_hash
+from streamproc.core.compiled import (
+    CORE,
+    MANIFEST,
+    PACKAGE,
+    PARTS,
+    SOURCES,
+    CompiledModules,
+    abi,
+    activate,
+    core_kind,
+    sources_hash,
+)
 
 ENGINE = "streamproc.core.engine"
 
@@ -117,14 +130,31 @@ def test_the_environment_can_disable_a_build(
 
 def test_any_change_of_a_source_changes_the_hash(tmp_path: Path) -> None:
     (tmp_path / "core").mkdir()
-    source = tmp_path / "core" / "run.py"
+    source = tmp_path / "core" / "run.pxi"
     source.write_text("A = 1\n")
     before = sources_hash(tmp_path)
     source.write_text("A = 2\n")
     changed = sources_hash(tmp_path)
-    source.rename(source.with_name("runs.py"))
+    source.rename(source.with_name("runs.pxi"))
 
     assert len({before, changed, sources_hash(tmp_path)}) == 3
+
+
+def test_the_hash_covers_every_number_that_is_compiled_in() -> None:
+    """Constants of other modules become numbers, too: a change of one of them must make a build outdated."""
+    covered = {file for pattern in SOURCES for file in PACKAGE.glob(pattern)}
+    for part in PARTS:
+        if part == "streamproc.core.records":
+            continue  # `records.pxi` takes its place
+        source = (PACKAGE.parent / part.replace(".", "/")).with_suffix(".py")
+        assert source in covered
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("streamproc."):
+                imported = import_module(str(node.module))
+                names = [name.name for name in node.names if name.name.isupper()]
+                if any(type(getattr(imported, name)) is int for name in names):
+                    home = (PACKAGE.parent / str(node.module).replace(".", "/")).with_suffix(".py")
+                    assert home in covered, f"{part} takes a number of {names} from {node.module}"
 
 
 def test_tests_run_on_the_core_named_in_the_environment() -> None:

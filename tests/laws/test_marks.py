@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from streamproc.core.decision import Decision, Finding, encode_decision
 from streamproc.core.engine import Engine
-from streamproc.core.marks import KINDS, Marks
+from streamproc.core.marks import BUDGET_KINDS, KINDS, BudgetMarks, Marks
 from streamproc.core.run_state import RunState, dump
 from streamproc.detectors import MODULES
 from streamproc.policy import Policy, load_policy
@@ -34,7 +34,9 @@ class Recording:
 
     def __init__(self, detector: Detector, found: list[tuple[int, str, Any]]) -> None:
         self._detector, self._found = detector, found
-        self.code, self.name, self.kinds = detector.code, detector.name, detector.kinds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._detector, name)
 
     def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None:
         finding = self._detector.check(view, limits)
@@ -58,6 +60,7 @@ class Watched:
             rules.marks = Marks()
             for name in KINDS:
                 setattr(rules.marks, name, 1)  # as for a detector that gives no marks
+            rules.in_force = lambda scope: ({**rules.budgets, **scope.budgets}, BudgetMarks())
         return rules
 
 
@@ -101,9 +104,35 @@ def test_they_find_nothing_more_in_the_examples_of_detectors(module: Any) -> Non
         unasked(example.turns, STANDARD if example.policy is None else load_policy(example.policy))
 
 
+limits = st.dictionaries(
+    st.sampled_from([
+        "maxSteps", "maxRuntimeMs", "maxTurnsPerNode", "maxRuntimeMsPerNode", "maxTokens", "turnTimeoutMs",
+        "maxCycleIterations", "maxCycleRuntimeMs",
+    ]),
+    st.integers(1, 12),
+    min_size=1,
+)  # fmt: skip
+small: Final = st.sampled_from([1, 1_000, 5_000])  # times and tokens, in the order of what the turns report
+
+
+@given(limits, small, st.integers(0, 900_000), turns_only, st.sampled_from(POLICIES))
+@LONGER
+def test_they_find_nothing_more_in_runs_with_budgets(
+    budgets: dict[str, int], size: int, cost: int, trace: list[Raw], policy: Policy
+) -> None:
+    declared: Raw = {
+        name: value * size if name.endswith(("Ms", "MsPerNode")) else value for name, value in budgets.items()
+    }
+    declared |= {"maxCostUsd": f"{cost / 1_000_000}", "maxCycleCost": f"{cost / 2_000_000}"}
+    spent = {"usage": {"input_tokens": 5, "cost_usd": "0.07", "duration_ms": 900}}
+    turns = [raw | spent if n % 3 else raw for n, raw in enumerate(trace)]
+    unasked(identified([{"type": "run.started", "budgets": declared}, *turns]), policy)
+
+
 def test_each_mark_saves_questions() -> None:
     """The laws above would prove little if no mark were ever in force."""
     call = {"name": "run", "args": {"n": 0}, "error": "HTTP 429 Too Many Requests"}
+    spent = {"usage": {"total_tokens": 1, "cost_usd": "0.01"}}
     turns: list[Raw] = [
         *[{"node": "a", "tool_calls": [{"name": "run", "args": {"n": n}, "result": "x"}]} for n in range(4)],
         {"node": "a", "tool_calls": [{"name": "get", "args": {}, "error": "boom"}]},
@@ -111,6 +140,8 @@ def test_each_mark_saves_questions() -> None:
         {"node": "a", "tool_calls": [call]},
         *[{"node": "a", "tool_calls": [{"name": "read", "args": {}, "result": "y"}]}] * 9,
         *[{"node": "b", "output": "done"}] * 2,
+        *[{"node": node, "from": other, **spent} for other, node in ("ab", "ba") * 4],
     ]
-    saved = unasked(identified(turns), STANDARD)
-    assert [name for name, bit in KINDS.items() if not saved & bit] == []
+    budgets = {"maxSteps": 90, "maxCostUsd": "9", "maxTokens": 900, "maxCycleIterations": 9}
+    saved = unasked(identified([{"type": "run.started", "budgets": budgets}, *turns]), STANDARD)
+    assert [name for name, bit in (*KINDS.items(), *BUDGET_KINDS.items()) if not saved & bit] == []
