@@ -42,7 +42,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     """Yield the rows of both cores, or of pure Python if nothing is compiled. The aim is that of the compiled one."""
     with tempfile.TemporaryDirectory(prefix="streamproc-bench-") as folder:
         log = Path(folder, "log.jsonl")
-        log.write_bytes(b"".join(_copies(sizes.scan_copies)))
+        log.write_bytes(b"".join(copied_lines(sizes.scan_copies)))
         for core in cores():
             found = _in_process(core, log, max(2, sizes.rounds))
             ratio = median(ours / theirs for ours, theirs in zip(found["scan"], found["limit"], strict=True))
@@ -53,8 +53,8 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def _copies(copies: int) -> Iterator[bytes]:
-    """Yield the lines of the log."""
+def copied_lines(copies: int) -> Iterator[bytes]:
+    """Yield the lines of a log with so many copies of the samples."""
     with trajectory_file() as path:
         raws = [orjson.loads(line) for _, line in Source(path).numbered()]
     dice = random.Random(7)
