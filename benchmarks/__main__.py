@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from benchmarks import (
     latency,
     publisher_speed,
     recovery,
+    scan_speed,
     signing,
     state_size,
     throughput,
@@ -38,13 +40,14 @@ from streamproc.settings import Settings, load_settings
 
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
     "core": core_speed.rows, "compiled": core_compiled.rows, "state": state_size.rows, "wire": wire_speed.rows,
-    "fingerprint": fingerprint_speed.rows, "publisher": publisher_speed.rows,
+    "fingerprint": fingerprint_speed.rows, "scan": scan_speed.rows, "publisher": publisher_speed.rows,
     "graph": graph_speed.rows, "signing": signing.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
     "failover": failover.rows,
 }  # fmt: skip
+PARTS: Final = [*IN_PROCESS, *ON_KAFKA]
 
 EXIT_OK: Final = 0  # even if an aim is missed: that is a result, not a failure
 EXIT_DEFECT: Final = 1
@@ -56,7 +59,7 @@ def main() -> int:
     """Measure, print, write; return the exit code."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # exiting stops workers and deletes topics
-    chosen = options.only or [*IN_PROCESS, *ON_KAFKA]
+    chosen = list(dict.fromkeys(chain.from_iterable(options.only))) if options.only else PARTS
     brokers = os.environ.get("STREAMPROC_BROKERS")
     if not brokers and any(name in ON_KAFKA for name in chosen):
         without = " ".join(IN_PROCESS)
@@ -86,13 +89,25 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="measure less: under a minute, less precise")
-    parser.add_argument("--only", nargs="+", choices=[*IN_PROCESS, *ON_KAFKA], help="measure only these parts")
+    parser.add_argument(
+        "--only", nargs="+", type=_parts, metavar="PART",
+        help=f"measure only these parts, apart by spaces or commas: {', '.join(PARTS)}",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the unrounded figures")
     parser.add_argument("--readme", action="store_true", help="write docs/performance.md and the README's figures")
     options = parser.parse_args()
     if options.readme and options.only:
         parser.error("--readme needs the whole table: remove --only")
     return options
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of an argument. Raises `ArgumentTypeError` for an unknown one."""
+    names = [name for name in text.split(",") if name]
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return names
 
 
 def _measure(name: str, sizes: Sizes, brokers: str | None) -> list[Row]:

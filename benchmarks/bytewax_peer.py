@@ -1,12 +1,15 @@
 """The same work in Bytewax: a keyed stateful step, state in its recovery store (SQLite snapshots), a message for
 each decision.
 
-One worker thread, batches of 1 000 records, Bytewax's default snapshot interval, the worker's garbage collector
-settings. Runs in a separate environment (`benchmarks/peers.in`) to the end of the topic; prints one line of JSON.
+Its state of a run is what the worker keeps: the stored bytes, or with a core in pure Python an object that becomes
+them in a snapshot. One worker thread, batches of 1 000 records, Bytewax's default snapshot interval, the worker's
+garbage collector settings. Runs in a separate environment (`benchmarks/peers.in`) to the end of the topic; prints one
+line of JSON.
 """
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +25,7 @@ from benchmarks.peer_count import Count
 from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
 from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.states import Held, new_states
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings
@@ -30,34 +34,23 @@ BATCH_RECORDS: Final = 1_000
 SNAPSHOTS_EVERY: Final = timedelta(seconds=10)
 
 
-class Snapshot:
-    """A run's state, serialised by our codec in snapshots."""
-
-    def __init__(self, state: RunState) -> None:
-        self.state = state
-
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return _restored, (dump(self.state),)
-
-    def __deepcopy__(self, _memo: Any) -> Snapshot:
-        return _restored(dump(self.state))
-
-
-def _restored(raw: bytes) -> Snapshot:
-    return Snapshot(load(raw))
+def _restored(raw: bytes) -> RunState:
+    return load(raw)
 
 
 def main() -> None:
     """``python -m benchmarks.bytewax_peer RECORDS``; settings come from the environment."""
     total = int(sys.argv[1])
     settings, engine, count = load_settings(), load_policy().engine(), Count(total // 10, total)
+    states = new_states()
+    copyreg.pickle(RunState, lambda run: (_restored, (dump(run),)))  # copies and snapshots of objects
 
-    def step(snapshot: Snapshot | None, message: Any) -> tuple[Snapshot, list[bytes]]:
-        snapshot = snapshot or Snapshot(RunState())
+    def step(held: Held | None, message: Any) -> tuple[Held, list[bytes]]:
+        run = states.open(states.begin(message.partition) if held is None else held)
         at_ms = message.timestamp[1] if isinstance(message.timestamp, tuple) else message.timestamp
-        decisions = [encode_decision(it) for it in engine.apply(snapshot.state, read_event(message.value), at_ms)]
+        decisions = [encode_decision(it) for it in engine.apply(run, read_event(message.value), at_ms)]
         count.one()
-        return snapshot, decisions
+        return states.close(run), decisions
 
     flow = Dataflow("peer")
     source = KafkaSource([settings.brokers], [settings.topic("turns")], tail=False, batch_size=BATCH_RECORDS)

@@ -15,14 +15,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiokafka.partitioner import murmur2
 
+from benchmarks.runs import Runs
 from benchmarks.table import BenchmarkDefect
 from benchmarks.traces import finished, sample_runs, started
-from streamproc.core.run_state import RunState
 from streamproc.model import wire
 from streamproc.model.wire import WIRE_VERSION, Event, OperatorStop, Turn
-from streamproc.policy import load_policy
 
-ACTIVE_RUNS_MAX: Final = 500  # simultaneously
+ACTIVE_RUNS_MAX: Final = 1_000  # simultaneously
 EVENT_MS: Final = 1  # a fleet with 1 000 events per second
 HASHES_MIN: Final = 1 << 44  # hashes have 64 bits; counts, amounts and durations are far smaller
 BEGIN, END = "begin", "end"
@@ -83,18 +82,15 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) ->
     """Build a log of at least `turns` turns. The same arguments give the same log."""
     log = FleetLog([[] for _ in range(partitions)], {}, {}, {}, warm_up=max(1, turns // partitions // 20))
     marked = _Markers(partitions, start_ms)
-    engine = load_policy().engine()
-    states: dict[str, RunState] = {}
+    runs = Runs()
     places: dict[str, int] = {}
 
     def add(event: Event, at_ms: int, marker: str = "") -> None:
         run_id = event.run_id
-        state = states.get(run_id)
-        if state is None:
-            state = states[run_id] = RunState()
+        if run_id not in places:
             places[run_id] = partition_of(run_id, partitions)
         partition = log.partitions[places[run_id]]
-        for decision in engine.apply(state, event, at_ms):
+        for decision in runs.step(run_id, event, at_ms):
             log.decisions[decision.id] = Place(places[run_id], len(partition))
             if marker:
                 log.markers[decision.id] = marker
@@ -108,15 +104,15 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) ->
         add(*marked.event(partition, at_ms), END)
     if sorted(log.markers.values()) != sorted([BEGIN, END] * partitions):
         raise BenchmarkDefect("a partition of the log lacks a marker")
-    log.turns_of = {run_id: state.turns for run_id, state in states.items()}
+    log.turns_of = {run_id: runs.turns(run_id) for run_id in places}
     return log
 
 
 def _interleaved(turns: int, start_ms: int, seed: int) -> Iterator[tuple[Event, int]]:
     """Interleave runs, each in its order. When one ends, the next begins."""
     dice = random.Random(seed)
-    copies = _copies(start_ms)
-    active = [next(copies) for _ in range(min(ACTIVE_RUNS_MAX, max(8, turns // 100)))]
+    copies = copies_of_samples(start_ms)
+    active = [next(copies) for _ in range(min(ACTIVE_RUNS_MAX, max(8, turns // 40)))]
     begun = 0
     clock = count(start_ms, EVENT_MS)
     while active:
@@ -133,7 +129,7 @@ def _interleaved(turns: int, start_ms: int, seed: int) -> Iterator[tuple[Event, 
             active.pop()
 
 
-def _copies(start_ms: int) -> Iterator[Iterator[Event]]:
+def copies_of_samples(start_ms: int) -> Iterator[Iterator[Event]]:
     """Yield copies of the samples without end, as separate runs."""
     for copy in count():
         for number, run in enumerate(sample_runs()):

@@ -13,7 +13,6 @@ from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import interleaved, piece_us
 from streamproc.client.encoding import encode
 from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
-from streamproc.core.run_state import RunState
 from streamproc.errors import UnsafeCycle
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
@@ -68,7 +67,7 @@ def _refused(graph: dict[str, Any]) -> None:
 
 
 def _start(value: bytes) -> None:
-    load_policy().engine().apply(RunState(), wire.decode(value), None)
+    load_policy().engine().step(b"", wire.decode(value), None)
 
 
 def _check(large: dict[str, Any], trap: dict[str, Any]) -> None:

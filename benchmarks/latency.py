@@ -30,8 +30,8 @@ from streamproc.errors import Halted
 from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings
 
-P50_RATIO_MAX: Final = Aim("≤", 1.5)
-P99_RATIO_MAX: Final = Aim("≤", 2)
+P50_RATIO_MAX: Final = Aim("≤", 1.4)
+P99_RATIO_MAX: Final = Aim("≤", 1.5)
 BACKGROUND_PER_S: Final = 1_000
 PAUSE_S: Final = (0.002, 0.012)  # between two probes: random, to avoid the rhythm of a client
 ANSWER_TIMEOUT_S: Final = 30.0

@@ -27,9 +27,9 @@ def installed(name: str) -> bool:
     return PYTHON.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-async def other_speed(settings: Settings, log: FleetLog, name: str) -> Speed:
+async def other_speed(settings: Settings, log: FleetLog, name: str, number: int) -> Speed:
     """Measure another stream processor on the whole log. Raises `BenchmarkDefect` if its decisions differ."""
-    own = settings.model_copy(update={"group": f"{settings.topic_prefix}-{name}"})
+    own = settings.model_copy(update={"group": f"{settings.topic_prefix}-{name}-{number}"})
     control = f"{own.worker_group}-control"
     await create(own, control)
     with Process(own, f"benchmarks.{name}_peer", str(log.records), python=str(PYTHON)) as process:

@@ -1,8 +1,9 @@
 """The same work in Quix Streams: a stateful function, state in its RocksDB store with a changelog topic, a message for
 each decision.
 
-In its favour: decoded states stay in memory beside the store, and it has the worker's garbage collector settings. Runs
-in a separate environment (`benchmarks/peers.in`) for a given number of events; prints one line of JSON.
+In its favour: states stay in memory beside the store, kept as the worker keeps them, and it has the worker's garbage
+collector settings. Runs in a separate environment (`benchmarks/peers.in`) for a given number of events; prints one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from typing import Any, Final
 from quixstreams import Application
 
 from benchmarks.peer_count import Count
+from benchmarks.runs import Runs
 from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import RunState, dump
 from streamproc.fingerprint import read_event
-from streamproc.policy import load_policy
 from streamproc.settings import load_settings
 
 SILENCE_MAX_S: Final = 30
@@ -26,8 +26,7 @@ SILENCE_MAX_S: Final = 30
 def main() -> None:
     """``python -m benchmarks.quix_peer RECORDS``; settings come from the environment."""
     total = int(sys.argv[1])
-    settings, engine, count = load_settings(), load_policy().engine(), Count(total // 10, total)
-    states: dict[bytes, RunState] = {}
+    settings, runs, count = load_settings(), Runs(), Count(total // 10, total)
     app = Application(
         broker_address=settings.brokers,
         consumer_group=settings.worker_group,
@@ -40,11 +39,8 @@ def main() -> None:
     control = app.topic(f"{settings.worker_group}-control", key_serializer="bytes", value_serializer="bytes")
 
     def step(value: bytes, key: bytes, timestamp: int, _headers: Any, store: Any) -> list[bytes]:
-        state = states.get(key)
-        if state is None:
-            state = states[key] = RunState()
-        decisions = [encode_decision(decision) for decision in engine.apply(state, read_event(value), timestamp)]
-        store.set_bytes("run", dump(state))
+        decisions = [encode_decision(decision) for decision in runs.step(key, read_event(value), timestamp)]
+        store.set_bytes("run", runs.packed(key))
         count.one()
         if count.done == total:
             app.stop()

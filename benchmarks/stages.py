@@ -7,16 +7,16 @@ part of the event loop, and the garbage collector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from benchmarks.fleet_log import FleetLog
+from benchmarks.runs import Runs
 from benchmarks.table import BenchmarkDefect, Row
 from benchmarks.timing import collector_time, piece_us, worker_gc_settings
-from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 
@@ -110,20 +110,16 @@ def _decode(slices: Sequence[Sequence[Fetched]]) -> None:
 
 
 class _Stepping:
-    """Decoding and the core."""
+    """Decoding and the core, with the states kept as the worker keeps them."""
 
     def __init__(self) -> None:
-        self._step: Callable[..., Any] = load_policy().engine().apply
-        self._states: dict[bytes, RunState] = {}
+        self._runs = Runs()
 
     def __call__(self, slices: Sequence[Sequence[Fetched]]) -> None:
-        step, states = self._step, self._states
+        step = self._runs.step
         for records in slices:
             for record in records:
-                state = states.get(record.key)
-                if state is None:
-                    state = states[record.key] = RunState()
-                step(state, read_event(record.value), record.timestamp)
+                step(record.key, read_event(record.value), record.timestamp, record.offset)
 
 
 class _WorkerStages:

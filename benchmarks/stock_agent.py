@@ -1,7 +1,8 @@
 """The same work in plain Faust: an agent, a table write per event, a send for each decision.
 
-In its favour: decoded states stay in memory beside the table; buffers, producer and garbage collector are tuned; the
-event loop is uvloop. Runs in a separate process for a given number of events; prints one line of JSON.
+In its favour: states stay in memory beside the table, kept as the worker keeps them; buffers, producer and garbage
+collector are tuned; the event loop is uvloop. Runs in a separate process for a given number of events; prints one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from typing import Any, Final
 import faust
 import orjson
 
+from benchmarks.runs import Runs
 from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import RunState, begin_run, dump
 from streamproc.fingerprint import read_event
-from streamproc.policy import load_policy
 from streamproc.settings import Settings, load_settings
 
 FLUSH_TIMEOUT_S: Final = 60
@@ -80,20 +80,16 @@ def build(settings: Settings, count: Count) -> faust.App:
     turns = app.topic(settings.topic("turns"), key_type=bytes, value_type=bytes)
     control = app.topic(f"{settings.worker_group}-control", key_type=bytes, value_type=bytes)
     table = app.Table("runs", partitions=settings.partitions, key_type=bytes, value_type=bytes)
-    engine = load_policy().engine()
-    states: dict[bytes, RunState] = {}
+    runs = Runs()
 
     @app.agent(turns)
     async def step(stream: Any) -> None:
         async for event in stream.events():
             key, message = event.key, event.message
-            state = states.get(key)
-            if state is None:
-                state = states[key] = begin_run(message.partition)
-            for decision in engine.apply(state, read_event(event.value), round(message.timestamp * 1000)):
+            at_ms = round(message.timestamp * 1000)
+            for decision in runs.step(key, read_event(event.value), at_ms, message.offset, message.partition):
                 await control.send(key=key, value=encode_decision(decision))
-            state.offset = message.offset
-            table[key] = dump(state)
+            table[key] = runs.packed(key)
             if count.one(message):
                 await asyncio.wait_for(app.producer.flush(), FLUSH_TIMEOUT_S)
                 os.write(1, count.report() + b"\n")

@@ -1,8 +1,8 @@
 """Traces for the benchmarks: fingerprinted turns of real runs, and seeded made-up turns with every kind of evidence.
 
 The packaged samples are 40 real trajectories. A long run repeats them, each pass with its own hashes: repetitions
-within a pass remain, and no pass repeats another. The samples carry no tests, artifacts, errors, progress or usage;
-the made-up turns do.
+within a pass remain, and no pass repeats another. The samples carry no tests, artifacts, errors or progress, and usage
+on few turns; the made-up turns carry all of it.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class Engine:
         self.view.begin_other(run, event, budgets, kinds, change)
         return self._ask(self.view, event, rules)
 
-    def _other(self, run: RunState, event: Event) -> list[Decision]:
+    def _other(self, run: RunState, event: Event) -> Decisions:
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
@@ -383,7 +383,7 @@ class Engine:
         run.at_ms = last_event_ms or now_ms
         return found
 
-    def _commanded(self, run: RunState, event: Event) -> list[Decision]:
+    def _commanded(self, run: RunState, event: Event) -> Decisions:
         """Apply a command. A finished run is halted, too: its id may be used again."""
         if (outdated := is_outdated(run, event)) or already_applied(run, event):
             run.duplicates += 1

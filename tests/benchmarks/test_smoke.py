@@ -8,7 +8,17 @@ from itertools import islice
 
 import pytest
 
-from benchmarks import __main__ as command, core_speed, graph_speed, publisher_speed, stages, state_size, wire_speed
+from benchmarks import (
+    __main__ as command,
+    core_speed,
+    graph_speed,
+    interleaved,
+    publisher_speed,
+    scan_speed,
+    stages,
+    state_size,
+    wire_speed,
+)
 from benchmarks.fleet_log import BEGIN, END, fleet_log, partition_of
 from benchmarks.rescans import LastTen, WholeHistory
 from benchmarks.sizes import TINY
@@ -23,11 +33,11 @@ from streamproc.policy import load_policy
 START_MS = 1_750_000_000_000
 
 
-@pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, publisher_speed, graph_speed])
+@pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, scan_speed, publisher_speed, graph_speed])
 def test_the_rows_of_a_part_without_kafka_can_be_shown(part) -> None:
     rows = list(part.rows(TINY))
 
-    assert len({row.name for row in rows}) == len(rows) > 2
+    assert len({row.name for row in rows}) == len(rows) > 0
     assert all(row.figure > 0 for row in rows)
     assert markdown(rows, ["machine"]).count("\n") == len(rows) + 3
 
@@ -161,6 +171,43 @@ def test_the_command_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatc
 
     assert "| measured" in capsys.readouterr().out
     assert [row["unit"] for row in json.loads((tmp_path / "b.json").read_text())] == ["µs"] * 7
+
+
+@pytest.mark.parametrize("argument", ["wire,signing,wire", "wire signing"])
+def test_parts_are_apart_by_commas_or_spaces(argument, monkeypatch) -> None:
+    measured = []
+    monkeypatch.setattr(command, "_measure", lambda name, *_: measured.append(name) or [])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", *argument.split()])
+
+    assert command.main() == 0
+
+    assert measured == ["wire", "signing"]
+
+
+def test_an_unknown_part_is_refused_with_those_that_exist(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "wire,speed"])
+
+    with pytest.raises(SystemExit):
+        command.main()
+
+    assert "no part speed; there are core, " in capsys.readouterr().err
+
+
+def test_interleaved_runs_have_turns_after_which_no_detector_is_asked() -> None:
+    figures = interleaved.figures(40, 1)
+
+    assert all(value > 0 for values in figures.values() for value in values)
+    assert 0.5 < figures["quiet_share"][0] < 1
+
+
+def test_each_copy_of_a_log_to_scan_has_runs_and_texts_of_its_own() -> None:
+    lines = [json.loads(line) for line in scan_speed.copied_lines(2)]
+    half = len(lines) // 2
+    said = [{line["output"] for line in part if "output" in line} for part in (lines[:half], lines[half:])]
+
+    assert len({line["run_id"] for line in lines}) == 2 * len(sample_runs())
+    assert all(said)
+    assert not said[0] & said[1]
 
 
 def test_without_a_broker_the_command_suggests_make_bench(monkeypatch, capsys) -> None:

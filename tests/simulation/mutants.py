@@ -8,6 +8,7 @@ import inspect
 import textwrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streamproc.core.compiled import core_kind
 from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.crash_marks import PartitionMarks
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
@@ -61,7 +62,6 @@ MUTANTS: Final = {
     "the last account wins, even of an expelled worker": _mutant(
         AccountPartition, "restore", "account.offset < before.offset", "False", "freeze", "compact"
     ),
-    "what came since the last write is not rebuilt": _mutant(Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"),
     "what a failed step did stays": _mutant(
         TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.active[key]"
     ),
@@ -90,6 +90,10 @@ MUTANTS: Final = {
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip
+if core_kind() == "python":  # compiled, a failed step leaves the bytes as they were: nothing is rebuilt
+    MUTANTS["what came since the last write is not rebuilt"] = _mutant(
+        Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"
+    )
 """The mutants by their fault, among them those that the simulation once found in the worker."""
 
 

@@ -1,0 +1,42 @@
+"""The core with the states of many runs, kept in the form that is fastest with it: bytes if it is compiled, else
+objects. The worker does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from streamproc.core.decision import Decision
+from streamproc.core.engine import NO_OFFSET
+from streamproc.core.states import Held, new_states
+from streamproc.model.wire import Event
+from streamproc.policy import load_policy
+
+NO_PARTITION: Final = -1
+
+
+class Runs:
+    """Steps the events of any number of runs under the standard policy."""
+
+    def __init__(self) -> None:
+        self.engine = load_policy().engine()
+        self.states = new_states()
+        self.held: dict[Hashable, Held] = {}
+
+    def step(
+        self, key: Hashable, event: Event, at_ms: int, offset: int = NO_OFFSET, partition: int = NO_PARTITION
+    ) -> list[Decision]:
+        """Apply an event to the run of this key, which begins with its first event; return the decisions."""
+        states, held = self.states, self.held.get(key)
+        run = states.open(states.begin(partition) if held is None else held)
+        decisions = self.engine.apply(run, event, at_ms, offset)
+        self.held[key] = states.close(run)
+        return decisions
+
+    def packed(self, key: Hashable) -> bytes:
+        """Return the state of a run as it is stored. Raises `KeyError` for an unknown run."""
+        return self.states.packed(self.held[key])
+
+    def turns(self, key: Hashable) -> int:
+        """Return the number of turns of a run. Raises `KeyError` for an unknown run."""
+        return self.states.open(self.held[key]).turns
