@@ -26,7 +26,15 @@ from streamproc.core.observer import observe_turn
 from streamproc.core.outcome import InForce, OnFault, Outcome, RulesOf
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
-from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
+from streamproc.core.refusal import (
+    OUTDATED,
+    STRANGER,
+    Decisions,
+    RefusedEvent,
+    already_applied,
+    is_outdated,
+    is_stranger,
+)
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.run_state import UNBOUND, RunState, dump, load, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
@@ -135,7 +143,7 @@ class Engine:
         return Outcome(self.run_raw, decisions, charges)
 
     @ccall
-    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> list[Decision]:
+    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Decisions:
         """Apply one event at log time `at_ms` (None: the run's last known time), and return the decisions to publish.
 
         `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those. An event that
@@ -252,7 +260,7 @@ class Engine:
         self.view.begin_other(run, event, budgets, kinds, change)
         return self._ask(self.view, event, rules)
 
-    def _other(self, run: RunState, event: Event) -> list[Decision]:
+    def _other(self, run: RunState, event: Event) -> Decisions:
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
@@ -383,7 +391,7 @@ class Engine:
         run.at_ms = last_event_ms or now_ms
         return found
 
-    def _commanded(self, run: RunState, event: Event) -> list[Decision]:
+    def _commanded(self, run: RunState, event: Event) -> Decisions:
         """Apply a command. A finished run is halted, too: its id may be used again."""
         if (outdated := is_outdated(run, event)) or already_applied(run, event):
             run.duplicates += 1
