@@ -23,18 +23,10 @@ from streamproc.core.decision import Decision, Finding
 from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
-from streamproc.core.outcome import InForce, OnFault, Outcome, RulesOf
+from streamproc.core.outcome import Decisions, InForce, OnFault, Outcome, RulesOf
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
-from streamproc.core.refusal import (
-    OUTDATED,
-    STRANGER,
-    Decisions,
-    RefusedEvent,
-    already_applied,
-    is_outdated,
-    is_stranger,
-)
+from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.run_state import UNBOUND, RunState, dump, load, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
