@@ -145,3 +145,17 @@ def test_each_mark_saves_questions() -> None:
     budgets = {"maxSteps": 90, "maxCostUsd": "9", "maxTokens": 900, "maxCycleIterations": 9}
     saved = unasked(identified([{"type": "run.started", "budgets": budgets}, *turns]), STANDARD)
     assert [name for name, bit in (*KINDS.items(), *BUDGET_KINDS.items()) if not saved & bit] == []
+
+
+@pytest.mark.parametrize("budget", ["maxCycleIterations", "maxCycleRuntimeMs", "maxCycleCost", "turnTimeoutMs"])
+@pytest.mark.parametrize("value", range(1, 9))
+def test_a_limit_that_is_reached_exactly_is_found_at_once(budget: str, value: int) -> None:
+    step = {"maxCycleRuntimeMs": 1_000, "turnTimeoutMs": 300}.get(budget, 1)
+    limit: Any = f"{value * 0.07:.2f}" if budget == "maxCycleCost" else value * step
+    spent = {"usage": {"input_tokens": 5, "cost_usd": "0.07", "duration_ms": 900}}
+    turns = [
+        {"node": node, "from": other, "output": f"{n} {node}", **spent}
+        for n in range(9)
+        for other, node in ("ab", "ba")
+    ]
+    unasked(identified([{"type": "run.started", "budgets": {budget: limit}}, *turns]), STANDARD)
