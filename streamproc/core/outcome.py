@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from streamproc.core.charges import Charge
 from streamproc.core.decision import Decision
+from streamproc.core.refusal import Decisions as Decisions
 
 if TYPE_CHECKING:
     from streamproc.core.marks import BudgetMarks

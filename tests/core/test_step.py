@@ -12,6 +12,7 @@ from streamproc.core.compiled import core_kind
 from streamproc.core.decision import Decision, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.records import StateError
+from streamproc.core.refusal import STRANGER, RefusedEvent
 from streamproc.core.run_state import RunState, dump, load
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Raw, event_of
@@ -145,3 +146,17 @@ def test_charges_are_those_of_the_step_alone() -> None:
     assert [(charge.offset, charge.tokens) for charge in (*first.charges, *second.charges)] == [(7, 9), (8, 9)]
     assert engine.charges is None
     assert engine.step(second.state, turn(1, **spending), AT_MS, 9).charges == []  # a duplicate
+
+
+def test_a_refused_event_says_why_in_both_forms() -> None:
+    """A compiled function that is annotated with `list` would refuse to return a subclass of it."""
+    engine = STANDARD.engine()
+    bound = engine.step(b"", turn(0, token="mine"), AT_MS).state
+
+    for refused in (
+        engine.step(bound, turn(1, token="another"), AT_MS).decisions,
+        engine.apply(load(bound), turn(1), AT_MS),
+    ):
+        assert isinstance(refused, RefusedEvent)
+        assert refused == []
+        assert refused.problem is STRANGER

@@ -48,7 +48,7 @@ def _with_changed_bytes(rng: random.Random, sample: bytes, other: bytes) -> byte
     for _ in range(rng.choice((1, 1, 2, 4))):
         place = rng.randrange(len(data) + 1)
         length = rng.randrange(1, 9)
-        match rng.randrange(7):
+        match rng.randrange(12):
             case 0:
                 data[place:] = b""
             case 1:
@@ -61,8 +61,14 @@ def _with_changed_bytes(rng: random.Random, sample: bytes, other: bytes) -> byte
                 data[place : place + length] = rng.choice(TEXTS)
             case 5:
                 data[place:] = other[rng.randrange(len(other) + 1) :]
-            case _:
+            case 6:
                 data[place:place] = data[place : place + 40]
+            case 7 | 8:
+                data[place : place + length] = rng.randbytes(len(data[place : place + length]))
+            case _:  # the same length, and another number
+                data[place : place + 1] = bytes(
+                    (one + rng.choice((-1, 1, 128, rng.randrange(256)))) % 256 for one in data[place : place + 1]
+                )
     return bytes(data)
 
 

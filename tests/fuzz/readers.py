@@ -22,7 +22,8 @@ from streamproc.core.accounts import (
 )
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.engine import Engine
+from streamproc.core.run_state import RunState, check, dump, load
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, InvalidPolicy
 from streamproc.fingerprint import fingerprint, read_event
@@ -215,6 +216,28 @@ def _spent(account: Account) -> None:
     load_account(dump_account(account))
 
 
+def _checked_state(raw: bytes) -> RunState:
+    state = load(raw)
+    check(state)
+    return state
+
+
+@cache
+def _three() -> tuple[Engine, list[wire.Event]]:
+    return _policy().engine(), [wire.decode(line) for line in _wire_lines()]
+
+
+def _go_on(state: RunState) -> None:
+    """Apply three of the sample events, others for other states; what remains is a state again."""
+    engine, events = _three()
+    first = state.turns + state.duplicates
+    for n in range(3):
+        engine.apply(state, events[(first + 5 * n) % len(events)], state.at_ms)
+    engine.next_deadline(state)
+    assert not engine.faults
+    assert dump(_checked_state(dump(state))) == dump(state)
+
+
 def _peeked(found: tuple[RunState, bytes | None]) -> None:
     state, halt = found
     raw = encode_run(state, halt)
@@ -284,6 +307,9 @@ READERS: Final = {
     ),
     "a stored run": Reader(STATES, decode_run, (msgspec.DecodeError,), _peeked, restructured=False),
     "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), restructured=False),
+    "a stored state, then three events": Reader(
+        lambda: list(map(dump, _stepped()[0])), _checked_state, (msgspec.DecodeError,), _go_on, restructured=False
+    ),
     "a stored run, in the worker": Reader(STATES, _restored, NOTHING, restructured=False),
     "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), _spent, msgpack=True),
     "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, msgpack=True, restructured=False),

@@ -112,10 +112,10 @@ limits = st.dictionaries(
     st.integers(1, 12),
     min_size=1,
 )  # fmt: skip
-small: Final = st.sampled_from([1, 1_000, 5_000])  # times and tokens, in the order of what the turns report
+small: Final = st.sampled_from([1, 900, 1_000])  # times, in steps of what turns take and of what lies between them
 
 
-@given(limits, small, st.integers(0, 900_000), turns_only, st.sampled_from(POLICIES))
+@given(limits, small, st.integers(0, 12), turns_only, st.sampled_from(POLICIES))
 @LONGER
 def test_they_find_nothing_more_in_runs_with_budgets(
     budgets: dict[str, int], size: int, cost: int, trace: list[Raw], policy: Policy
@@ -123,7 +123,7 @@ def test_they_find_nothing_more_in_runs_with_budgets(
     declared: Raw = {
         name: value * size if name.endswith(("Ms", "MsPerNode")) else value for name, value in budgets.items()
     }
-    declared |= {"maxCostUsd": f"{cost / 1_000_000}", "maxCycleCost": f"{cost / 2_000_000}"}
+    declared |= {"maxCostUsd": f"{cost * 0.07:.2f}", "maxCycleCost": f"{cost * 0.07:.2f}"}
     spent = {"usage": {"input_tokens": 5, "cost_usd": "0.07", "duration_ms": 900}}
     turns = [raw | spent if n % 3 else raw for n, raw in enumerate(trace)]
     unasked(identified([{"type": "run.started", "budgets": declared}, *turns]), policy)
@@ -145,3 +145,17 @@ def test_each_mark_saves_questions() -> None:
     budgets = {"maxSteps": 90, "maxCostUsd": "9", "maxTokens": 900, "maxCycleIterations": 9}
     saved = unasked(identified([{"type": "run.started", "budgets": budgets}, *turns]), STANDARD)
     assert [name for name, bit in (*KINDS.items(), *BUDGET_KINDS.items()) if not saved & bit] == []
+
+
+@pytest.mark.parametrize("budget", ["maxCycleIterations", "maxCycleRuntimeMs", "maxCycleCost", "turnTimeoutMs"])
+@pytest.mark.parametrize("value", range(1, 9))
+def test_a_limit_that_is_reached_exactly_is_found_at_once(budget: str, value: int) -> None:
+    step = {"maxCycleRuntimeMs": 1_000, "turnTimeoutMs": 300}.get(budget, 1)
+    limit: Any = f"{value * 0.07:.2f}" if budget == "maxCycleCost" else value * step
+    spent = {"usage": {"input_tokens": 5, "cost_usd": "0.07", "duration_ms": 900}}
+    turns = [
+        {"node": node, "from": other, "output": f"{n} {node}", **spent}
+        for n in range(9)
+        for other, node in ("ab", "ba")
+    ]
+    unasked(identified([{"type": "run.started", "budgets": {budget: limit}}, *turns]), STANDARD)
