@@ -71,8 +71,8 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             aim=STEP_US_MAX if ours else None, note="detectors of budgets are asked each turn",
         )  # fmt: skip
         yield Row(
-            f"core.quiet.{core}", f"of it, turns after which no detector is asked, {kind}", us["quiet"], "µs/turn",
-            aim=QUIET_US_MAX if ours else None, note=f"{us['quiet_share']:.0%} of the turns",
+            f"core.quiet.{core}", f"step, {runs} runs interleaved, turns after which no detector is asked, {kind}",
+            us["quiet"], "µs/turn", aim=QUIET_US_MAX if ours else None, note=f"{us['quiet_share']:.0%} of the turns",
         )  # fmt: skip
         yield Row(
             f"core.runs_flat.{core}", f"step, {runs} runs interleaved, {kind}", us["interleaved"], "µs/event",
