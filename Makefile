@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo test test-pure test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -9,6 +9,7 @@ WITH_SERVICES := $(BIN)/python deploy/local/with_services.py
 PEERS := .local/peers/.ready
 ATHERIS := .local/fuzz/.ready
 UV := .local/uv/bin/uv
+BUILD := $(BIN)/python deploy/compiled/build.py --work .local/compiled
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
 LOCK := $(COMPILE) pyproject.toml
@@ -22,23 +23,31 @@ setup: $(READY)  ## create .venv from the lock (the other targets do this when n
 
 $(READY): pyproject.toml requirements.lock
 	@python=$$(deploy/local/find_python.sh $(PYTHON)) && $$python deploy/local/setup_venv.py
+	@$(BUILD) --if-possible
 	@touch $@
+
+built: setup
+	@$(BUILD) --if-possible
 
 demo: setup  ## watch streamproc halt stuck agent runs, on recorded trajectories (needs only Python)
 	@$(BIN)/streamproc demo
 
-test: setup  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
+test: built  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
 	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
 		-- $(BIN)/python -m pytest $(or $(ARGS),$(TWO_PROCESSES))
 
-compile: setup  ## compile core and fingerprint: same decisions, a third of the time (needs a C compiler)
-	@$(BIN)/python deploy/compiled/build.py --work .local/compiled
+compile: setup  ## compile core and fingerprint again: setup does, where it finds a C compiler
+	@$(BUILD)
 
-test-compiled: compile  ## test the compiled core and fingerprint, and compare its decisions with those of pure Python
-	@STREAMPROC_CORE=compiled $(BIN)/python -m pytest tests/compiled/check.py tests/compiled/check_fingerprint.py tests/fingerprint \
-		tests/core tests/detectors tests/laws tests/test_golden.py tests/test_monitor.py tests/replay tests/cli/test_explain.py $(ARGS)
+test-pure: setup  ## run the tests of core, detectors and worker in pure Python
+	@STREAMPROC_CORE=python $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not kafka and not redis" \
+		tests/core tests/detectors tests/laws tests/fingerprint tests/worker tests/seeds tests/test_golden.py tests/test_monitor.py $(ARGS)
 
-check: lint test  ## lint, type-check and run all tests, and 2 000 new schedules of faults: must pass before a commit; CI runs this
+test-compiled: built  ## compare the compiled core and fingerprint with pure Python: decisions, states, masks
+	@if [ -e streamproc/_compiled/build.json ]; then STREAMPROC_CORE=compiled $(BIN)/python -m pytest \
+		tests/compiled/check.py tests/compiled/check_fingerprint.py $(ARGS); fi
+
+check: lint test test-pure test-compiled  ## lint, type-check and run all tests, and 2 000 new schedules of faults: must pass before a commit; CI runs this
 	@$(BIN)/python -m tests.simulation --schedules 2000
 
 lint: setup  ## run ruff and mypy --strict

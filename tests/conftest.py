@@ -12,13 +12,14 @@ import pytest
 
 from deploy.local.kafka import Broker
 from deploy.local.redis import Server
+from streamproc.core.compiled import is_built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# A compiled core may exist and be older than the sources. Only `make test-compiled` uses it.
-os.environ.setdefault("STREAMPROC_CORE", "python")
+if "STREAMPROC_CORE" not in os.environ:  # a build of other sources would be refused with a warning each time
+    os.environ["STREAMPROC_CORE"] = "compiled" if is_built() else "python"
 
 NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
 

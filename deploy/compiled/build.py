@@ -28,28 +28,25 @@ def say(line: str) -> None:
     print(f"compile: {line}", flush=True)
 
 
-def need_tools() -> None:
-    """Exit with a remedy if a tool is missing."""
+def missing_tool() -> str:
+    """Return what is missing, with a remedy; empty: nothing."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        sys.exit(
-            "compile: needs CPython with its global interpreter lock. streamproc works without it, in pure Python."
-        )
+        return "this needs CPython with its global interpreter lock"
     for module, package in (("Cython", "cython"), ("setuptools", "setuptools")):
         try:
             import_module(module)
         except ImportError:
-            sys.exit(f"compile: {package} is missing. Run: pip install 'streamproc[compile]' (or make setup).")
+            return f"{package} is missing; run: pip install 'streamproc[compile]' (or make setup)"
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if shutil.which(compiler) is None:
-        sys.exit(
-            f"compile: found no C compiler ({compiler}). Run: apt-get install gcc (Debian, Ubuntu) or "
-            "xcode-select --install (macOS), or set CC. streamproc works without it, in pure Python."
+        return (
+            f"found no C compiler ({compiler}); run: apt-get install gcc (Debian, Ubuntu) or xcode-select --install "
+            "(macOS), or set CC"
         )
     if not header.exists():
-        sys.exit(
-            f"compile: {header} is missing. Run: apt-get install python3-dev, or install your system's equivalent."
-        )
+        return f"{header} is missing; run: apt-get install python3-dev, or install your system's equivalent"
+    return ""
 
 
 @contextmanager
@@ -134,12 +131,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, help="folder for C sources and objects (default: a temporary one)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of compilers to run in parallel")
+    parser.add_argument("--if-possible", action="store_true", help="go on in pure Python if a tool is missing")
     options = parser.parse_args()
     os.environ["STREAMPROC_CORE"] = "python"
-    need_tools()
-    from streamproc.core.compiled import FOLDER, PACKAGE, sources_hash
+    if missing := missing_tool():
+        line = f"compile: {missing}. streamproc works without it, in pure Python."
+        if not options.if_possible:
+            sys.exit(line)
+        print(line, flush=True)
+        return
+    from streamproc.core.compiled import FOLDER, PACKAGE, is_built, sources_hash
 
     started, sources = time.monotonic(), sources_hash()
+    if options.if_possible and is_built():
+        return
     with work_folder(options.work) as work:
         say("compiling the core and the fingerprint (takes half a minute)")
         generate(PACKAGE, work)
@@ -148,7 +153,6 @@ def main() -> None:
     check(FOLDER)
     size = sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file())
     say(f"done in {time.monotonic() - started:.0f} s: {size / 1e6:.0f} MB in {FOLDER}")
-    say("every new process of this installation uses it; set STREAMPROC_CORE=python to run pure Python")
 
 
 if __name__ == "__main__":

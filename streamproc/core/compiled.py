@@ -162,6 +162,14 @@ class _Loaded(Loader):
         module.__spec__ = self._spec
 
 
+def is_built(folder: Path = FOLDER) -> bool:
+    """Return whether a folder holds a build of these sources for this Python."""
+    try:
+        return not _outdated(json.loads((folder / MANIFEST).read_bytes()))
+    except (OSError, KeyError, ValueError):
+        return False
+
+
 def _outdated(made: dict[str, Any]) -> str:
     if made["abi"] != abi():
         return f"it was built for another Python ({made['abi']}; this is {abi()})"
