@@ -53,6 +53,7 @@ from streamproc.core.signals.text_streaks import TextStreak
 from streamproc.core.signals.tools import Tools
 from streamproc.core.upgrade import upgrade
 from streamproc.core.version1 import FIRST_BYTE, peek as peek_version1
+from streamproc.model.log_time import AT_MS_MAX
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
 STATE_VERSION: Final = 2
@@ -215,6 +216,8 @@ def check(run: RunState) -> None:
         raise StateError("flags that contradict what they stand for")
     if not 0 <= run.turns < TURNS_MAX or run.call_turns > run.turns:
         raise StateError("a number of turns out of bounds")
+    if not 0 <= run.at_ms <= AT_MS_MAX or not 0 <= run.started_ms <= AT_MS_MAX:
+        raise StateError("a time out of bounds")
     if run.long_texts.sims.size != run.long_texts.turns.size or any(len(entry) < 2 for entry in cold.recent_calls):
         raise StateError("turns that are missing")
     for window in run.windows.rows:
