@@ -10,7 +10,7 @@ import msgspec
 
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.core.run_state import RunState
+from streamproc.core.states import KeptRuns
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.model.controls import ControlEvent, RunStatus, public
 from streamproc.model.raw_events import parse_raw
@@ -54,8 +54,8 @@ class Monitor:
         self.evicted = 0
         """Runs that were dropped because `runs_max` was reached."""
         self._engine = self.policy.engine()
-        self._runs: dict[str, RunState] = {}
-        self._accounts = LocalAccounts(self._engine, self._runs.get)
+        self._runs: KeptRuns[str] = KeptRuns()
+        self._accounts = LocalAccounts(self._engine, self._runs)
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
         self._unknown = UnknownFields(strict=strict)
@@ -83,15 +83,13 @@ class Monitor:
             fields["from"] = fields.pop("from_")
         event = self._fingerprinted({**(turn or {}), **fields})
         run_id = event.run_id
-        state = self._runs.pop(run_id, None) or RunState()
-        self._runs[run_id] = state
+        decisions = self._accounts.step(event, event.at)
         if len(self._runs) > self._runs_max:
             oldest = next(iter(self._runs))
-            del self._runs[oldest]
+            self._runs.forget(oldest)
             self._halts.pop(oldest, None)
             self.evicted += 1
-        decisions = self._accounts.step(state, event, event.at)
-        if state.halted < 0:
+        if self._halts and (state := self._runs.read(run_id)) is not None and state.halted < 0:
             self._halts.pop(run_id, None)  # the run was resumed
         if not decisions:
             return []
@@ -111,7 +109,7 @@ class Monitor:
     def status(self, run_id: str) -> RunStatus | None:
         """Return the status of a run; None if it was never fed or was evicted."""
         run_id = redact_id(run_id)
-        state = self._runs.get(run_id)
+        state = self._runs.read(run_id)
         if state is None:
             return None
         return RunStatus.model_validate(

@@ -62,7 +62,7 @@ def _print_text(scanning: Scan) -> bool:
     from streamproc.cli.report import by_run, run_lines, summary
 
     decisions: list[Decision] = list(scanning)
-    turns = {run_id: state.turns for run_id, state in scanning.runs.items()}
+    turns = scanning.turns_of()
     for run_id, own in by_run(decisions).items():
         for text in run_lines(run_id, own, turns[run_id]):
             line(text)

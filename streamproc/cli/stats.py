@@ -96,9 +96,12 @@ def _count_files(tally: Tally, files: list[str], policy: str | None, lenient: bo
     with opened(files, lenient, "counting") as sources:
         scan = Scan(sources, chosen)
         decisions = list(scan)
-    inside = {run_id for run_id, run in scan.runs.items() if within(rfc3339(run.at_ms) if run.at_ms else None)}
-    for run_id in inside:
-        tally.add_run(run_id, scan.runs[run_id].scope.workflow, ended=True)
+    inside = set()
+    for run_id in scan.runs:
+        run = scan.runs.read(run_id)
+        if run is not None and within(rfc3339(run.at_ms) if run.at_ms else None):
+            inside.add(run_id)
+            tally.add_run(run_id, run.scope.workflow, ended=True)
     for decision in decisions:
         if decision.run_id in inside:
             tally.add_decision(decision)

@@ -193,7 +193,7 @@ class Engine:
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
         rules, budgets, limits = self._in_force(run)
-        view.begin(run, turn, budgets, rules.backstop, rules.marks, limits)
+        view.begin(run, turn, budgets, rules.marks, limits)
         observe_turn(view, rules)
         run.turns = view.index + 1
         if run.handovers.previous_node != view.node_tag:

@@ -21,6 +21,8 @@ KINDS: Final[Mapping[str, int]] = {
     "retries": kind.RETRIES,
     "stale_turns": kind.STALE,
     "unacknowledged_turns": kind.UNACKNOWLEDGED,
+    "long_turns": kind.LONG,
+    "long_halt": kind.LONG,
 }
 """The kind of evidence that each mark is about."""
 
@@ -36,6 +38,8 @@ class Marks:
     retries: i64  # turns in a row in which calls met retryable errors
     stale_turns: i64  # of the last six call turns
     unacknowledged_turns: i64  # turns since a halt that nothing acknowledged
+    long_turns: i64  # turns after which a run is long
+    long_halt: i64  # turns after which a long run may be halted
 
 
 def marks_of(detectors: Iterable[tuple[Any, Any]]) -> Marks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from streamproc.core.charges import Charge
 from streamproc.core.decision import Decision
@@ -12,9 +12,6 @@ from streamproc.core.refusal import Decisions as Decisions
 if TYPE_CHECKING:
     from streamproc.core.marks import BudgetMarks
     from streamproc.core.rules import Rules
-
-Decisions: TypeAlias = list[Decision]
-"""A list, or `RefusedEvent`, which is an empty one."""
 
 OnFault = Callable[[str, int, Exception], None]
 """Called when a detector raised: its code, how often it has raised so far, and the exception."""

@@ -58,7 +58,6 @@ class Rules:
         prices: Mapping[str, Price] = MappingProxyType({}),
         overridable: frozenset[str] = frozenset(),
         tiers: TierRules = NO_TIERS,
-        backstop: int = 0,
         gates: Gates = NO_GATES,
         suggested: Sequence[str] = (),
         edges_apart: bool = False,
@@ -81,8 +80,6 @@ class Rules:
         self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
         self.every_error = every_error  # whether failed calls and retryable errors are attempts as well
         self.edges_apart = edges_apart  # whether news counts only for the edge that it came back on
-        self.backstop = backstop - 1 if backstop else NO_BACKSTOP
-        """Index of the first turn about which the detector of steps is asked in a run without a budget."""
         self.gates = gates
         self.outputs_gated = gates.outputs is not Gate.ANY
         self.sequences_gated = gates.sequences is not Gate.ANY

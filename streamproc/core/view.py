@@ -23,6 +23,7 @@ from streamproc.core.signals.task_tokens import TaskTokens
 from streamproc.core.signals.tools import ToolAnswers
 from streamproc.model.wire import Event, Turn
 
+AGAIN: Final = 50  # turns after which a long run is looked at again: its policy may be new
 GAP_MS: Final = 30_000  # detectors are not asked about shorter pauses between two events of a run
 
 
@@ -79,10 +80,8 @@ class View:
         self.names, self.tag = names, names.__getitem__
 
     @ccall
-    def begin(
-        self, run: RunState, turn: Turn, budgets: Mapping[str, int], backstop: i64, marks: Marks, limits: BudgetMarks
-    ) -> None:
-        """Prepare for a turn, with the budgets in force and their marks; `backstop` and `marks` as in `Rules`."""
+    def begin(self, run: RunState, turn: Turn, budgets: Mapping[str, int], marks: Marks, limits: BudgetMarks) -> None:
+        """Prepare for a turn, with the budgets in force and their marks; `marks` as in `Rules`."""
         halt: i32 = run.escalation.unacknowledged_halt
         self.run = run
         self.turn = self.event = turn
@@ -91,7 +90,8 @@ class View:
         self.cycle = self.iterated = None
         self.marks, self.limits = marks, limits
         self.kinds = kind.UNACKNOWLEDGED if halt >= 0 and run.turns - halt >= marks.unacknowledged_turns else 0
-        if run.turns >= backstop:
+        turns: i64 = run.turns + 1
+        if turns >= marks.long_turns and (turns in (marks.long_turns, marks.long_halt) or turns % AGAIN == 0):
             self.kinds |= kind.LONG
         self.took_ms = 0
 

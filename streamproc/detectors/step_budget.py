@@ -26,14 +26,13 @@ from typing import Final
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
-from streamproc.core.marks import NEVER
+from streamproc.core.marks import NEVER, first_of
 from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, level, said
 from streamproc.detectors.breach import breach, layer_of
 
 BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its own
-AGAIN: Final = 50  # turns after which a long run is looked at again: its policy may be new
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,10 @@ class StepBudget:
     budgets = ("maxSteps", "maxRounds")
     kinds = kind.BUDGET | kind.LONG
 
+    def marks(self, limits: Limits) -> dict[str, int]:
+        first = first_of(limits.warn_turns, limits.halt_turns)
+        return {"long_turns": first, "long_halt": first_of(limits.halt_turns)}
+
     def budget_marks(self, limits: Limits, budgets: Mapping[str, int], _: Scope) -> dict[str, int]:
         return {"steps": _limit(limits, budgets)[0]}
 
@@ -68,7 +71,7 @@ class StepBudget:
             if found is not None and found.level == Level.HALT:
                 found.stop = "recursion_limit"
             return found
-        if view.kinds & kind.LONG and (steps in (limits.warn_turns, limits.halt_turns) or steps % AGAIN == 0):
+        if view.kinds & kind.LONG:
             return self._backstop(view, limits, steps)
         return None
 

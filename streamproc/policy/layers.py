@@ -188,7 +188,6 @@ class Policy:
             known_halt=repeats.known_halt,
             prices=found["prices"],
             accounts=self._accounts(found),
-            backstop=min(filter(None, map((limits["BUDGET004"] or {}).get, ("warn_turns", "halt_turns"))), default=0),
             task_percents=[value for name, value in (limits["BUDGET008"] or {}).items() if name != "halt_run"],
             every_error=bool((limits["ERROR001"] or {}).get("every_error")),
             edges_apart=bool((limits["LOOP005"] or {}).get("per_edge")),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
 from streamproc.core.refusal import RefusedEvent
-from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.states import KeptRuns
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.fleet.keyring import Keyring
@@ -19,27 +18,6 @@ from streamproc.kafka.reading import Record
 from streamproc.model.wire import Event, Turn
 
 AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last that RFC 3339 can express
-DECODED_MAX: Final = 20_000  # states of about 10 KB each; the others stay encoded in at most 4 KiB
-
-
-class RunStates:
-    """The run states of one partition. The oldest are kept encoded if there are many."""
-
-    def __init__(self, decoded_max: int = DECODED_MAX) -> None:
-        self._decoded: dict[bytes, RunState] = {}
-        self._encoded: dict[bytes, bytes] = {}
-        self._decoded_max = decoded_max
-
-    def get(self, key: bytes) -> RunState:
-        """Return the state of a run, a new one for a new run."""
-        state = self._decoded.get(key)
-        if state is None:
-            stored = self._encoded.pop(key, None)
-            state = self._decoded[key] = RunState() if stored is None else load(stored)
-            if len(self._decoded) > self._decoded_max:
-                for oldest in list(islice(self._decoded, self._decoded_max // 2)):
-                    self._encoded[oldest] = dump(self._decoded.pop(oldest))
-        return state
 
 
 class LogReplay:
@@ -68,7 +46,7 @@ class LogReplay:
         self._record_signer = record_signer or RecordSigner(Keyring(), "", required=False)
         self._only = None if only is None else only.encode()
         self._partition = -1
-        self._states = RunStates()
+        self._runs: KeptRuns[bytes] = KeptRuns()
 
     def decide(self, records: Iterable[Record]) -> Iterator[Decision]:
         """Return the decisions on these records, each with its topic, partition and offset."""
@@ -76,13 +54,15 @@ class LogReplay:
             if self._only is not None and record.key != self._only:
                 continue
             if record.partition != self._partition:
-                self._partition, self._states = record.partition, RunStates()
+                self._partition, self._runs = record.partition, KeptRuns()
             event = self._read(record)
             if event is None or record.key is None:
                 self.refused += 1
                 continue
             at_ms = record.timestamp if 0 <= record.timestamp <= AT_MS_MAX else None
-            decisions = self._engine.apply(self._states.get(record.key), event, at_ms)
+            run = self._runs.open(record.key)
+            decisions = self._engine.apply(run, event, at_ms)
+            self._runs.close(record.key, run)
             if type(decisions) is RefusedEvent:
                 self.refused += 1
             elif type(event) is Turn:

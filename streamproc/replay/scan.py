@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.core.run_state import RunState
+from streamproc.core.states import KeptRuns
 from streamproc.fingerprint import HashKey
 from streamproc.model.wire import Turn
 from streamproc.policy import Policy
@@ -22,18 +22,19 @@ class Scan:
 
     def __init__(self, sources: Iterable[Source], policy: Policy, key: HashKey | None = None) -> None:
         self.sources = list(sources)
-        self.runs: dict[str, RunState] = {}
+        self.runs: KeptRuns[str] = KeptRuns()
         self.turns = 0
         self._key = key
-        self._accounts = LocalAccounts(policy.engine(), self.runs.get)
+        self._accounts = LocalAccounts(policy.engine(), self.runs)
 
     def __iter__(self) -> Iterator[Decision]:
         """Yield decisions in log order. Raises what `Source` raises."""
-        step, runs = self._accounts.step, self.runs
+        step = self._accounts.step
         for source in self.sources:
             for event in source.fingerprints(self._key):
-                state = runs.get(event.run_id)
-                if state is None:
-                    state = runs[event.run_id] = RunState()
                 self.turns += type(event) is Turn
-                yield from step(state, event, event.at)
+                yield from step(event, event.at)
+
+    def turns_of(self) -> dict[str, int]:
+        """Return how many turns each run has taken."""
+        return {run_id: run.turns for run_id in self.runs if (run := self.runs.read(run_id)) is not None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.run_state import RunState
+from streamproc.core.states import KeptRuns
 from streamproc.policy import load_policy
-from streamproc.replay.log import LogReplay, RunStates
+from streamproc.replay.log import LogReplay
 from tests.replay.records import record, stuck_record
 
 
@@ -71,11 +71,14 @@ def test_an_invalid_time_is_ignored(log: LogReplay, at_ms: int) -> None:
 
 
 def test_states_survive_encoding() -> None:
-    """A hundred runs keep their counts when at most two states stay decoded."""
-    states = RunStates(decoded_max=2)
+    """A hundred runs keep their counts when at most two states stay objects."""
+    runs: KeptRuns[bytes] = KeptRuns(objects_max=2)
     for _ in range(3):
         for number in range(100):
-            states.get(b"%d" % number).turns += 1
+            run = runs.open(b"%d" % number)
+            run.turns += 1
+            runs.close(b"%d" % number, run)
 
-    assert {states.get(b"%d" % number).turns for number in range(100)} == {3}
-    assert states.get(b"new").turns == RunState().turns
+    assert {runs.open(b"%d" % number).turns for number in range(100)} == {3}
+    assert runs.open(b"new").turns == 0
+    assert len(runs) == 101

@@ -83,8 +83,8 @@ from streamproc.replay.source import Source
 scan = Scan([Source(path) for path in sys.argv[1:]], load_policy("loop-safety"))
 for decision in scan:
     sys.stdout.buffer.write(encode_decision(decision))
-for state in scan.runs.values():
-    sys.stdout.buffer.write(dump(state))
+for run_id in scan.runs:
+    sys.stdout.buffer.write(dump(scan.runs.read(run_id)))
 """
 
 

@@ -174,7 +174,7 @@ def test_a_monitor_keeps_no_more_runs_than_it_may() -> None:
         turn = {"run_id": f"run{n}", "node": f"n{n}", "tenant": f"t{n}", "output": "I will try again.", f"x{n}": 1}
         for _ in range(3):
             monitor.feed(turn)
-    assert largest([monitor._runs, monitor._halts]) <= 100
+    assert largest([monitor._runs._held, monitor._halts]) <= 100
     assert monitor.evicted == 2_900
 
 

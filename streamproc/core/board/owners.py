@@ -22,7 +22,9 @@ NAME_BYTES: Final = 40  # of an agent's name
 def owner_of(board: Board, task: int) -> str:
     """Return the name of the agent that owns a task, by its tag; empty if it is not known."""
     known = board.owners.get(task)
-    return "" if known is None else board.agents[known % AGENTS_MAX].name
+    if known is None or known % AGENTS_MAX >= len(board.agents):
+        return ""
+    return board.agents[known % AGENTS_MAX].name
 
 
 def task_in_progress(board: Board, config: BoardConfig, agent: str) -> int:
