@@ -81,7 +81,7 @@ def decisions_on(text: str, file: Path) -> tuple[list[Decision], dict[str, int]]
     file.write_text(text)
     scan = Scan([Source(str(file))], load_policy("standard"))
     found = list(scan)
-    return found, {run_id: state.turns for run_id, state in scan.runs.items()}
+    return found, scan.turns_of()
 
 
 def printed_by(call: Callable[[], object]) -> str:
