@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
 from streamproc.core.marks import BudgetMarks, Marks
 from streamproc.core.names import Names
+from streamproc.core.plugin_memory import load_memory
 from streamproc.core.records import ccall, cclass, cfunc, final, i32, i64, u32, u64
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import Repeat
@@ -74,9 +75,19 @@ class View:
     budgets: Mapping[str, int]  # limits in force: those that the run declared over those of the policy
     unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out
     unreadable: str  # run.started: why its graph cannot be read
+    memories: dict[str, Any]  # what plug-ins keep, by code, as far as it was read for this event
 
     def __init__(self, names: Names) -> None:
         self.names, self.tag = names, names.__getitem__
+        self.memories = {}
+
+    def memory(self, code: str) -> dict[str, Any]:
+        """Return what the plug-in with this code keeps of the run, to be changed in place. It is stored after its
+        `check`, unless that raises (`plugin_memory` has the limits)."""
+        memory: dict[str, Any] | None = self.memories.get(code)
+        if memory is None:
+            memory = self.memories[code] = load_memory(self.run, code)
+        return memory
 
     @ccall
     def begin(
