@@ -60,14 +60,14 @@ class PluginDetector:
         found = list(self.written.due(run, budgets, limits))
         if wrong := [one for one in found if not isinstance(one, Due) or one.about != self.code]:
             raise TypeError(f"due returned {wrong[0]!r}, and no Due about {self.code}")
-        return msgspec.convert(found, list[Due])
+        return [msgspec.convert(tuple(one), Due) for one in found]  # raises for fields of other types
 
     def _marks(self, limits: Any) -> dict[str, int]:
         return _known(lambda: self.written.marks(limits), KINDS)
 
     def _budget_marks(self, limits: Any, budgets: Mapping[str, int], scope: Scope) -> dict[str, int]:
-        asked = {name for name, bit in BUDGET_KINDS.items() if self.kinds & bit}
-        return dict.fromkeys(asked, 0) | _known(lambda: self.written.budget_marks(limits, budgets, scope), asked)
+        given = _known(lambda: self.written.budget_marks(limits, budgets, scope), BUDGET_KINDS)
+        return given or {name: 0 for name, bit in BUDGET_KINDS.items() if self.kinds & bit}
 
     def check(self, view: View, limits: Any) -> tuple[Finding, ...] | None:
         """Ask the plug-in, store its memory, and return its findings as they may be published. Raises what the plug-in
@@ -103,14 +103,13 @@ class PluginDetector:
 
 
 def _known(marks: Callable[[], Any], names: Container[str]) -> dict[str, int]:
-    """Return the marks that are valid. One that is missing or wrong only means that the plug-in is asked more often."""
+    """Return the marks of a plug-in; none if any is wrong, so it is asked from the first."""
     try:
         given = dict(marks())
     except Exception:  # noqa: BLE001 (foreign code)
         return {}
-    return {
-        name: value for name, value in given.items() if name in names and type(value) is int and 0 <= value <= NEVER
-    }
+    valid = all(name in names and type(value) is int and 0 <= value <= NEVER for name, value in given.items())
+    return given if valid else {}
 
 
 def _bounded(details: Any) -> dict[str, str | int | float] | None:
