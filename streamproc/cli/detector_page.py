@@ -15,11 +15,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc import detectors
+from streamproc.policy.plugins import vars_of
 
 if TYPE_CHECKING:
     from streamproc.detectors.base import Example
     from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
+    from streamproc.policy.plugin_detector import PluginDetector
 
 TURNS_SHOWN: Final = 8  # of an example; turns with a finding are always shown
 TEXT_SHOWN: Final = 60  # characters of an argument, result or output
@@ -31,7 +33,7 @@ class LimitRow(NamedTuple):
     """A parameter of a detector: its default, and the reason for it."""
 
     name: str
-    default: int | str
+    default: int | float | str
     reason: str
 
 
@@ -81,6 +83,22 @@ def read_page(module: ModuleType, *, played: bool = True) -> Page:
     )
 
 
+def read_plugin_page(plugin: PluginDetector) -> Page:
+    """Build the page of a plug-in, from the docstrings of its class and its limits. It has no examples."""
+    head, *paragraphs = (inspect.getdoc(plugin.written) or "no description").split("\n\n")
+    sections = [paragraph.partition(": ") if ": " in paragraph else ("Note", "", paragraph) for paragraph in paragraphs]
+    return Page(
+        code=plugin.code,
+        name=plugin.name,
+        summary=head,
+        sections=tuple((title, text) for title, _, text in sections),
+        unit=inspect.getdoc(plugin.Limits) or "",
+        limits=tuple(LimitRow(name, value, "") for name, value in vars_of(plugin.Limits()).items()),
+        firing=(),
+        silent=(),
+    )
+
+
 def plain(page: Page) -> Iterator[PageLine]:
     """Return the page as lines for a terminal."""
     yield PageLine(f"{page.code} {page.name}: {page.summary}", prose=True)
@@ -94,7 +112,8 @@ def plain(page: Page) -> Iterator[PageLine]:
             yield PageLine(f"    {limit.name} = {limit.default}{f'  ({limit.reason})' if limit.reason else ''}", hang=8)
         yield PageLine("")
     for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
-        yield PageLine(f"{title}:")
+        if examples:
+            yield PageLine(f"{title}:")
         for example in examples:
             yield PageLine(f"  {example.title}", hang=2)
             yield from (PageLine(f"    {line}", hang=11) for line in example.lines)

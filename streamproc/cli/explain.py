@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamproc.cli.options import Policy
 from streamproc.cli.terminal import examples, fail, say
+
+if TYPE_CHECKING:
+    from streamproc.policy.plugin_detector import PluginDetector
 
 app = typer.Typer()
 
@@ -18,9 +22,12 @@ CodeArgument = Annotated[
 
 
 @app.command(epilog=examples("streamproc explain LOOP002", "streamproc explain repeated_call", "streamproc explain"))
-def explain(code: CodeArgument = None) -> None:
-    """Explain what a detector sees, why, its false alarms and its tuning, with examples."""
-    from streamproc.cli.detector_page import plain, read_page
+def explain(code: CodeArgument = None, policy: Policy = None) -> None:
+    """Explain what a detector sees, why, its false alarms and its tuning, with examples.
+
+    Plug-ins are those of the policy.
+    """
+    from streamproc.cli.detector_page import plain, read_page, read_plugin_page
     from streamproc.detectors import BY_CODE
     from streamproc.fleet.code_pages import PAGES
 
@@ -31,6 +38,16 @@ def explain(code: CodeArgument = None) -> None:
             known, _, rest = text.partition("\n")[0].partition(" ")
             name, _, summary = rest.partition(": ")
             _list(known, name, summary.rstrip("."))
+        for plugin in _plugins(policy).values():
+            page = read_plugin_page(plugin)
+            _list(page.code, page.name, page.summary.rstrip("."))
+        return
+    if "/" in code:
+        plugins = _plugins(policy)
+        if code not in plugins:
+            raise fail(f"no plug-in {code} in the policy; there are: {', '.join(plugins) or 'none'}")
+        for one in plain(read_plugin_page(plugins[code])):
+            say(one.text, one.hang, prose=one.prose)
         return
     names = {module.DETECTOR.name: known for known, module in BY_CODE.items()}
     wanted = names.get(code.lower(), code.upper())
@@ -45,6 +62,14 @@ def explain(code: CodeArgument = None) -> None:
         raise fail(f"no detector {code}; the codes are {', '.join(sorted({*BY_CODE, *PAGES}))}")
     for one in plain(read_page(BY_CODE[wanted])):
         say(one.text, one.hang, prose=one.prose)
+
+
+def _plugins(policy: str | None) -> dict[str, PluginDetector]:
+    """Return the plug-ins of a policy by code. Raises `InvalidPolicy`."""
+    from streamproc.policy import load_policy
+    from streamproc.settings import load_settings
+
+    return {plugin.code: plugin for plugin in load_policy(load_settings(policy=policy).policy).plugins}
 
 
 def _list(code: str, name: str, summary: str) -> None:

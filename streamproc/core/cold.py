@@ -22,6 +22,7 @@ class Cold(msgspec.Struct, array_like=True):
     recent_calls: list[list[int]] = []  # see `recent_calls`; only if the policy's gate of LOOP003 is not `any`
     command_ids: dict[int, int] = {}  # tags of the ids of operators' commands, with the time of each
     commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
+    plugins: dict[str, bytes] = {}  # what plug-ins keep, by their codes (`plugin_memory`)
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -97,6 +97,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     options: list[str] | None = None
     snapshot: Snapshot | None = None
     query: str | None = None
+    details: dict[str, str | int | float] | None = None
 
 
 class Finding(msgspec.Struct, kw_only=True):

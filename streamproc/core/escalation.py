@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from xxhash import xxh3_128_hexdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
 from streamproc.core.records import TAG, Name, Record, Row, Table, ccall, cclass, final, i32, u32
@@ -100,7 +100,10 @@ def _latch(run: RunState, finding: Finding, index: int) -> None:
 
 @cache
 def hash_code(code: str) -> int:
-    """Return a detector's code as a number, from the sum of its bytes and its digits; distinct for every code."""
+    """Return a detector's code as a number, from the sum of its bytes and its digits; distinct for every code. That of
+    a plug-in, which has a namespace (`acme/same-city`), is hashed."""
+    if "/" in code:
+        return xxh3_64_intdigest(code.encode()) & TAG
     return sum(code.encode()) * 0x9E3779B1 ^ int(code[-3:]) * 0x85EBCA6B
 
 

@@ -129,7 +129,7 @@ def strictly(finding: Finding, limits: Any) -> Finding:
 def _can_halt(limits: Any) -> bool:
     """Whether a detector has a halt threshold that is on. Other detectors only warn, and their warnings are too weak to
     end a run."""
-    return any("halt" in name and getattr(limits, name) for name in getattr(limits, "__slots__", ()))
+    return any("halt" in name and getattr(limits, name) for name in getattr(limits, "__dataclass_fields__", ()))
 
 
 def pass_probation(run: RunState, iterated: bool) -> None:

@@ -152,6 +152,10 @@ def _names_of_open_turns(run: RunState) -> None:
         turn.name = ""
 
 
+def _memories_of_plugins(run: RunState) -> None:
+    run.cold.plugins.clear()
+
+
 _LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
     _old_occurrences, _half_of_tools, _half_of_handovers, _half_of_names, _old_texts, _rare_nodes, _silent_nodes,
     _half_of_seen, _half_of_edges, _half_of_calls, _half_of_cycles, _own_streams, _silent_nodes, _half_of_seen,
@@ -159,5 +163,6 @@ _LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
 )  # fmt: skip
 # Of a run whose scope, board and open turns have the longest names: what is left may still be too large.
 _LAST: Final[tuple[Callable[[RunState], None], ...]] = (
-    _all_metrics, _all_tools, _all_streams, _all_calls, _names_of_open_turns, _half_of_ids, _half_of_episodes,
+    _all_metrics, _all_tools, _all_streams, _all_calls, _names_of_open_turns, _memories_of_plugins, _half_of_ids,
+    _half_of_episodes,
 )  # fmt: skip

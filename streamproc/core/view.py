@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
 from streamproc.core.marks import BudgetMarks, Marks
 from streamproc.core.names import Names
+from streamproc.core.plugin_memory import load_memory
 from streamproc.core.records import ccall, cclass, cfunc, final, i32, i64, u32, u64
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import Repeat
@@ -75,9 +76,19 @@ class View:
     budgets: Mapping[str, int]  # limits in force: those that the run declared over those of the policy
     unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out
     unreadable: str  # run.started: why its graph cannot be read
+    memories: dict[str, Any]  # what plug-ins keep, by code, as far as it was read for this event
 
     def __init__(self, names: Names) -> None:
         self.names, self.tag = names, names.__getitem__
+        self.memories = {}
+
+    def memory(self, code: str) -> dict[str, Any]:
+        """Return what the plug-in with this code keeps of the run, to be changed in place. It is stored after its
+        `check`, unless that raises (`plugin_memory` has the limits)."""
+        memory: dict[str, Any] | None = self.memories.get(code)
+        if memory is None:
+            memory = self.memories[code] = load_memory(self.run, code)
+        return memory
 
     @ccall
     def begin(self, run: RunState, turn: Turn, budgets: Mapping[str, int], marks: Marks, limits: BudgetMarks) -> None:
@@ -91,7 +102,9 @@ class View:
         self.marks, self.limits = marks, limits
         self.kinds = kind.UNACKNOWLEDGED if halt >= 0 and run.turns - halt >= marks.unacknowledged_turns else 0
         turns: i64 = run.turns + 1
-        if turns >= marks.long_turns and (turns in (marks.long_turns, marks.long_halt) or turns % AGAIN == 0):
+        if turns >= marks.long_turns and (
+            marks.long_turns <= 1 or turns in (marks.long_turns, marks.long_halt) or turns % AGAIN == 0
+        ):
             self.kinds |= kind.LONG
         self.took_ms = 0
 

@@ -28,7 +28,7 @@ from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.scope import Scope
-from streamproc.core.view import View
+from streamproc.core.view import AGAIN, View
 from streamproc.detectors.base import Example, level, said
 from streamproc.detectors.breach import breach, layer_of
 
@@ -71,7 +71,7 @@ class StepBudget:
             if found is not None and found.level == Level.HALT:
                 found.stop = "recursion_limit"
             return found
-        if view.kinds & kind.LONG:
+        if view.kinds & kind.LONG and (steps in (limits.warn_turns, limits.halt_turns) or steps % AGAIN == 0):
             return self._backstop(view, limits, steps)
         return None
 

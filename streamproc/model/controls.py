@@ -113,6 +113,9 @@ class ControlEvidence(_Model):
     rejections: list[ControlRejection] | None = Field(None, description="the verdicts against a task, oldest first")
     options: list[str] | None = Field(None, description="the choices of a person")
     snapshot: ControlSnapshot | None = Field(None, description="the last known state of a run that timed out")
+    details: dict[str, str | int | float] | None = Field(
+        None, description="facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters"
+    )
 
 
 class ControlTrigger(_Model):

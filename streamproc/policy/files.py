@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -13,18 +12,19 @@ from typing import Any, Final, Literal, NamedTuple
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streamproc.detectors import BY_CODE
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.model.budgets import budget_value, find_budget
 from streamproc.model.controls import Action
 from streamproc.model.yaml_text import UnboundedYAML, compose, data_of
 from streamproc.policy.boards import BoardSetting, GuardSetting, board_problems, merge_board
 from streamproc.policy.locks import lock_problems
+from streamproc.policy.plugins import Plugins, vars_of
 from streamproc.policy.prices import PRICE_REMEDY, price_problems
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
 LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; a larger value has the wrong unit
 STANDARD: Final = "standard"  # the preset below all others
+TEXT_MAX: Final = 256  # characters of a limit of a plug-in that is a text
 DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor may contain itself
 
 Lines = dict[tuple[str | int, ...], int]
@@ -97,6 +97,7 @@ class Layer(Overlay):
     name: str = Field("policy", min_length=1, max_length=100)
     version: str | int | float = "1"
     presets: list[str] = []
+    plugins: list[str] = Field([], exclude_if=_empty)
     locked: list[str] = Field([], exclude_if=_empty)
     tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
     workflows: dict[str, Overlay] = {}
@@ -130,19 +131,23 @@ def read_preset(name: str) -> Layer:
     return read_layer(text, f"preset {name}")
 
 
-def read_mapping(settings: Mapping[str, Any]) -> Layer:
-    """Read a policy from a mapping with the content of a file. Raises `InvalidPolicy` with every mistake."""
+def read_mapping(settings: Mapping[str, Any], plugins: Plugins | None = None) -> Layer:
+    """Read a policy from a mapping with the content of a file, as `read_layer` does.
+
+    Raises `InvalidPolicy` with every mistake.
+    """
     try:
         text = yaml.safe_dump(dict(settings), sort_keys=False)
     except yaml.YAMLError:
         what = "has a value that a policy file cannot contain"
         problem = Problem("policy", what, "use only texts, numbers, lists and mappings")
         raise InvalidPolicy([problem]) from None
-    return read_layer(text, "policy")
+    return read_layer(text, "policy", plugins)
 
 
-def read_layer(text: str, place: str) -> Layer:
-    """Read the text of a policy file. Raises `InvalidPolicy` with every mistake and its line."""
+def read_layer(text: str, place: str, plugins: Plugins | None = None) -> Layer:
+    """Read the text of a policy file, and add the plug-ins that it names to `plugins`, those of the caller. Raises
+    `InvalidPolicy` with every mistake and its line."""
     lines: Lines = {}
     duplicates: list[tuple[str | int, ...]] = []
     try:
@@ -166,7 +171,8 @@ def read_layer(text: str, place: str) -> Layer:
         layer = Layer.model_validate(data)
     except ValidationError as error:
         problems += [_problem(item, lines, place) for item in error.errors(include_url=False)]
-    problems += _check_values(layer or Layer.model_validate(_valid_parts(data)), lines, place)
+    checked = layer or Layer.model_validate(_valid_parts(data))
+    problems += _check_values(checked, lines, place, plugins or Plugins())
     if problems or layer is None:
         raise InvalidPolicy(sorted(problems, key=lambda problem: _line_of(problem.place)))
     return layer
@@ -247,13 +253,16 @@ def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path)) or "policy"
 
 
-def _check_values(layer: Layer, lines: Lines, place: str) -> list[Problem]:
+def _check_values(layer: Layer, lines: Lines, place: str, plugins: Plugins) -> list[Problem]:
     """Check what types cannot express: that codes, limits, budgets and presets exist, and values are in bounds."""
     found: list[tuple[tuple[str | int, ...], str, str]] = []
     known = preset_names()
     for index, name in enumerate(layer.presets):
         if name not in known:
             found.append((("presets", index), f"no preset {shown(name)}", f"there are: {', '.join(known)}"))
+    for index, name in enumerate(layer.plugins):
+        found += [(("plugins", index), what, remedy) for what, remedy in plugins.enable(name)]
+    catalogue = plugins.catalogue
     for name, own in layer.users.items():
         for budget in own.budgets:
             if not budget.replace("_", "").lower().startswith("maxuser"):
@@ -265,7 +274,7 @@ def _check_values(layer: Layer, lines: Lines, place: str) -> list[Problem]:
     below = [read_preset(name) for name in layer.presets if name in known]
     found += [*_check_tiers(layer), *lock_problems(layer.overlays(), below)]
     for path, overlay in layer.overlays():
-        found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay)]
+        found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay, catalogue)]
         found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
         found += [((*path, "board", *rest), what, remedy) for rest, what, remedy in _check_board(overlay, layer)]
     return [Problem(_dotted(path), what, remedy, _at(path, lines, place)) for path, what, remedy in found]
@@ -313,42 +322,68 @@ def _check_budget(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], str,
         yield ("budgets", name), f"{limit} is below the floor {budget.floor}", f"use {budget.floor} or more"
 
 
-def _check_overlay(overlay: Overlay) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def _check_overlay(overlay: Overlay, catalogue: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if overlay.on_stall is not None and overlay.on_stall not in ON_STALL:
         yield ("on_stall",), f"{shown(overlay.on_stall)} is not a choice", f"use one of {', '.join(ON_STALL)}"
     for name, value in overlay.budgets.items():
         yield from _check_budget(name, value)
     for code in overlay.actions:
-        if code not in BY_CODE:
-            yield ("actions", code), "no such detector", f"there are: {', '.join(BY_CODE)}"
+        if code not in catalogue:
+            yield ("actions", code), "no such detector", _codes(code, catalogue)
     for code, setting in overlay.detectors.items():
-        if code not in BY_CODE:
-            yield ("detectors", code), "no such detector", f"there are: {', '.join(BY_CODE)}"
+        if code not in catalogue:
+            yield ("detectors", code), "no such detector", _codes(code, catalogue)
         elif isinstance(setting, dict):
-            yield from _check_limits(code, setting)
-        elif not setting and (cap := getattr(BY_CODE[code], "HARD_CAP", None)):
+            yield from _check_limits(code, setting, catalogue[code].Limits)
+        elif not setting and (cap := getattr(catalogue[code], "HARD_CAP", None)):
             yield ("detectors", code), f"cannot be turned off: it enforces the hard cap of {cap}", "remove the line"
 
 
-def _check_limits(code: str, setting: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    known = {field.name: field.default for field in fields(BY_CODE[code].Limits)}
+def _codes(code: str, catalogue: Mapping[str, Any]) -> str:
+    plugin = "a plug-in's entry point has to be named under `plugins`; " if "/" in code else ""
+    return f"{plugin}there are: {', '.join(catalogue)}"
+
+
+def _check_limits(code: str, setting: dict[str, Any], limits: Any) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    known, valid = vars_of(limits()), True
     for name, value in setting.items():
-        path = ("detectors", code, name)
-        if isinstance(choices := known.get(name), StrEnum):
-            if value not in (names := list(type(choices))):
-                yield path, f"{shown(value)} is not a choice", f"use one of {', '.join(names)}"
-        elif name not in known:
-            yield path, "unknown limit", f"{code} has: {', '.join(known) or 'no limits of its own'}"
-        elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMIT_MAX:
-            remedy = "set a whole number; 0 turns the limit off"
-            yield path, f"expected a whole number from 0 to {LIMIT_MAX}, got {shown(value)}", remedy
+        mistake = _limit_mistake(code, name, value, known)
+        if mistake is not None:
+            valid = False
+            yield ("detectors", code, name), *mistake
+    if valid and "/" in code:
+        try:
+            limits(**setting)
+        except Exception as error:  # noqa: BLE001 (the checks of a plug-in)
+            yield ("detectors", code), f"{type(error).__name__}: {error}", f"{code} refuses these limits"
 
 
-def read_policy_file(path: Path) -> Layer:
-    """Read a policy file from disk. Raises `InvalidPolicy`."""
+def _limit_mistake(code: str, name: str, value: Any, known: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what is wrong with a limit, and the remedy. Its type is that of its default."""
+    if name not in known:
+        return "unknown limit", f"{code} has: {', '.join(known) or 'no limits of its own'}"
+    default = known[name]
+    if isinstance(default, StrEnum):
+        if value not in (names := list(type(default))):
+            return f"{shown(value)} is not a choice", f"use one of {', '.join(names)}"
+    elif isinstance(default, bool | str):
+        if type(value) is not type(default) or (isinstance(value, str) and len(value) > TEXT_MAX):
+            what = "true or false" if isinstance(default, bool) else f"a text of at most {TEXT_MAX} characters"
+            return f"expected {what}, got {shown(value)}", f"the default is {shown(default)}"
+    elif isinstance(default, float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LIMIT_MAX:
+            return f"expected a number from 0 to {LIMIT_MAX}, got {shown(value)}", f"the default is {default}"
+    elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMIT_MAX:
+        remedy = "set a whole number; 0 turns the limit off"
+        return f"expected a whole number from 0 to {LIMIT_MAX}, got {shown(value)}", remedy
+    return None
+
+
+def read_policy_file(path: Path, plugins: Plugins | None = None) -> Layer:
+    """Read a policy file from disk, as `read_layer` does. Raises `InvalidPolicy`."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         remedy = f"name a readable file, or one of the presets {', '.join(preset_names())}"
         raise InvalidPolicy([Problem("policy", f"cannot be read: {error}", remedy, str(path))]) from None
-    return read_layer(text, str(path))
+    return read_layer(text, str(path), plugins)

@@ -6,7 +6,7 @@ A policy is an input of the engine, and every decision carries its content hash.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,8 @@ from streamproc.policy.files import (
     read_policy_file,
     read_preset,
 )
+from streamproc.policy.plugin_detector import PluginDetector
+from streamproc.policy.plugins import Plugins, vars_of
 from streamproc.policy.prices import price_of
 
 DEFAULT: Final = STANDARD
@@ -71,10 +73,15 @@ def _log_fault(code: str, times: int, problem: Exception) -> None:
 class Policy:
     """A policy: its layers from the presets up, which it resolves for a scope."""
 
-    def __init__(self, layers: list[Layer]) -> None:
+    def __init__(self, layers: list[Layer], plugins: Iterable[PluginDetector] = ()) -> None:
         self.layers = tuple(layers)
+        self.plugins = tuple(plugins)
+        """The detectors of others that are in force, unless a layer turns them off."""
+        self._catalogue: dict[str, Any] = {**BY_CODE, **{plugin.code: plugin for plugin in self.plugins}}
         own = layers[-1]
-        content = orjson.dumps([layer.model_dump(mode="json") for layer in layers], option=orjson.OPT_SORT_KEYS)
+        parts: list[Any] = [layer.model_dump(mode="json") for layer in layers]
+        parts += [["plugin", plugin.code, plugin.name, plugin.version] for plugin in self.plugins]
+        content = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         self._named = [{name for layer in layers for name in getattr(layer, section)} for section in _SECTIONS]
         self._rules: dict[tuple[str, ...], Rules] = {}
         self.ref = PolicyRef(own.name, str(own.version), hex16(xxhash.xxh3_64_intdigest(content)))
@@ -115,7 +122,7 @@ class Policy:
         return found
 
     def _in_force(self, overlays: list[Overlay]) -> dict[str, Any]:
-        detectors: dict[str, dict[str, Any] | None] = {code: {} for code in BY_CODE}
+        detectors: dict[str, dict[str, Any] | None] = {code: {} for code in self._catalogue}
         budgets: dict[str, int] = {}
         overridable: set[str] = set()
         actions: dict[str, str] = {}
@@ -136,7 +143,10 @@ class Policy:
             board = merge_board(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
         return {
-            "detectors": {code: None if own is None else _limits(code, own) for code, own in detectors.items()},
+            "detectors": {
+                code: None if own is None else vars_of(self._catalogue[code].Limits(**own))
+                for code, own in detectors.items()
+            },
             "budgets": budgets,
             "overridable": sorted(overridable),
             "actions": actions,
@@ -165,13 +175,15 @@ class Policy:
         found = self._in_force(self._overlays(workflow, tenant, tier, ""))
         limits = found["detectors"]
         repeats = BY_CODE["LOOP003"].Limits(**(limits["LOOP003"] or {}))
+        plugins = [(one, one.Limits(**limits[one.code])) for one in self.plugins if limits[one.code] is not None]
         return Rules(
             self.ref,
             [
                 (module.DETECTOR, module.Limits(**limits[module.DETECTOR.code]))
                 for module in MODULES
                 if limits[module.DETECTOR.code] is not None
-            ],
+            ]
+            + plugins,
             {
                 name: value
                 for name, value in _with_usual_runtime(found["budgets"], limits["BUDGET006"]).items()
@@ -288,11 +300,6 @@ def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
     return limit
 
 
-def _limits(code: str, own: dict[str, Any]) -> dict[str, Any]:
-    limits = BY_CODE[code].Limits(**own)
-    return {name: getattr(limits, name) for name in limits.__slots__}
-
-
 def _gate(limits: dict[str, Any] | None, default: Gate) -> Gate:
     """Return the gate of a detector; one that is off counts nothing behind it."""
     return default if limits is None else Gate(limits["gate"])
@@ -310,16 +317,20 @@ Source = str | Path | Mapping[str, Any]
 """The name of a preset, a policy file, or a mapping with the content of one."""
 
 
-def load_policy(source: Source | None = None) -> Policy:
+def load_policy(source: Source | None = None, *, detectors: Iterable[Any] = ()) -> Policy:
     """Load a policy from a file, a preset by its name, or a mapping with the content of a file.
 
-    Raises `InvalidPolicy` with every mistake and its place.
+    `detectors` are detectors of yours, or their classes, that the policy uses besides ours; plug-ins of installed
+    packages are named in the file, under `plugins`. Raises `InvalidPolicy` with every mistake and its place.
     """
+    plugins = Plugins(detectors)
     if isinstance(source, Mapping):
-        return Policy(_with_presets(read_mapping(source), [DEFAULT]))
-    if source is None or str(source) in preset_names():
-        return Policy(_with_presets(read_preset(str(source or DEFAULT)), []))
-    return Policy(_with_presets(read_policy_file(Path(source)), [DEFAULT]))
+        layers = _with_presets(read_mapping(source, plugins), [DEFAULT])
+    elif source is None or str(source) in preset_names():
+        layers = _with_presets(read_preset(str(source or DEFAULT)), [])
+    else:
+        layers = _with_presets(read_policy_file(Path(source), plugins), [DEFAULT])
+    return Policy(layers, plugins.by_code.values())
 
 
 def _with_presets(layer: Layer, default: list[str]) -> list[Layer]:

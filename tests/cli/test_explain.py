@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from streamproc.detectors import BY_CODE
 from streamproc.fleet.code_pages import PAGES
+from tests.docs.distribution import install
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))
@@ -47,3 +53,58 @@ def test_an_unknown_code_gets_an_error_that_lists_the_known_ones(run) -> None:
 
     assert result.exit_code == 2
     assert "LOOP003" in result.stderr
+
+
+class Mine:
+    """Sees something.
+
+    Why: because.
+    """
+
+    code, name, kinds = "acme/mine", "mine", 1 << 23
+
+    @dataclass(frozen=True)
+    class Limits:
+        """Turns."""
+
+        warn: int = 3
+
+    def check(self, view: object, limits: object) -> None: ...
+
+
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A policy that names an installed plug-in."""
+    entry = '[project]\nname = "mine"\nversion = "1"\nentry-points."streamproc.detectors".mine = "its_module:Mine"\n'
+    install(entry, tmp_path)
+    monkeypatch.setitem(sys.modules, "its_module", SimpleNamespace(Mine=Mine))  # type: ignore[arg-type]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "policy.yaml"
+    path.write_text("plugins: [mine]\ndetectors: {acme/mine: {warn: 7}}\n")
+    return path
+
+
+def test_a_plugin_of_the_policy_has_a_page(run, policy: Path) -> None:
+    shown = run("explain", "acme/mine", "--policy", policy).stdout
+
+    assert shown.startswith("acme/mine mine: Sees something.\n\nWhy: because.\n")
+    assert "    warn = 3\n" in shown
+    assert run("explain", "--policy", policy).stdout.splitlines()[-1].split() == [
+        "acme/mine",
+        "mine",
+        "Sees",
+        "something",
+    ]
+    result = run("explain", "acme/mine")
+    assert result.exit_code == 2
+    assert "no plug-in acme/mine in the policy; there are: none" in result.stderr
+
+
+def test_a_shown_policy_with_a_plugin_is_a_policy(run, policy: Path, tmp_path: Path) -> None:
+    shown = run("policy", "show", policy).stdout
+    again = tmp_path / "again.yaml"
+    again.write_text(shown)
+
+    assert "plugins:\n- mine\n" in shown
+    assert "  acme/mine:\n    warn: 7\n" in shown
+    assert run("policy", "check", again).exit_code == 0

@@ -13,13 +13,14 @@ import yaml
 
 from streamproc.samples import trajectory_file
 from tests.docs.commands import Console, agrees, faults, lines
+from tests.docs.distribution import install
 from tests.docs.pages import ROOT, Block, blocks, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
-LANGUAGES = {"python", "json", "yaml", "console", "sh", "text", "mermaid"}
+LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "mermaid"}
 DIAGRAMS = {"flowchart", "sequenceDiagram", "stateDiagram-v2"}
 
 
@@ -35,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_blocks_of_a_page_work(page: Path, folder: Path) -> None:
+def test_the_blocks_of_a_page_work(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {"__name__": page.stem}
     console = Console()
     for block in blocks(page):
@@ -48,6 +49,9 @@ def test_the_blocks_of_a_page_work(page: Path, folder: Path) -> None:
             read_json(block.text)
         elif block.language == "yaml":
             yaml.safe_load(block.text)
+        elif block.language == "toml":
+            install(block.text, folder)
+            monkeypatch.syspath_prepend(str(folder))
         elif block.language == "console":
             hold_session(block, console)
         elif block.language == "mermaid":
@@ -79,7 +83,7 @@ def hold_diagram(block: Block) -> None:
 def run_python(block: Block, names: dict[str, Any]) -> None:
     """Run a block; one with prompts must print what it shows. Its `__name__` is not `__main__`, so nothing connects."""
     if ">>>" not in block.text:
-        exec(compile(block.text, str(block), "exec"), names)
+        exec(compile(block.text, str(block), "exec", dont_inherit=True), names)
         return
     test = doctest.DocTestParser().get_doctest(block.text, names, str(block), str(block.page), block.line)
     failures: list[str] = []
