@@ -145,10 +145,10 @@ def test_a_layer_turns_it_off_and_changes_its_limits(scope: str) -> None:
 
 
 def test_without_plugins_nothing_is_asked_more_often() -> None:
-    assert load_policy().rules("", "", "").backstop == 499
-    assert load_policy(detectors=[like(kinds=kind.BOARD)]).rules("", "", "").backstop == 499
+    assert load_policy().rules("", "", "").marks.long_turns == 500
+    assert load_policy(detectors=[like(kinds=kind.BOARD)]).rules("", "", "").marks.long_turns == 500
     off = load_policy({"detectors": {CODE: False}}, detectors=[Counter()])
-    assert off.rules("", "", "").backstop == 499
+    assert off.rules("", "", "").marks.long_turns == 500
 
 
 def test_the_codes_of_plugins_have_hashes_of_their_own() -> None:
