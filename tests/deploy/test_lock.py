@@ -16,7 +16,7 @@ PROJECT = TABLES["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {
     "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
-    "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"]],
+    "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"], *EXTRAS["compile"]],
     "benchmarks/peers.lock": [
         line.partition("  #")[0]
         for line in (ROOT / "benchmarks" / "peers.in").read_text().splitlines()
