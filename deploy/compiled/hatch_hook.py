@@ -25,6 +25,7 @@ IMPORTED: Final = {"msgspec", "orjson", "pydantic", "xxhash"}
 COMPILE: Final = """
 import sys
 from pathlib import Path
+sys.path[:0] = sys.argv[4:]
 from build import compile_all, generate, install, need_tools
 need_tools()
 from streamproc.core.compiled import PACKAGE, sources_hash
@@ -76,8 +77,9 @@ class CompiledCoreHook(BuildHookInterface):  # type: ignore[type-arg]
 
 def compile_core(root: Path, work: Path, built: Path) -> None:
     """Compile the core of the tree `root` into the folder `built`, in a process that imports that tree and no other."""
-    paths = [str(root), str(root / "deploy" / "compiled"), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"STREAMPROC_CORE": "python", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-P", "-c", COMPILE, str(work), str(built), str(os.cpu_count() or 1)]
+    # Not in PYTHONPATH: pip removes folders from there that the environment around an isolated build has as editable.
+    paths = [str(root), str(root / "deploy" / "compiled")]
+    command = [sys.executable, "-P", "-c", COMPILE, str(work), str(built), str(os.cpu_count() or 1), *paths]
+    environment = os.environ | {"STREAMPROC_CORE": "python"}
     if subprocess.run(command, env=environment, check=False).returncode:
         sys.exit(f"The compiled core could not be built, see above. Without {VARIABLE} the wheel is pure.")

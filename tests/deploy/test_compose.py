@@ -144,6 +144,15 @@ def test_the_image_installs_by_hash_without_resolving() -> None:
     assert all("--no-deps" in install for install in installs)
 
 
+def test_the_image_is_compiled_and_its_last_stage_has_no_compiler() -> None:
+    builds = [arguments for word, arguments in instructions(DOCKERFILE) if "--no-build-isolation" in arguments]
+    assert [build.startswith("STREAMPROC_BUILD_NATIVE=1 pip install") for build in builds] == [True]
+    assert "STREAMPROC_CORE=compiled python -c" in builds[0]  # fails the build of the image, not its use
+    assert "cython" in builds[0].partition("pip uninstall")[2]
+    assert "gcc" not in DOCKERFILE.rpartition("FROM")[2]
+    assert "streamproc/_compiled" in (ROOT / ".dockerignore").read_text().splitlines()  # of another Python
+
+
 def test_copied_files_exist_and_are_sent_to_the_builder() -> None:
     included = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copies = [arguments.split() for word, arguments in instructions(DOCKERFILE) if word == "COPY"]
