@@ -69,7 +69,7 @@ def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         need_tools()
     except SystemExit as missing:
         pytest.skip(str(missing))
-    # Optimizing takes three quarters of the time, and what it makes is tested elsewhere.
+    # Optimizing takes two thirds of the time, and what it makes is tested elsewhere.
     compiler = tmp_path_factory.mktemp("bin") / "cc"
     real = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     compiler.write_text(f'#!/bin/sh\nexec {real} "$@" -O0\n')
