@@ -38,7 +38,7 @@ install(work, folder, sources)
 
 
 def wanted() -> bool:
-    """Return whether the wheel shall contain the compiled core; exit if the variable has a value without a meaning."""
+    """Return whether the wheel is to contain the compiled core; exit if the variable is neither 0, 1 nor empty."""
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "0", "1"):
         sys.exit(f"{VARIABLE} is {value!r}. Set it to 1 for a wheel with the compiled core, or to 0 for a pure one.")

@@ -84,7 +84,7 @@ def test_without_the_variable_it_is_pure_whatever_the_checkout_contains(tree: Pa
     assert not [name for name in zipfile.ZipFile(pure).namelist() if "_compiled/" in name or name.endswith(".so")]
 
 
-def test_a_value_without_a_meaning_is_refused(tree: Path, tmp_path: Path) -> None:
+def test_an_unknown_value_of_the_variable_is_refused(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"STREAMPROC_BUILD_NATIVE is 'yes'\. Set it to 1"):
         built(tree, tmp_path, "yes")
 
