@@ -26,8 +26,9 @@ COMPILE: Final = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[4:]
-from build import compile_all, generate, install, need_tools
-need_tools()
+from build import compile_all, generate, install, missing_tool
+if missing := missing_tool():
+    sys.exit(f"compile: {missing}.")
 from streamproc.core.compiled import PACKAGE, sources_hash
 work, folder = Path(sys.argv[1]), Path(sys.argv[2])
 sources = sources_hash()

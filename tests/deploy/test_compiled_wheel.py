@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
-from deploy.compiled.build import need_tools
+from deploy.compiled.build import missing_tool
 from streamproc.core.compiled import MANIFEST, SOURCES
 
 ROOT = Path(__file__).parents[2]
@@ -65,10 +65,8 @@ def built(tree: Path, folder: Path, native: str, **settings: str) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        need_tools()
-    except SystemExit as missing:
-        pytest.skip(str(missing))
+    if missing := missing_tool():
+        pytest.skip(missing)
     # Optimizing takes two thirds of the time, and what it makes is tested elsewhere.
     compiler = tmp_path_factory.mktemp("bin") / "cc"
     real = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
