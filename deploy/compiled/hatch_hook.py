@@ -26,8 +26,9 @@ COMPILE: Final = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[4:]
-from build import compile_all, generate, install, need_tools
-need_tools()
+from build import compile_all, generate, install, missing_tool
+if missing := missing_tool():
+    sys.exit(f"compile: {missing}.")
 from streamproc.core.compiled import PACKAGE, sources_hash
 work, folder = Path(sys.argv[1]), Path(sys.argv[2])
 sources = sources_hash()
@@ -38,7 +39,7 @@ install(work, folder, sources)
 
 
 def wanted() -> bool:
-    """Return whether the wheel shall contain the compiled core; exit if the variable has a value without a meaning."""
+    """Return whether the wheel is to contain the compiled core; exit if the variable is neither 0, 1 nor empty."""
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "0", "1"):
         sys.exit(f"{VARIABLE} is {value!r}. Set it to 1 for a wheel with the compiled core, or to 0 for a pure one.")

@@ -25,7 +25,7 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # for `deploy`, when this file runs as a script
 
-from deploy.compiled.build import need_tools
+from deploy.compiled.build import missing_tool
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DIST: Final = ROOT / "dist"
@@ -63,10 +63,8 @@ def build(work: Path) -> tuple[Path, Path | None]:
 
 
 def _compiled(source: Path, pure: Path) -> Path | None:
-    try:
-        need_tools()
-    except SystemExit as missing:
-        say(f"no compiled wheel, only the pure one. {missing}")
+    if missing := missing_tool():
+        say(f"no compiled wheel, only the pure one: {missing}")
         return None
     say("compiling the core for the wheel of this platform (takes a minute)")
     _hatchling(source, "wheel", native=True)
