@@ -15,6 +15,7 @@ from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
 from streamproc.core.plugin_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
+from streamproc.core.resume import strictly
 from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink_to_size
 from streamproc.detectors import BY_CODE
@@ -315,6 +316,7 @@ def test_a_memory_that_cannot_be_stored_is_a_fault_and_changes_nothing(value: An
 
 def test_the_memory_of_another_is_refused() -> None:
     def check(self: Any, view: Any, _: Any) -> None:
+        view.memory(self.code)["own"] = 1
         view.memory("acme/other")["mine"] = 1
 
     engine, run, _ = play(like(check=check), turns=1)
@@ -335,6 +337,23 @@ def test_an_exception_leaves_memory_and_the_others_as_they_were() -> None:
     assert [one.code for one in found] == ["LOOP001", "LOOP001"]
     assert engine.faults == {CODE: 3}
     assert not run.cold.plugins
+
+
+def test_what_a_failed_check_has_changed_is_forgotten() -> None:
+    def check(self: Any, view: Any, _: Any) -> None:
+        memory = view.memory(self.code)
+        memory[f"{view.index}"] = 1
+        if view.index == 0:
+            raise KeyError("x")
+
+    _, run, _ = play(like(check=check), turns=2)
+    assert load_memory(run, CODE) == {"1": 1}
+
+
+def test_on_probation_its_warnings_halt() -> None:
+    warning = Counter().found(2, Level.WARN)
+    assert strictly(warning, Limits()).level == Level.HALT
+    assert strictly(warning, Limits(halt=0)).level == Level.WARN
 
 
 def test_memory_has_limits_and_counts_as_size() -> None:
