@@ -306,8 +306,9 @@ def reset_run(run: RunState) -> None:
     run.cold.command_ids, run.cold.commands_since_ms = cold.command_ids, cold.commands_since_ms
 
 
-_reader: Final = Reader()
-_writer: Final = Writer()
+# Not in use: other threads may run between two parts of a state, so each `load` and each `dump` has one of its own.
+_readers: Final[list[Reader]] = []
+_writers: Final[list[Writer]] = []
 
 
 @ccall
@@ -319,19 +320,22 @@ def load(raw: bytes, into: RunState | None = None) -> RunState:
         run.clear()
         upgrade(raw, run)
         return run
-    reader: Reader = _reader
     if raw[: len(HEAD)] != HEAD:
         raise StateError("not a state of this version")
+    reader: Reader = _readers.pop() if _readers else Reader()
     reader.begin(raw, len(HEAD))
     run.load(reader)
     reader.end()
+    _readers.append(reader)
     return run
 
 
 @ccall
 def dump(run: RunState) -> bytes:
     """Return a state as it is stored, at most 4 KiB."""
-    writer: Writer = _writer
+    writer: Writer = _writers.pop() if _writers else Writer()
     writer.begin(HEAD)
     run.dump(writer)
-    return writer.end()
+    raw = writer.end()
+    _writers.append(writer)
+    return raw

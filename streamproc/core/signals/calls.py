@@ -176,7 +176,7 @@ def observe_calls(view: View, actor: u32, judge_poll: JudgePoll) -> None:
     state: u32
     tag: u64 = actor
     pair: u64
-    outcome: i32
+    outcome: u64
     memory: CallMemory
     period: Period | None
     narration: HashWindow | None = run.windows.find(NARRATION)
@@ -191,7 +191,7 @@ def observe_calls(view: View, actor: u32, judge_poll: JudgePoll) -> None:
             return
     run.call_turns += 1
     for call in calls:
-        outcome = call.outcome
+        outcome = hash64(call.outcome)
         pair = hash64(call.key) ^ hash64(call.norm) >> 1 ^ outcome
         fresh = remember_tag(run, pair)
         memory = remember_call(run, actor, call, index, fresh)
@@ -201,7 +201,7 @@ def observe_calls(view: View, actor: u32, judge_poll: JudgePoll) -> None:
             if outcome not in (FAILED, FAILED_RUN):
                 run.novelty.last_success = index
             continue
-        state = _judge_known(memory, call.marks, run.at_ms, judge_poll)
+        state = _judge_known(memory, tag32(hash64(call.marks)), run.at_ms, judge_poll)
         known |= state
         if state & (IDLE | OVER):
             repeated.append(_observed(call, state, memory))

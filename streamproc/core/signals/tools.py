@@ -24,6 +24,7 @@ from streamproc.core.records import (
     i32,
     tag32,
     u32,
+    u64,
 )
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
 
@@ -124,7 +125,7 @@ def observe_tools(view: View, names: Mapping[str, int]) -> None:
     tool: Tool
     calls: Any = view.turn.calls
     call: Call = calls[0]
-    outcome: i32 = call.outcome
+    outcome: u64 = hash64(call.outcome)
     view.tools = ()
     if len(calls) == 1 and outcome <= ANSWERED:  # most turns
         tools.failed_turns = tools.excused_failures = tools.retries = 0
@@ -159,7 +160,7 @@ def _show(view: View, tool: Tool) -> None:
 
 @cfunc
 def _observe_tool(run: RunState, name: u32, call: Call, index: i32) -> Tool:
-    outcome: i32 = call.outcome
+    outcome: u64 = hash64(call.outcome)
     key: u32 = tag32(hash64(call.key))
     answer: u32 = tag32(hash64(call.exact))
     before: u32
