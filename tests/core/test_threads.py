@@ -30,7 +30,7 @@ def _keeps_its_runs(number: int) -> bool:
         for event in range(number * 5):
             run.event_ids.push(event)
         run.set_scope(Scope(workflow=f"{number} {time}" * (number + 1)))
-        run.cold.node_names.update({tag: "n" * number for tag in range(number * 3)})
+        run.cold.node_names.update(dict.fromkeys(range(number * 3), "n" * number))
         raw = dump(run)
         again = load(raw)
         if (again.turns, again.event_ids.size, again.scope) != (number, number * 5, run.scope) or dump(again) != raw:
