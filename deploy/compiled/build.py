@@ -49,12 +49,6 @@ def missing_tool() -> str:
     return ""
 
 
-def need_tools() -> None:
-    """Exit with a remedy if a tool is missing."""
-    if missing := missing_tool():
-        sys.exit(f"compile: {missing}. streamproc works without it, in pure Python.")
-
-
 @contextmanager
 def work_folder(given: Path | None) -> Iterator[Path]:
     """Yield the folder for C sources and objects: the given one, which speeds up the next build, or a temporary one."""
@@ -140,10 +134,9 @@ def main() -> None:
     parser.add_argument("--if-possible", action="store_true", help="go on in pure Python if a tool is missing")
     options = parser.parse_args()
     os.environ["STREAMPROC_CORE"] = "python"
-    if options.if_possible and (missing := missing_tool()):
+    if missing := missing_tool():
         say(f"{missing}. streamproc works without it, in pure Python.")
-        return
-    need_tools()
+        sys.exit(0 if options.if_possible else 1)
     from streamproc.core.compiled import FOLDER, PACKAGE, is_built, sources_hash
 
     started, sources = time.monotonic(), sources_hash()

@@ -66,7 +66,7 @@ def built(tree: Path, folder: Path, native: str, **settings: str) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if missing := missing_tool():
-        pytest.skip(missing)
+        pytest.skip(f"no compiled wheel can be built on this machine: {missing}")
     # Optimizing takes two thirds of the time, and what it makes is tested elsewhere.
     compiler = tmp_path_factory.mktemp("bin") / "cc"
     real = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STRANGER = 12_345  # a user id
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the other user's file")
 
 
 @pytest.fixture
