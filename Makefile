@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium test test-pure test-compiled compile check lint audit bench faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium test test-pure test-compiled compile check lint audit bench integrations faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -70,6 +70,9 @@ $(PEERS): $(READY) benchmarks/peers.lock
 		-r benchmarks/peers.lock || echo 'bench: cannot install Quix Streams and Bytewax here; the table will show them as not installed'
 	@touch $@
 
+integrations: setup  ## test the adapters whose frameworks cannot share .venv, each in an environment of its own; some: ARGS="crewai ag2"
+	@$(BIN)/python deploy/local/integrations.py $(ARGS)
+
 faults: setup  ## inject faults for half an hour (kill, freeze, flood, fill the disk); no decision may be lost or invented
 	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
 
@@ -109,6 +112,9 @@ lock: $(UV)  ## pin the newest packages that pyproject.toml allows, with hashes
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
 	$(COMPILE) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
 	$(COMPILE) --upgrade --output-file tests/fuzz/atheris.lock tests/fuzz/atheris.in
+	for framework in $(wildcard tests/frameworks/*/); do \
+		$(COMPILE) --upgrade --extra $$(basename $$framework) --output-file $${framework}requirements.lock \
+			pyproject.toml $$(ls tests/frameworks/requirements.in $${framework}requirements.in 2>/dev/null) || exit; done
 
 docs: setup  ## build the documentation as a site, strictly, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
