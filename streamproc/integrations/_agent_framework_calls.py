@@ -1,0 +1,183 @@
+"""One call of an agent of Microsoft Agent Framework: what surrounds its model and its tools."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from agent_framework import (
+    AgentSession,
+    ChatContext,
+    ChatResponse,
+    Content,
+    FunctionInvocationContext,
+    Message,
+    MiddlewareFailure,
+    MiddlewareTermination,
+    ResponseStream,
+    UsageDetails,
+    UserInputRequiredException,
+)
+
+from streamproc.errors import Halted
+from streamproc.integrations._answers import Answers, arguments
+from streamproc.integrations._steps import sparing
+from streamproc.integrations.watch import Watch
+
+CALLS_MAX: Final = 10_000  # calls that models asked for and that have no result yet
+UNSENT: Final = "streamproc.unsent"  # in the state of a session: results that its history has not got
+
+Next = Callable[[], Awaitable[None]]
+
+
+class PendingCalls:
+    """The calls that models asked for, by run and id, until their results are known."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[tuple[str, str], Content] = OrderedDict()
+
+    def add(self, run_id: str, calls: list[Content]) -> None:
+        """Remember the calls of an answer."""
+        for call in calls:
+            self._calls[run_id, call.call_id] = call
+        while len(self._calls) > CALLS_MAX:
+            self._calls.popitem(last=False)
+
+    def take(self, run_id: str, call_id: str) -> Content | None:
+        """Return and forget a call; None if its result is known already."""
+        return self._calls.pop((run_id, call_id), None)
+
+
+class AgentCall:
+    """Reports the steps of one call of an agent's `run`. If it stops, `ends` raises `Halted`."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        answers: Answers,
+        pending: PendingCalls,
+        run_id: str,
+        node: str,
+        session: AgentSession | None,
+    ) -> None:
+        self._watch = watch
+        self._answers = answers
+        self._pending = pending
+        self._run_id = run_id
+        self._node = node
+        self._session = session
+        self._stopped: Halted | None = None
+
+    def halt(self) -> Halted | None:
+        """Return why the run must stop; None if it may go on."""
+        with sparing(self._watch):
+            try:
+                self._watch.check(self._run_id)
+            except Halted as halt:
+                return halt
+        return None
+
+    def ends(self, _: object = None) -> None:
+        """Raise `Halted` if this call was stopped: by now the session has kept its messages."""
+        if self._stopped is not None and self._watch.on_halt == "raise":
+            raise self._stopped
+
+    async def around_model(self, context: ChatContext, call_next: Next) -> None:
+        """Middleware: report results that came another way, then the model's answer."""
+        with sparing(self._watch):
+            self._results(context)
+        if (halt := self.halt()) is not None:
+            self._stopped = halt
+            context.result = self._last_answer(context, halt)
+            return
+        with sparing(self._watch):
+            if sentence := self._watch.nudge(self._run_id):
+                context.messages = [*context.messages, Message("user", [sentence])]
+        context.stream_result_transforms.append(self._said)
+        await call_next()
+        if isinstance(context.result, ChatResponse):
+            self._said(context.result)
+
+    async def around_tool(self, context: FunctionInvocationContext, call_next: Next) -> None:
+        """Middleware: report what a tool returned."""
+        if (halt := self.halt()) is not None:
+            context.result = f"Not run: {halt}"  # the call stops before its next model call, with all results
+            return
+        try:
+            with self._watch.run(self._run_id):
+                await call_next()
+        except MiddlewareTermination as ended:
+            self._returned(context, ended.result if context.result is None else context.result)
+            raise
+        except (MiddlewareFailure, UserInputRequiredException):
+            raise  # the tool has no result
+        except Exception as problem:
+            self._returned(context, error=str(problem) or type(problem).__name__)
+            raise
+        except Halted as halt:  # of an agent that this tool runs
+            if halt.run_id != self._run_id:
+                raise
+            context.result = f"Stopped: {halt}"
+            return
+        self._returned(context, context.result)
+
+    def _said(self, response: ChatResponse) -> None:
+        """Report what the model answered."""
+        with sparing(self._watch):
+            self._watch.spent(self._run_id, self._node, **_tokens(response.usage_details or {}))
+            contents = [content for message in response.messages for content in message.contents]
+            calls = [one for one in contents if one.type == "function_call" and not one.hosted]
+            self._pending.add(self._run_id, calls)
+            ids = [call.call_id for call in calls]
+            self._answers.said(self._run_id, self._node, response.text, ids, model=response.model or "")
+
+    def _returned(self, context: FunctionInvocationContext, result: Any = None, **failed: str) -> None:
+        """Report what a tool returned, unless it waits for an approval."""
+        with sparing(self._watch):
+            if isinstance(result, Content) and result.type == "function_approval_request":
+                return
+            call = {"id": context.metadata.get("call_id"), "name": context.function.name}
+            call["args"] = arguments(context.arguments)
+            self._pending.take(self._run_id, call["id"])
+            outcome = failed or {"result": _told(Content.from_function_result("", result=result))}
+            self._answers.returned(self._run_id, self._node, call | outcome)
+
+    def _results(self, context: ChatContext) -> None:
+        """Report results of calls that no tool here returned: of unknown tools, and of those that the caller runs."""
+        for content in (content for message in context.messages for content in message.contents):
+            if content.type == "function_result" and (asked := self._pending.take(self._run_id, content.call_id)):
+                call = {"id": asked.call_id, "name": asked.name or "?", "args": arguments(asked.arguments)}
+                call["result" if content.exception is None else "error"] = _told(content)
+                self._answers.returned(self._run_id, self._node, call)
+
+    def _last_answer(self, context: ChatContext, halt: Halted) -> ChatResponse | ResponseStream[Any, ChatResponse]:
+        """Return an answer in place of the model's, which ends the call."""
+        if self._session is not None and (context.options or {}).get("conversation_id"):
+            # The history gets only what a request brings: the next one will bring these.
+            self._session.state[UNSENT] = [message for message in context.messages if message.role == "tool"]
+        said = [Message("assistant", [f"Stopped: {halt}"])] if self._watch.on_halt == "end" else []
+        response = ChatResponse(messages=said)
+        return ResponseStream(_updates(response), finalizer=ChatResponse.from_updates) if context.stream else response
+
+
+async def _updates(response: ChatResponse) -> AsyncIterator[Any]:
+    for update in response.to_updates():
+        yield update
+
+
+def _tokens(used: UsageDetails) -> dict[str, int | None]:
+    """Return tokens as we count them: what a cache held is a part of the input, as everywhere but at Anthropic."""
+    sent = used.get("input_token_count")
+    if sent is not None:
+        sent += sum(used.get(f"anthropic.cache_{what}_input_tokens") or 0 for what in ("read", "creation"))
+    cached = used.get("cache_read_input_token_count")
+    return {"input_tokens": sent, "output_tokens": used.get("output_token_count"), "cached_tokens": cached}
+
+
+def _told(result: Content) -> Any:
+    """Return what a model is told about a result: its text, or its parts if not all of them are text."""
+    parts = result.items or []
+    if all(part.type == "text" for part in parts):
+        return result.result
+    return [part.to_dict(exclude={"id", "additional_properties"}) for part in parts]
