@@ -28,7 +28,7 @@ from agent_framework import (
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.agent_framework import Breaker
-from tests.integrations.examples import printed, shown
+from tests.integrations.examples import printed, run_blocks, shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -429,3 +429,7 @@ async def test_tokens_of_a_cache_are_a_part_of_the_input() -> None:
 
 def test_the_page_shows_what_the_example_prints() -> None:
     assert printed("agent_framework_agent.py") == shown("agent_framework.md")
+
+
+def test_the_blocks_of_the_page_work() -> None:
+    run_blocks("agent_framework.md")
