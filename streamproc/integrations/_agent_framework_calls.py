@@ -115,10 +115,10 @@ class AgentCall:
         except Exception as problem:
             self._returned(context, error=str(problem) or type(problem).__name__)
             raise
-        except Halted as halt:  # of an agent that this tool runs
-            if halt.run_id != self._run_id:
+        except Halted as inner:  # of an agent that this tool runs
+            if inner.run_id != self._run_id:
                 raise
-            context.result = f"Stopped: {halt}"
+            context.result = f"Stopped: {inner}"
             return
         self._returned(context, context.result)
 
@@ -127,7 +127,9 @@ class AgentCall:
         with sparing(self._watch):
             self._watch.spent(self._run_id, self._node, **_tokens(response.usage_details or {}))
             contents = [content for message in response.messages for content in message.contents]
-            calls = [one for one in contents if one.type == "function_call" and not one.hosted]
+            calls = [
+                one for one in contents if one.type == "function_call" and not (one.hosted or one.informational_only)
+            ]
             self._pending.add(self._run_id, calls)
             ids = [call.call_id for call in calls]
             self._answers.said(self._run_id, self._node, response.text, ids, model=response.model or "")

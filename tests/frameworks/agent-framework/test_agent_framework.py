@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,16 @@ from agent_framework import (
     FunctionTool,
     InMemoryHistoryProvider,
     Message,
+    MiddlewareFailure,
     MiddlewareTermination,
     ResponseStream,
+    UserInputRequiredException,
     WorkflowBuilder,
     tool,
 )
 
 from streamproc import Halted, Monitor, Watch
+from streamproc.integrations import _agent_framework_calls
 from streamproc.integrations.agent_framework import Breaker
 from tests.integrations.examples import printed, run_blocks, shown
 
@@ -61,7 +65,7 @@ class Model(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     def __init__(self, steps: list[list[Content]], *, stores: bool = False) -> None:
         super().__init__()
         self.steps = [*steps, [Content.from_text("Done.")]]
-        self.stores = stores
+        self.stores = self.STORES_BY_DEFAULT = stores
         self.history: list[Message] = []
         self.requests: list[list[Message]] = []
         self.usage: dict[str, int] | None = None
@@ -71,10 +75,11 @@ class Model(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
         self.requests.append(self.history)
         contents = [content for message in self.history for content in message.contents]
         calls = {content.call_id for content in contents if content.type == "function_call"}
-        done = {content.call_id for content in contents if content.type == "function_result"}
-        assert calls <= done, "a call has no result"
+        done = [content.call_id for content in contents if content.type == "function_result"]
+        assert calls <= set(done), "a call has no result"
+        assert not self.stores or len(done) == len(set(done)), "a result was sent twice"
         response = ChatResponse(
-            messages=[Message("assistant", self.steps[len(self.requests) - 1])],
+            messages=[Message("assistant", self.steps.pop(0) if len(self.steps) > 1 else self.steps[0])],
             conversation_id="conversation" if self.stores else None,
             usage_details=self.usage,
             model="m1",
@@ -144,13 +149,27 @@ async def test_an_honest_agent_is_left_alone(way: Callable[..., Any]) -> None:
 
 
 @ways
-async def test_a_fault_of_ours_changes_nothing(way: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["turn", "spent", "nudge", "check", "run_id"])
+async def test_a_fault_of_ours_changes_nothing(
+    way: Callable[..., Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     breaker = Breaker(run_id="r1")
-    for name in ("turn", "spent", "nudge", "check", "halted", "run_id"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(breaker.watch._backend, "check", lambda _: None)
+    monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
     assert await way(stuck(breaker)) == "Done."
     assert len(ran) == STEPS
+    assert await way(calling(["ls"], breaker, call="walk")) == "Done."
     assert isinstance(breaker.watch.last_fault, ZeroDivisionError)
+
+
+@ways
+async def test_a_backend_that_fails_changes_nothing(way: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    breaker = Breaker()
+    for name in ("feed", "check", "warning"):
+        monkeypatch.setattr(breaker.watch._backend, name, lambda *_: 1 / 0)
+    assert await way(stuck(breaker)) == "Done."
+    assert len(ran) == STEPS
+    assert breaker.watch.faults > STEPS
 
 
 def kept(session: AgentSession) -> list[str]:
@@ -166,7 +185,7 @@ async def test_a_resumed_run_repeats_no_tool_call(way: Callable[..., Any], histo
     agent = calling(
         ["pytest"] * 3 + ["git diff"],
         Breaker(Watch(monitor), run_id="r1"),
-        context_providers=[InMemoryHistoryProvider()],
+        context_providers=[] if history == "of the service" else [InMemoryHistoryProvider()],
         require_per_service_call_history_persistence=history == "of each call",
         stores=history == "of the service",
     )
@@ -193,6 +212,19 @@ async def test_a_run_ends_by_itself_where_that_is_wanted(way: Callable[..., Any]
     assert (await way(agent, session=session)).startswith("Stopped: run r1 is halted (LOOP003)")
     assert ran == ["pytest"] * 3
     assert len(agent.client.requests) == 3
+
+
+async def test_what_a_service_was_not_told_waits_until_the_run_goes_on() -> None:
+    monitor, session = Monitor(), AgentSession()
+    breaker = Breaker(Watch(monitor, on_halt="end"), run_id="r1")
+    agent = calling(["pytest"] * 3 + ["git diff"], breaker, stores=True)
+    for prompt in ("Fix it.", "Well?", "Hello?"):
+        assert (await awaited(agent, prompt, session=session)).startswith("Stopped")
+    monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="look again")
+    assert await awaited(agent, "Go on.", session=session) == "Done."
+    assert await awaited(Agent(agent.client, middleware=[breaker]), "And now?", session=session) == "Done."
+    said = [message.text for message in agent.client.history if message.role == "user"]
+    assert said == ["Fix it.", "Go on.", "And now?"]
 
 
 @ways
@@ -378,6 +410,40 @@ async def test_a_call_that_waits_for_approval_is_no_result() -> None:
     answer = Message("user", [waiting.to_function_approval_response(approved=True)])
     assert (await agent.run(answer, session=session)).text.strip() == "Done."
     assert [turn.get("tool_calls", [{}])[0].get("result") for turn in fed] == ["deployed", None]
+
+
+WAITING = Content.from_function_approval_request("a1", asking("ls", 0))
+
+
+@pytest.mark.parametrize("end", [MiddlewareFailure("no"), UserInputRequiredException([WAITING]), WAITING])
+async def test_a_tool_that_another_middleware_prevents_has_no_result(end: Any) -> None:
+    class Prevents(FunctionMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            if isinstance(end, Exception):
+                raise end
+            context.result = end
+
+    breaker = Breaker(run_id="r1")
+    fed = heard(breaker)
+    with contextlib.suppress(MiddlewareFailure):
+        await calling(["ls"], breaker, Prevents()).run("Fix it.")
+    assert not [turn for turn in fed if "result" in str(turn) or "'error'" in str(turn)]
+
+
+@pytest.mark.parametrize("where", [{"hosted": True}, {"informational_only": True}])
+async def test_tools_of_the_provider_are_not_waited_for(where: dict[str, bool]) -> None:
+    breaker = Breaker(run_id="r1")
+    fed = heard(breaker)
+    call = Content.from_function_call("c1", "search", arguments={}, **where)
+    await Agent(Model([[Content.from_text("Found."), call]]), tools=[run], middleware=[breaker]).run("Fix it.")
+    assert [turn["output"] for turn in fed] == ["Found."]
+
+
+def test_calls_without_a_result_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_agent_framework_calls, "CALLS_MAX", 2)
+    pending = _agent_framework_calls.PendingCalls()
+    pending.add("r1", [asking("ls", at) for at in range(3)])
+    assert [pending.take("r1", f"c{at}") is not None for at in range(3)] == [False, True, True]
 
 
 async def test_results_of_the_caller_are_seen() -> None:
