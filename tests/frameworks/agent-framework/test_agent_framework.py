@@ -31,6 +31,7 @@ from agent_framework import (
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations import _agent_framework_calls
+from streamproc.integrations._agent_framework_calls import UNSENT
 from streamproc.integrations.agent_framework import Breaker
 from tests.integrations.examples import printed, run_blocks, shown
 
@@ -191,6 +192,7 @@ async def test_a_resumed_run_repeats_no_tool_call(way: Callable[..., Any], histo
     )
     with pytest.raises(Halted):
         await way(agent, session=session)
+    assert (UNSENT in session.state) is (history != "of the run")
     if history == "of the run":
         assert kept(session) == ["text", *["function_call", "function_result"] * 3]
     with pytest.raises(Halted):
@@ -200,6 +202,7 @@ async def test_a_resumed_run_repeats_no_tool_call(way: Callable[..., Any], histo
     monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="look again")
     stored = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
     assert await way(agent, "Go on.", session=stored) == "Done."
+    assert UNSENT not in stored.state
     assert ran == ["pytest"] * 3 + ["git diff"]
 
 
