@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from agent_framework import (
+    AgentContext,
     AgentSession,
     ChatContext,
     ChatResponse,
@@ -69,6 +70,20 @@ class AgentCall:
         self._session = session
         self._stopped: Halted | None = None
 
+    def surrounds(self, context: AgentContext) -> None:
+        """Put this call around the model and the tools, and results that were not sent into its messages."""
+        # The outermost, so that what other middleware answers in place of a tool is seen as the model sees it. Another
+        # call is there if the agent is called again by middleware, or has the same `Breaker` twice.
+        others = [one for one in context.client_kwargs.get("middleware") or [] if not self._is_ours(one)]
+        context.client_kwargs["middleware"] = [self.around_model, self.around_tool, *others]
+        if self._session is not None:
+            unsent = [message for message in self._session.state.get(UNSENT, ()) if message not in context.messages]
+            context.messages = [*unsent, *context.messages]
+
+    def _is_ours(self, middleware: object) -> bool:
+        call = getattr(middleware, "__self__", None)
+        return isinstance(call, AgentCall) and call._watch is self._watch
+
     def halt(self) -> Halted | None:
         """Return why the run must stop; None if it may go on."""
         with sparing(self._watch):
@@ -125,6 +140,8 @@ class AgentCall:
     def _said(self, response: ChatResponse) -> None:
         """Report what the model answered."""
         with sparing(self._watch):
+            if self._session is not None:
+                self._session.state.pop(UNSENT, None)  # with the request that this answers, they were sent
             self._watch.spent(self._run_id, self._node, **_tokens(response.usage_details or {}))
             contents = [content for message in response.messages for content in message.contents]
             calls = [

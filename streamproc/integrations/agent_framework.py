@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_framework import AgentContext, AgentMiddleware
 
-from streamproc.integrations._agent_framework_calls import UNSENT, AgentCall, PendingCalls
+from streamproc.integrations._agent_framework_calls import AgentCall, PendingCalls
 from streamproc.integrations._answers import Answers
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
@@ -57,11 +57,7 @@ class Breaker(AgentMiddleware):
             call = AgentCall(self.watch, self._answers, self._pending, self.run_id(context), node, context.session)
             if self.watch.on_halt == "raise" and (halt := call.halt()) is not None:
                 raise halt
-            # First, so that what other middleware answers in place of a tool is seen as the model sees it.
-            inner = context.client_kwargs.get("middleware") or []
-            context.client_kwargs["middleware"] = [call.around_model, call.around_tool, *inner]
             context.stream_result_transforms.append(call.ends)
-            if context.session is not None and (unsent := context.session.state.pop(UNSENT, None)):
-                context.messages = [*unsent, *context.messages]
+            call.surrounds(context)
             return call
         return None

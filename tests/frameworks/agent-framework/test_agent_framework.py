@@ -11,6 +11,7 @@ import pytest
 from agent_framework import (
     Agent,
     AgentExecutor,
+    AgentMiddleware,
     AgentSession,
     BaseChatClient,
     ChatMiddlewareLayer,
@@ -70,8 +71,12 @@ class Model(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
         self.history: list[Message] = []
         self.requests: list[list[Message]] = []
         self.usage: dict[str, int] | None = None
+        self.fails = 0
 
     def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **more: Any) -> Any:
+        if self.fails:
+            self.fails -= 1
+            raise ConnectionError
         self.history = [*self.history, *messages] if self.stores else list(messages)
         self.requests.append(self.history)
         contents = [content for message in self.history for content in message.contents]
@@ -95,6 +100,16 @@ class Model(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
                 yield update
 
         return ResponseStream(pieces(), finalizer=ChatResponse.from_updates) if stream else whole()
+
+
+class Again(AgentMiddleware):
+    """Calls the agent again if its service fails."""
+
+    async def process(self, context: Any, call_next: Any) -> None:
+        try:
+            await call_next()
+        except ConnectionError:
+            await call_next()
 
 
 def calling(cmds: list[str], *breakers: Any, call: str = "run", **more: Any) -> Agent:
@@ -228,6 +243,32 @@ async def test_what_a_service_was_not_told_waits_until_the_run_goes_on() -> None
     assert await awaited(Agent(agent.client, middleware=[breaker]), "And now?", session=session) == "Done."
     said = [message.text for message in agent.client.history if message.role == "user"]
     assert said == ["Fix it.", "Go on.", "And now?"]
+
+
+async def test_what_a_service_was_not_told_is_not_lost_by_its_failure() -> None:
+    monitor, session = Monitor(), AgentSession()
+    agent = calling(["pytest"] * 3 + ["git diff"], Breaker(Watch(monitor), run_id="r1"), stores=True)
+    with pytest.raises(Halted):
+        await awaited(agent, session=session)
+    monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="look again")
+    agent.client.fails = 1
+    with pytest.raises(ConnectionError):
+        await awaited(agent, "Go on.", session=session)
+    agent.client.fails = 1
+    agent.middleware = [Again(), *agent.middleware]
+    assert await awaited(agent, "Go on.", session=session) == "Done."
+    assert ran == ["pytest"] * 3 + ["git diff"]
+
+
+@ways
+async def test_a_step_is_reported_once_however_often_the_middleware_is_there(way: Callable[..., Any]) -> None:
+    breaker, other = Breaker(run_id="r1"), Breaker(run_id="r1")
+    fed, fed_to_other = heard(breaker), heard(other)
+    agent = calling(["ls", "pwd"], Again(), breaker, other)
+    agent.client.fails = way is awaited  # a stream fails after the middleware
+    assert await way(agent, middleware=[breaker]) == "Done."
+    assert [len(turn.get("tool_calls", ())) for turn in fed] == [1, 1, 0]
+    assert fed_to_other == fed
 
 
 @ways
