@@ -32,6 +32,19 @@ UNSENT: Final = "streamproc.unsent"  # in the state of a session: results that i
 Next = Callable[[], Awaitable[None]]
 
 
+class _sparing(sparing):  # noqa: N801
+    """With ``fail="closed"`` a fault ends the run: the framework tells the model any other exception of a tool's
+    middleware, and goes on."""
+
+    __slots__ = ()
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
+        try:
+            return super().__exit__(kind, problem, trace)
+        except Exception as fault:
+            raise MiddlewareFailure(f"a step was not watched: {fault}") from fault
+
+
 class PendingCalls:
     """The calls that models asked for, by run and id, until their results are known."""
 
@@ -86,7 +99,7 @@ class AgentCall:
 
     def halt(self) -> Halted | None:
         """Return why the run must stop; None if it may go on."""
-        with sparing(self._watch):
+        with _sparing(self._watch):
             try:
                 self._watch.check(self._run_id)
             except Halted as halt:
@@ -100,13 +113,13 @@ class AgentCall:
 
     async def around_model(self, context: ChatContext, call_next: Next) -> None:
         """Middleware: report results that came another way, then the model's answer."""
-        with sparing(self._watch):
+        with _sparing(self._watch):
             self._results(context)
         if (halt := self.halt()) is not None:
             self._stopped = halt
             context.result = self._last_answer(context, halt)
             return
-        with sparing(self._watch):
+        with _sparing(self._watch):
             if sentence := self._watch.nudge(self._run_id):
                 context.messages = [*context.messages, Message("user", [sentence])]
         context.stream_result_transforms.append(self._said)
@@ -139,7 +152,7 @@ class AgentCall:
 
     def _said(self, response: ChatResponse) -> None:
         """Report what the model answered."""
-        with sparing(self._watch):
+        with _sparing(self._watch):
             if self._session is not None:
                 self._session.state.pop(UNSENT, None)  # with the request that this answers, they were sent
             self._watch.spent(self._run_id, self._node, **_tokens(response.usage_details or {}))
@@ -153,7 +166,7 @@ class AgentCall:
 
     def _returned(self, context: FunctionInvocationContext, result: Any = None, **failed: str) -> None:
         """Report what a tool returned, unless it waits for an approval."""
-        with sparing(self._watch):
+        with _sparing(self._watch):
             if isinstance(result, Content) and result.type == "function_approval_request":
                 return
             call = {"id": context.metadata.get("call_id"), "name": context.function.name}

@@ -188,6 +188,17 @@ async def test_a_backend_that_fails_changes_nothing(way: Callable[..., Any], mon
     assert breaker.watch.faults > STEPS
 
 
+@ways
+@pytest.mark.parametrize("name", ["feed", "check"])
+async def test_a_fault_of_ours_ends_the_run_where_that_is_wanted(way: Callable[..., Any], name: str) -> None:
+    breaker = Breaker(fail="closed")
+    answers = iter([None, None])  # of `check`: as the run and its first request begin
+    setattr(breaker.watch._backend, name, lambda _: 1 / 0 if name == "feed" else next(answers))
+    with pytest.raises(MiddlewareFailure, match="a step was not watched"):
+        await way(stuck(breaker))
+    assert ran == (["pytest"] if name == "feed" else [])
+
+
 def kept(session: AgentSession) -> list[str]:
     """Return what a session holds, after it was stored."""
     session = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
