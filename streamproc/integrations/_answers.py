@@ -6,13 +6,13 @@ import json
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic_core import to_jsonable_python
 
+from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
 
 ANSWERS_MAX: Final = 10_000  # nodes of runs with an answer whose tools have not all returned
@@ -86,13 +86,9 @@ class Answers:
             answer.fields["tool_calls"] = answer.calls
         self._watch.turn(run_id, node, **({"from_": None} | answer.fields))
 
-    @contextmanager
-    def faults(self) -> Iterator[None]:
+    def faults(self) -> sparing:
         """Keep faults of ours from the agent: whatever is raised inside is counted. `Halted` gets through."""
-        try:
-            yield
-        except Exception as problem:  # noqa: BLE001  # whatever it is, the agent must not end by it
-            self._watch.fault(problem)
+        return sparing(self._watch)
 
     def _of(self, run_id: str, node: str) -> _Answer:
         answer = self._open.setdefault((run_id, node), _Answer())
