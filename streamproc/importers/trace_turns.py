@@ -94,6 +94,7 @@ class _Trace:
         self.working = {agent.id for step in self.order if step.kind in WORKING and (agent := self.agents[step.id])}
         self.common: dict[str, str] = {}
         self.answers: dict[str, Any] = {}
+        self.asked: dict[str, list[tuple[int, Any]]] = {}  # by id of the call: when a model began to answer, arguments
         self.called: set[str] = set()  # ids of calls that have a step
         self.called_names: set[str] = set()
         self.called_agents: dict[str, bool] = {}
@@ -105,6 +106,9 @@ class _Trace:
                     self.common.setdefault(scope, getattr(step, scope))
             for call_id, result in step.answers.items():
                 self.answers.setdefault(call_id, result)
+            for call in step.calls:
+                if call["id"] and call["args"] is not None:
+                    self.asked.setdefault(call["id"], []).append((step.start, call["args"]))
             if step.kind == TOOL:
                 self.called.add(step.call_id)
                 self.called_names.add(step.name)
@@ -176,13 +180,20 @@ class _Trace:
         result = step.result
         if result is UNSET and not step.error and step.call_id:
             result = self.answers.get(step.call_id, UNSET)
-        call = self._call(step.name, step.call_id, step.args, UNSET if step.error else result)
+        args = self._asked(step) if step.args is None else step.args
+        call = self._call(step.name, step.call_id, args, UNSET if step.error else result)
         if step.error:
             call["error"] = step.error
             self.counts.with_result += 1
             if RETRYABLE.search(step.error_class):
                 call["retryable"] = True
         self._add(step, {"tool_calls": [call]}, self.pending.pop(self._actor(step), None))
+
+    def _asked(self, step: Step) -> Any:
+        """Return the arguments that a model gave a call whose own step has none; None if no model's answer has them.
+        Some models use an id again: the latest answer before the call counts."""
+        asked = [one for one in self.asked.get(step.call_id, ()) if one[0] <= step.start or not step.start]
+        return max(asked, key=lambda one: one[0])[1] if asked else None
 
     def _call(self, tool: str, call_id: str, args: Any, result: Any) -> dict[str, Any]:
         call = {"name": tool or "unnamed", "args": args}

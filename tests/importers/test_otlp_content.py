@@ -91,6 +91,27 @@ def test_arguments_are_equal_however_they_are_written(tmp_path: Path, written_as
     assert call["args"] == {"a": [1, 2]}
 
 
+def asked_and_run(begin: int, call_id: str, query: str) -> list[Row]:
+    """Return spans as the convention's own example has them: only the model's answer holds the arguments."""
+    call = {"id": call_id, "name": "search", "arguments": {"query": query}}
+    named = {"gen_ai.tool.call.id": call_id}
+    return [chat_span(begin, calls=[call]), tool_span(begin + 1, None, "ok", attributes=named, begin=begin)]
+
+
+def test_arguments_that_only_the_answer_of_the_model_has_are_those_of_the_call(tmp_path: Path) -> None:
+    reading = Import()
+    spans = [one for begin in range(1, 13, 2) for one in asked_and_run(begin, f"call_{begin}", f"bikes {begin}")]
+    events = read(tmp_path, *spans, reading=reading)
+    assert [call["args"] for call in calls(events)] == [{"query": f"bikes {begin}"} for begin in range(1, 13, 2)]
+    assert decided(events) == []
+    assert notes(reading) == []
+
+
+def test_a_call_has_the_arguments_of_the_latest_answer_with_its_id(tmp_path: Path) -> None:
+    spans = [*asked_and_run(1, "call_0", "bikes"), *asked_and_run(3, "call_0", "shoes")]
+    assert [call["args"]["query"] for call in calls(read(tmp_path, *spans))] == ["bikes", "shoes"]
+
+
 def test_metadata_that_openllmetry_puts_into_arguments_do_not_hide_a_loop(tmp_path: Path) -> None:
     spans = []
     for number in range(1, 5):
