@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamproc.importers.log_file import UTF8_MARK
 from streamproc.replay import growing_log
 from streamproc.replay.following import Followed
 from streamproc.replay.source import open_logs
@@ -95,6 +96,27 @@ def test_each_line_of_a_growing_log_is_read_once(tmp_path: Path, monkeypatch: py
 
     assert len(seen) == 60
     assert lines == list(range(1, 61))
+
+
+def test_the_byte_order_mark_of_a_growing_log_is_skipped(tmp_path: Path) -> None:
+    log = toy(tmp_path / "a.jsonl", {"call": "0"})
+    log.write_bytes(UTF8_MARK + log.read_bytes())
+    seen, logs = followed(log, lambda _: more(log, {"call": "1"}))
+    assert (seen, logs.problems) == ([("0", None), ("1", None)], {})
+
+
+def test_what_was_written_before_the_end_is_read(tmp_path: Path) -> None:
+    log = toy(tmp_path / "a.jsonl", {"call": "0"})
+    stop = threading.Event()
+
+    class Ending(growing_log.GrowingLog):
+        def _over(self) -> bool:
+            if not stop.is_set():
+                more(log, {"call": "1"})
+                stop.set()
+            return super()._over()
+
+    assert len(list(Ending(str(log), stop, lambda: None).lines())) == 2
 
 
 def test_a_document_that_is_replaced_gives_each_event_once(tmp_path: Path) -> None:
