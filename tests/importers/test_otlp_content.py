@@ -112,6 +112,27 @@ def test_a_call_has_the_arguments_of_the_latest_answer_with_its_id(tmp_path: Pat
     assert [call["args"]["query"] for call in calls(read(tmp_path, *spans))] == ["bikes", "shoes"]
 
 
+@pytest.mark.parametrize("with_spans", [False, True])
+def test_a_call_has_the_result_that_the_next_model_call_was_told(tmp_path: Path, with_spans: bool) -> None:
+    history: list[Row] = [{"role": "user", "parts": [{"type": "text", "content": "Run the tests until they pass."}]}]
+    call, spans = {"id": "call_0", "name": "test", "arguments": {}}, list[Row]()
+    for number in range(6):
+        told = {"gen_ai.input.messages": json.dumps(history)}
+        spans.append(chat_span(2 * number + 1, calls=[call] if number < 5 else (), attributes=told))
+        if with_spans:
+            spans.append(tool_span(2 * number + 2, {}, None, "test", attributes={"gen_ai.tool.call.id": "call_0"}))
+        result = {"type": "tool_call_response", "id": "call_0", "response": f"{9 - number} tests fail"}
+        history += [
+            {"role": "assistant", "parts": [{"type": "tool_call", **call}]},
+            {"role": "tool", "parts": [result]},
+        ]
+    events = read(tmp_path, *spans)
+    results = [call.get("result") for call in calls(events)]
+    assert results[:5] == [f"{number} tests fail" for number in (9, 8, 7, 6, 5)]
+    assert results[5:] == ([None] if with_spans else [])
+    assert decided(events) == []
+
+
 def test_metadata_that_openllmetry_puts_into_arguments_do_not_hide_a_loop(tmp_path: Path) -> None:
     spans = []
     for number in range(1, 5):
