@@ -32,3 +32,14 @@ async def until(
             waited_for = what or getattr(condition, "__qualname__", repr(condition))
             raise AssertionError(f"waited {timeout_s:g} s for {waited_for}; the last value was {value!r}")
         await asyncio.sleep(every_s)
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 30, what: str = "", every_s: float = 0.02) -> T:
+    """Do the same as ``until`` in a test without an event loop."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            waited_for = what or getattr(condition, "__qualname__", repr(condition))
+            raise AssertionError(f"waited {timeout_s:g} s for {waited_for}; the last value was {value!r}")
+        time.sleep(every_s)
+    return value

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from streamproc.cli.inputs import LogFormat
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs, written_file
 from streamproc.cli.ranges import (
@@ -111,6 +112,7 @@ class Recorded(NamedTuple):
 )
 def backtest(
     paths: Paths = None,
+    log_format: LogFormat = None,
     policy: Policies = None,
     sweeps: Sweeps = None,
     outcomes: Outcomes = None,
@@ -142,6 +144,8 @@ def backtest(
     from streamproc.replay.backtest import backtest as step_all
     from streamproc.replay.comparison import compared
 
+    if log_format is not None and not paths:
+        raise fail("--log-format is that of files: give logs, or leave it out")
     if shadow is not None:
         rows = _compare_shadow(kafka_settings(brokers, topic_prefix), shadow, outcomes)
         _show(rows, html, output, as_json=as_json, quiet=quiet, verbose=verbose)
@@ -153,7 +157,7 @@ def backtest(
     settings = kafka_settings(brokers, topic_prefix)
     candidates, policies = _candidates(policy or [settings.policy], sweeps or [])
     with tempfile.TemporaryDirectory(prefix="streamproc-backtest-") as folder:
-        log = _record(paths, settings, wanted, outcomes, Path(folder), lenient)
+        log = _record(paths, log_format, settings, wanted, outcomes, Path(folder), lenient)
         turns = {one.run_id: one.turns for one in log.spool.runs if log.chosen is None or one.run_id in log.chosen}
         if not turns:
             if log.chosen is None:
@@ -213,6 +217,7 @@ def _candidates(sources: list[str], texts: list[str]) -> tuple[list[Candidate], 
 
 def _record(
     paths: list[str] | None,
+    log_format: str | None,
     settings: Settings,
     wanted: LogRange,
     outcomes: list[str] | None,
@@ -237,7 +242,7 @@ def _record(
             if path != "-":
                 labels |= read_outcomes(path)
         if paths:
-            spool, feedback = _spool_files(paths, beside_logs, settings, folder, lenient)
+            spool, feedback = _spool_files(paths, log_format, beside_logs, settings, folder, lenient)
         else:
             spool, feedback = asyncio.run(_spool_topic(settings, folder))
     return Recorded(spool, _chosen(spool.runs, wanted), with_feedback(labels, feedback))
@@ -254,7 +259,7 @@ def _readable() -> Iterator[None]:
 
 
 def _spool_files(
-    paths: list[str], outcomes: list[str], settings: Settings, folder: Path, lenient: bool
+    paths: list[str], log_format: str | None, outcomes: list[str], settings: Settings, folder: Path, lenient: bool
 ) -> tuple[Spool, list[Feedback]]:
     from streamproc.fingerprint import HashKey
     from streamproc.model.wire import Feedback
@@ -262,7 +267,7 @@ def _spool_files(
     from streamproc.replay.spool import Spool
 
     key, feedback = HashKey.of(settings.hash_key.get_secret_value()), list[Feedback]()
-    sources, reading = open_logs(paths, lenient=lenient, leave_out=outcomes)
+    sources, reading = open_logs(paths, format_name=log_format, lenient=lenient, leave_out=outcomes)
     with Spool(folder / "events") as spool, progress("reading logs", len(sources)) as bar:
         for source in sources:
             for found in source.read(key):

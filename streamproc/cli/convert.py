@@ -68,7 +68,9 @@ def convert(
                 events += 1
             source.log.release()
     if not events:
-        raise fail("no events in these logs; give logs with turns, or name their format with --from")
+        raise fail(
+            "no events in these logs: they are empty, or hold no turns; give others, or name the format by --from"
+        )
     if output is not None and not quiet:
         note(f"{output}: {plural(events, 'event')} of {plural(len(ordinals), 'run')}")
 

@@ -53,7 +53,9 @@ class FindingOutput:
     def end(self) -> bool:
         """Print the summary. Return whether a run was halted. Logs without any event are an error."""
         if not self._scan.events:
-            raise fail("no events in these logs; give logs with turns, or name their format with --from")
+            raise fail(
+                "no events in these logs: they are empty, or hold no turns; give others, or name the format by --from"
+            )
         if self.turn_log is not None:
             self.turn_log.finish()
         if not self.jsonl:

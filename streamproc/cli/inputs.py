@@ -40,6 +40,16 @@ Format = Annotated[
     ),
 ]
 
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="Format of all logs: raw, or the name of another. Default: the content of each log tells.",
+        show_default=False,
+        metavar="FORMAT",
+    ),
+]
+"""The same for commands whose `--from` is a time."""
+
 
 class OpenedLogs(list["Source"]):
     """The sources of a command, what they share, and the progress bar that runs."""

@@ -67,8 +67,12 @@ def log_range(
     offsets: list[str] | None,
 ) -> LogRange:  # fmt: skip
     """Return what these options choose. Exits with a message for one that cannot be read."""
+    from streamproc.importers import FORMATS
+    from streamproc.importers.discovery import names
     from streamproc.replay.window import Selection
 
+    if since in names(FORMATS):
+        raise fail(f"--from {since}: a time is expected here; the format of logs is --log-format {since}")
     return LogRange(
         Selection(run, workflow, user), time_ms("--from", since), time_ms("--to", until), read_offsets(offsets or ())
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
+from streamproc.cli.inputs import LogFormat
 from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs
 from streamproc.cli.ranges import (
@@ -92,6 +93,7 @@ class Published(NamedTuple):
 )
 def replay(
     paths: Paths = None,
+    log_format: LogFormat = None,
     run: Run = None,
     workflow: Workflow = None,
     user: User = None,
@@ -123,6 +125,8 @@ def replay(
 
     if not (paths or run or workflow or user or since or until or offsets or everything):
         raise fail("choose what to replay: files, --run ID, --workflow, --user, --from/--to, --offsets, or --all")
+    if log_format is not None and not paths:
+        raise fail("--log-format is that of files: give logs, or leave it out")
     if paths and offsets:
         raise fail("--offsets are those of the turns topic; files have none. Use --run or --from/--to")
     if paths and diff and against is None:
@@ -138,7 +142,7 @@ def replay(
     elif diff:
         published = asyncio.run(_read_control_topic(settings, wanted))
     if paths:
-        found = _replay_files(paths, settings, chosen, wanted)
+        found = _replay_files(paths, log_format, settings, chosen, wanted)
     else:
         places = published.decisions if published is not None else []
         found = asyncio.run(_replay_topic(settings, chosen, wanted, places))
@@ -152,14 +156,16 @@ def replay(
         raise typer.Exit(1)
 
 
-def _replay_files(paths: list[str], settings: Settings, policy: LoadedPolicy, wanted: LogRange) -> Replayed:
+def _replay_files(
+    paths: list[str], log_format: str | None, settings: Settings, policy: LoadedPolicy, wanted: LogRange
+) -> Replayed:
     from streamproc.fingerprint import HashKey
     from streamproc.model.raw_fields import read_time_ms
     from streamproc.replay.scan import Scan
     from streamproc.replay.source import open_logs
 
     try:
-        sources, reading = open_logs(paths)
+        sources, reading = open_logs(paths, format_name=log_format)
         scan = Scan(sources, policy, HashKey.of(settings.hash_key.get_secret_value()))
         decisions = list(scan)
     except OSError as error:

@@ -10,9 +10,11 @@ from typing import Final
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.imported import Format
-from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, event_files
+from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
 
 LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$", re.IGNORECASE)
+MESSAGES: Final = "messages"
+UNKNOWN: Final = "of no format that is known"
 RAW: Final = "raw"  # JSONL of raw turns, which needs no importer
 
 
@@ -80,13 +82,29 @@ def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
     if not (sample.rows or sample.damage) or any(isinstance(row, dict) and "run_id" in row for row in sample.rows):
         return None
     if sample.damage:
-        raise InvalidEvent([Problem("format", sample.damage, "copy the file again, or leave it out", log.name)])
+        raise InvalidEvent([Problem("format", sample.damage, sample.remedy, log.name)])
     if sample.document is not None:
-        what = "it is JSON of no format that is known"
+        what = f"it is JSON {UNKNOWN}"
     else:
-        what = "its first lines are of no format that is known"
+        what = f"its first lines are {UNKNOWN}"
     remedy = f"name the format with --from: {', '.join(names(formats))}; or leave the file out"
     raise InvalidEvent([Problem("format", what, remedy, log.name)])
+
+
+def others_in(log: LogFile, found: Format, formats: Sequence[Format]) -> list[str]:
+    """Return the other formats of rows at the beginning and the end of a log: reading it as one leaves them out.
+    Messages are not named, because parts of other formats look like them."""
+    if log.is_folder or log.is_document():
+        return []
+    others: dict[str, None] = {}
+    for row in [*log.sample().rows, *log.last_rows()]:
+        one = Sample(log.path, [row], None)
+        if found.matches(one):
+            continue
+        if isinstance(row, dict) and {"run_id", "node"} <= row.keys():
+            others[RAW] = None
+        others |= {other.name: None for other in formats if other.name != MESSAGES and other.matches(one)}
+    return list(others)
 
 
 def named(name: str, formats: Sequence[Format]) -> Format | None:

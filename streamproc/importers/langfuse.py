@@ -27,6 +27,7 @@ CACHE_READS: Final = (
     "input_cache_read", "input_cached_tokens", "cache_read_input_tokens", "prompt_details.cache_read",
     "prompt_details.cached_tokens",
 )  # fmt: skip
+REASONING: Final = ("output_reasoning", "output_reasoning_tokens", "completion_details.reasoning")
 CACHE_WRITES: Final = ("input_cache_creation", "cache_creation_input_tokens", "prompt_details.cache_write")
 
 
@@ -125,7 +126,7 @@ def twice_parsed(value: Any) -> Any:
 def _kind_of_span(name: str, row: _Row, attributes: dict[str, Any]) -> str:
     """Return what a span is that Langfuse has not classified: older versions did so for none."""
     output = mapping(twice_parsed(row["output"]))
-    if output.get("type") == "tool" or name.startswith((*TOOL_PREFIXES, "tool.")):
+    if output.get("type") == "tool" or call_id_in(output) or name.startswith((*TOOL_PREFIXES, "tool.")):
         return TOOL
     kind = kind_by_attributes(attributes, name)
     return kind if kind in (TOOL, AGENT) else SCOPE
@@ -164,8 +165,8 @@ def _usage(row: _Row) -> dict[str, Any]:
     total = count(details.get("total", details.get("totalTokens")))
     tokens, answered = tokens or count(row["inputUsage"]), answered or count(row["outputUsage"])
     cached, written = _count(details, CACHE_READS), _count(details, CACHE_WRITES)
-    if cached + written and total >= tokens + answered + cached + written:
-        tokens += cached + written  # counted beside the others
+    beside = _counted_beside(total - tokens - answered, cached + written, _count(details, REASONING))
+    tokens, answered = tokens + beside[0], answered + beside[1]
     cost = mapping(parsed(row["costDetails"])).get("total")
     for name in ("totalCost", "calculatedTotalCost"):
         cost = cost or row[name]
@@ -176,6 +177,15 @@ def _usage(row: _Row) -> dict[str, Any]:
         "total_tokens": total,
         "cost_usd": cost,
     }
+
+
+def _counted_beside(missing: int, cached: int, reasoning: int) -> tuple[int, int]:
+    """Return the tokens that neither input nor output include: of the cache, and of reasoning. `missing` is what the
+    total has more than both."""
+    if missing <= 0:
+        return 0, 0
+    exact = next((one for one in ((cached, reasoning), (cached, 0), (0, reasoning)) if sum(one) == missing), None)
+    return exact or (cached if missing >= cached else 0, reasoning if missing >= cached + reasoning else 0)
 
 
 def _count(details: dict[str, Any], wanted: tuple[str, ...]) -> int:

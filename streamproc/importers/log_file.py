@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -28,6 +29,18 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 EVENT_FOLDER: Final = "events"  # OpenHands writes a file for each event into such a directory
 EVENT_NAME: Final = re.compile(r"^(?:event-)?(\d+)(?:-.*)?\.json$")
+UTF8_MARK: Final = b"\xef\xbb\xbf"  # what some Windows tools put before a text
+TAIL_BYTES: Final = 1 << 16  # read from the end of a file to see what its last rows are
+DAMAGED: Final = "copy the file again, or leave it out"
+NOT_READ: Final = {
+    b"\xff\xfe": ("its text is UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("its text is UTF-16", "save it as UTF-8"),
+    b"PK\x03\x04": ("it is a zip archive", "unpack it, and give the files in it"),
+    b"BZh": ("it is compressed with bzip2", "decompress it, or compress it with gzip or Zstandard"),
+    b"\xfd7zXZ": ("it is compressed with xz", "decompress it, or compress it with gzip or Zstandard"),
+    b"SQLite format 3\x00": ("it is an SQLite database", "leave it out"),
+    b"PAR1": ("it is a Parquet file", "convert it to JSON lines"),
+}  # by how a file begins
 RAW_TURN: Final = re.compile(rb'^\s*\{.*"run_id"\s*:')  # of a raw turn one line is enough
 
 
@@ -45,6 +58,7 @@ class Sample(NamedTuple):
     rows: list[Any]  # the first rows: lines, or items of a list
     document: Any  # the whole document, if the file is one JSON value; None for rows
     damage: str = ""  # what is wrong if none of the first lines is JSON; not said of lines that begin an object
+    remedy: str = DAMAGED  # what to do about the damage
 
 
 class LogFile:
@@ -106,12 +120,23 @@ class LogFile:
                 rows.append(orjson.loads(line))
             except orjson.JSONDecodeError:
                 continue
-        damage = ""
-        if head and not rows and head[0].strip() in (b"{", b"["):
-            damage = "it is a JSON document that is cut off or damaged"
-        elif head and not rows and not any(line.lstrip().startswith(b"{") for line in head):
-            damage = "its first lines are no JSON"
-        return Sample(self.path, rows, None, damage)
+        return Sample(self.path, rows, None) if rows or not head else Sample(self.path, rows, None, *_damage(head))
+
+    def last_rows(self) -> list[Any]:
+        """Return rows from the end of a file; none of a document, a directory, a stream or a compressed file."""
+        if self.is_folder or self.is_stream or self.is_document():
+            return []
+        with Path(self.path).open("rb") as raw:
+            if is_compressed(raw.peek(4)[:4]):
+                return []
+            begin = max(0, raw.seek(0, os.SEEK_END) - TAIL_BYTES)
+            raw.seek(begin)
+            lines = raw.read(TAIL_BYTES).splitlines()[1 if begin else 0 :]
+        rows = []
+        for line in lines[-SAMPLE_ROWS:]:
+            with suppress(orjson.JSONDecodeError):
+                rows.append(orjson.loads(line))
+        return rows
 
     def is_document(self) -> bool:
         """Whether the file is one JSON value, on any number of lines."""
@@ -159,13 +184,13 @@ class LogFile:
             try:
                 yield LogRow(number, orjson.loads(line))
             except orjson.JSONDecodeError as error:
-                bad = number, str(error)
+                bad = number, _why_no_json(line, error)
         self.cut_off = bad is not None
 
     def _refuse(self, number: int, what: str) -> None:
         if not self.lenient:
             remedy = "repair the line, or skip such lines with --lenient"
-            raise InvalidEvent([Problem("line", f"no JSON: {what}", remedy, f"{self.name}:{number}")])
+            raise InvalidEvent([Problem("line", what, remedy, f"{self.name}:{number}")])
         self.bad_lines += 1
 
     def _events(self) -> Iterator[LogRow]:
@@ -247,6 +272,35 @@ class _Input:
             yield from stream
 
 
+def _damage(head: list[bytes]) -> tuple[str, str]:
+    """Return why the first lines are no JSON, and what to do; empty for lines that begin an object."""
+    for beginning, found in NOT_READ.items():
+        if head[0].startswith(beginning):
+            return found
+    if head[0].strip() in (b"{", b"["):
+        return "it is a JSON document that is cut off or damaged", DAMAGED
+    if head[0][257:262] == b"ustar":
+        return "it is a tar archive", "unpack it, and give the files in it"
+    if b"\0" in head[0]:
+        return "it is binary, or its text is not UTF-8", "give a log in JSON and UTF-8, or leave the file out"
+    if any(line.lstrip().startswith(b"{") for line in head):
+        return "", ""
+    return "its first lines are no JSON", "give a log in JSON, or leave the file out"
+
+
+def _why_no_json(line: bytes, error: orjson.JSONDecodeError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as wrong:
+        return f"not UTF-8: {wrong.reason} at byte {wrong.start + 1}"
+    return f"no JSON: {error.msg}, at character {error.colno}"
+
+
+def is_compressed(magic: bytes) -> bool:
+    """Whether a file that begins with these four bytes is read decompressed."""
+    return magic[:2] == GZIP_MAGIC or magic == ZSTD_MAGIC
+
+
 def event_files(folder: Path) -> list[tuple[int, Path]]:
     """Return the files of a directory's events with their numbers, in order; empty if it holds none."""
     events = folder / EVENT_FOLDER
@@ -263,14 +317,21 @@ def decompressed(stream: Any, name: str) -> Iterator[BinaryIO]:
     try:
         if magic[:2] == GZIP_MAGIC:
             with gzip.open(stream, "rb") as content:
-                yield content
+                yield without_mark(content)
         elif magic == ZSTD_MAGIC:
-            yield io.BufferedReader(_Zstandard(stream), BLOCK_BYTES)
+            yield without_mark(io.BufferedReader(_Zstandard(stream), BLOCK_BYTES))
         else:
-            yield stream
+            yield without_mark(stream)
     except (EOFError, gzip.BadGzipFile, zlib.error, ZstdError) as error:
         kind = "gzip" if magic[:2] == GZIP_MAGIC else "Zstandard"
         raise InvalidEvent([Problem("file", f"damaged {kind}: {error}", "copy the file again", name)]) from None
+
+
+def without_mark(stream: Any) -> Any:
+    """Return a stream behind the byte order mark of a UTF-8 text."""
+    if hasattr(stream, "peek") and stream.peek(3)[:3] == UTF8_MARK:
+        stream.read(3)
+    return stream
 
 
 class _Zstandard(io.RawIOBase):

@@ -93,7 +93,8 @@ class _Trace:
         self.agents = {step.id: self.tree.agent_of(step) for step in self.order}
         self.working = {agent.id for step in self.order if step.kind in WORKING and (agent := self.agents[step.id])}
         self.common: dict[str, str] = {}
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, list[tuple[Step, Any]]] = {}  # by id of the call: who was told its result
+        self.asked: dict[str, list[tuple[int, Any]]] = {}  # by id of the call: when a model began to answer, arguments
         self.called: set[str] = set()  # ids of calls that have a step
         self.called_names: set[str] = set()
         self.called_agents: dict[str, bool] = {}
@@ -104,7 +105,10 @@ class _Trace:
                 if getattr(step, scope):
                     self.common.setdefault(scope, getattr(step, scope))
             for call_id, result in step.answers.items():
-                self.answers.setdefault(call_id, result)
+                self.answers.setdefault(call_id, []).append((step, result))
+            for call in step.calls:
+                if call["id"] and call["args"] is not None:
+                    self.asked.setdefault(call["id"], []).append((step.start, call["args"]))
             if step.kind == TOOL:
                 self.called.add(step.call_id)
                 self.called_names.add(step.name)
@@ -158,7 +162,7 @@ class _Trace:
             else:
                 self.pending[self._actor(step)] = step
             return
-        rebuilt = [self._rebuilt(call) for call in step.calls if not self._has_step(call)]
+        rebuilt = [self._rebuilt(step, call) for call in step.calls if not self._has_step(call)]
         if rebuilt:
             self._add(step, {"tool_calls": rebuilt, "output": step.output or None}, step)
         else:
@@ -168,21 +172,34 @@ class _Trace:
         """Whether the trace records what came of a call. Ids may be another's: Google's ADK makes its own."""
         return bool(call["id"] and call["id"] in self.called) or call["name"] in self.called_names
 
-    def _rebuilt(self, call: dict[str, Any]) -> dict[str, Any]:
-        result = self.answers.get(call["id"], UNSET) if call["id"] else UNSET
-        return self._call(call["name"], call["id"], call["args"], result)
+    def _rebuilt(self, step: Step, call: dict[str, Any]) -> dict[str, Any]:
+        return self._call(call["name"], call["id"], call["args"], self._told(step, call["id"]))
+
+    def _told(self, step: Step, call_id: str) -> Any:
+        """Return the result of a call that the step asked for or made, as the next model call was told it. Some models
+        use an id again, so an earlier answer is that of another call."""
+        told = [one for one in self.answers.get(call_id, ()) if one[0] is not step] if call_id else []
+        later = [one for one in told if not step.start or one[0].start > step.start]
+        return min(later, key=lambda one: one[0].start)[1] if later else UNSET
 
     def _tool(self, step: Step) -> None:
         result = step.result
-        if result is UNSET and not step.error and step.call_id:
-            result = self.answers.get(step.call_id, UNSET)
-        call = self._call(step.name, step.call_id, step.args, UNSET if step.error else result)
+        if result is UNSET and not step.error:
+            result = self._told(step, step.call_id)
+        args = self._asked(step) if step.args is None else step.args
+        call = self._call(step.name, step.call_id, args, UNSET if step.error else result)
         if step.error:
             call["error"] = step.error
             self.counts.with_result += 1
             if RETRYABLE.search(step.error_class):
                 call["retryable"] = True
         self._add(step, {"tool_calls": [call]}, self.pending.pop(self._actor(step), None))
+
+    def _asked(self, step: Step) -> Any:
+        """Return the arguments that a model gave a call whose own step has none; None if no model's answer has them.
+        Some models use an id again: the latest answer before the call counts."""
+        asked = [one for one in self.asked.get(step.call_id, ()) if one[0] <= step.start or not step.start]
+        return max(asked, key=lambda one: one[0])[1] if asked else None
 
     def _call(self, tool: str, call_id: str, args: Any, result: Any) -> dict[str, Any]:
         call = {"name": tool or "unnamed", "args": args}

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from streamproc.importers import LogFile, LogRow
-from streamproc.importers.log_file import GZIP_MAGIC, ZSTD_MAGIC, event_files
+from streamproc.importers.log_file import event_files, is_compressed, without_mark
 
 POLL_S: Final = 0.25  # between two looks at a log
 IDLE_S: Final = 3_600.0  # a log without a change for so long is read to its end, and again when it changes
@@ -40,13 +40,13 @@ class GrowingLog(LogFile):
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         with Path(self.path).open("rb") as stream:
-            magic = stream.peek(4)[:4]
-        if magic[:2] == GZIP_MAGIC or magic == ZSTD_MAGIC:
+            compressed = is_compressed(stream.peek(4)[:4])
+        if compressed:
             yield from super().lines()
             return
         while True:
             with Path(self.path).open("rb") as stream:
-                yield from self._lines_of(stream)
+                yield from self._lines_of(without_mark(stream))
             if self._over():
                 return
 
@@ -72,6 +72,7 @@ class GrowingLog(LogFile):
         self._reached_end()
         opened = os.fstat(stream.fileno())
         while True:
+            over = self._over()  # before the look at the file: what was written until then is read
             try:
                 now = os.stat(self.path)  # noqa: PTH116  # four times a second for each log
             except FileNotFoundError:
@@ -82,7 +83,7 @@ class GrowingLog(LogFile):
                 return False
             if now.st_size > stream.tell():
                 return True
-            if self._over():
+            if over:
                 return False
             self._stop.wait(POLL_S)
 

@@ -14,7 +14,7 @@ import xxhash
 from streamproc.errors import InvalidEvent, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.importers import FORMATS, Format, Import, Imported, LogFile
-from streamproc.importers.discovery import format_of, log_paths, named
+from streamproc.importers.discovery import UNKNOWN, format_of, log_paths, named, others_in
 from streamproc.importers.log_file import STDIN as STDIN
 from streamproc.model.raw_events import RawEvent, parse_line, parse_raw, read_json
 from streamproc.model.unknown_fields import UnknownFields
@@ -126,7 +126,7 @@ class Source:
     def _items(self) -> Iterator[tuple[int, bytes]] | None:
         """Return the events of a file that is one JSON list; None for lines."""
         document = self.log.document()
-        if not isinstance(document, list) or not document or not all(isinstance(item, dict) for item in document):
+        if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
             return None
         return ((row.number, orjson.dumps(row.data)) for row in self.log.rows())
 
@@ -221,7 +221,7 @@ class LogOpener:
         """Return the logs that paths mean, and what they share. Raises as `open_logs` does."""
         sources: list[Source] = []
         foreign: list[InvalidEvent] = []
-        unreadable: list[OSError] = []
+        unreadable: list[InvalidEvent | OSError] = []
         for path in log_paths(paths):
             if path in leave_out:
                 continue
@@ -231,7 +231,7 @@ class LogOpener:
             except InvalidEvent as error:
                 if path in paths and not self._lenient:
                     raise
-                foreign.append(error)
+                (foreign if UNKNOWN in error.problems[0].what else unreadable).append(error)
             except OSError as error:
                 if path in paths or error.filename is None:
                     raise
@@ -248,6 +248,9 @@ class LogOpener:
         """Return a log as a source. Raises `InvalidEvent` for one of no known format, and `OSError` for a file."""
         if self._format_name is None:
             found = format_of(log, self._formats)
+            if found is not None and (others := others_in(log, found, self._formats)):
+                told = f"{log.name}: read as {found.name}; it also has records of {' and '.join(others)}, which were"
+                self.reading.notes[f"{told} left out: give each tool's log as a file of its own"] = None
         else:
             found = named(self._format_name, self._formats)
         log.release()
@@ -257,9 +260,13 @@ class LogOpener:
 
 
 def _skipped(errors: Sequence[InvalidEvent | OSError], why: str) -> str:
-    names = [
-        error.problems[0].place if isinstance(error, InvalidEvent) else f"{error.filename} ({error.strerror})"
-        for error in errors
-    ]
+    names = [_skipped_name(error) for error in errors]
     shown = ", ".join(names[:FOREIGN_SHOWN]) + (", …" if len(names) > FOREIGN_SHOWN else "")
     return f"skipped {plural(len(names), 'file')} {why}: {shown}"
+
+
+def _skipped_name(error: InvalidEvent | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename} ({error.strerror})"
+    problem = error.problems[0]
+    return problem.place if UNKNOWN in problem.what else f"{problem.place} ({problem.what})"

@@ -118,6 +118,7 @@ def test_the_page_is_one_file_that_asks_for_nothing_and_trusts_no_text(run, tmp_
         (["--set", "LOOP003.hold=3"], "unknown limit"),
         (["--policy", "nowhere.yaml"], "cannot be read"),
         (["--outcomes", "nowhere.json"], "nowhere.json: No such file"),
+        (["--log-format", "odd"], "no format is named odd"),
     ],
 )
 def test_what_cannot_be_compared_is_exit_2(run, turns_file: Path, arguments: list[str], mistake: str) -> None:

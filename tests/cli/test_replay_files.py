@@ -77,6 +77,8 @@ def test_times_select_decisions(run, tmp_path: Path) -> None:
         (["FILE", "--run", "unknown"], "run unknown is not in these files"),
         (["FILE", "--against", "FILE"], "no control event"),
         (["nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["FILE", "--log-format", "odd"], "no format is named odd (choose from raw, "),
+        (["FILE", "--from", "claude-code"], "the format of logs is --log-format"),
         (["FILE", "--against", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
     ],
 )
@@ -85,3 +87,20 @@ def test_what_cannot_be_replayed_is_exit_2(run, turns_file: Path, arguments: lis
 
     assert result.exit_code == 2
     assert mistake in result.stderr
+
+
+@pytest.mark.parametrize("name", ["replay", "backtest"])
+def test_logs_of_other_tools_are_read_by_content_or_in_the_format_that_is_named(run, tmp_path: Path, name: str) -> None:
+    row = {"role": "assistant", "content": "I will try again."}
+    rows = [row, *({"role": "tool", "tool_call_id": "x", "content": "y"} for _ in range(2)), row, row]
+    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    found = run(name, tmp_path, "--json")
+    named = run(name, tmp_path, "--log-format", "messages", "--json")
+    wrong = run(name, tmp_path, "--log-format", "otlp", "--json")
+    missing = run(name, "--all", "--log-format", "messages")
+
+    assert (found.exit_code, named.exit_code, named.stdout) == (0, 0, found.stdout)
+    assert "read as: messages (1 session, 3 turns" in named.stderr
+    assert (wrong.exit_code, "no events in " in wrong.stderr) == (2, True)
+    assert (missing.exit_code, "--log-format is that of files" in missing.stderr) == (2, True)

@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +17,7 @@ from streamproc.model.controls import read_control
 from streamproc.monitor import Monitor
 from streamproc.samples import outcomes
 from tests.cli.conftest import ROOT, command, honest, jsonl, stuck
+from tests.waiting import wait_until
 
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 
@@ -326,11 +327,14 @@ def test_ctrl_c_ends_a_scan_by_several_processes_and_leaves_none(tmp_path: Path)
         (tmp_path / f"{number}.jsonl").write_text(turns)
     process = command("scan", tmp_path, "-j", 3)
     children: list[psutil.Process] = []
-    deadline = time.monotonic() + 20
-    while len(children) < 3 and time.monotonic() < deadline:
-        children = psutil.Process(process.pid).children(recursive=True)
-        time.sleep(0.05)
-    time.sleep(1)
+
+    def at_work() -> bool:
+        children[:] = psutil.Process(process.pid).children(recursive=True)
+        with suppress(psutil.NoSuchProcess):
+            return len(children) >= 3 and sum(child.cpu_times().user for child in children) > 1
+        return False
+
+    wait_until(at_work, 20, "the reading processes")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=15)
 

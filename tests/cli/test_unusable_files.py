@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import command, jsonl, stuck
+from tests.importers.cli_logs import SAMPLES
 
 FULL = Path("/dev/full")
 
@@ -45,6 +47,50 @@ def test_an_unusable_file_that_is_named_is_an_error(run, tmp_path: Path, name: s
     assert (cut.exit_code, link.exit_code) == (2, 2)
     assert "it is a JSON document that is cut off or damaged (copy the file again" in cut.stderr
     assert "No such file or directory" in link.stderr
+
+
+CLAUDE = (SAMPLES / "claude-code/sidechain_integrated.jsonl").read_bytes()
+CODEX = next((SAMPLES / "codex").glob("*-11111111-*.jsonl")).read_bytes()
+
+
+def test_a_log_of_two_tools_is_read_as_one_and_the_other_is_named(run, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed.jsonl"
+    for content, jobs in ((CLAUDE + CODEX, 1), (CODEX + CLAUDE, 1), (CODEX + CLAUDE, 2)):
+        mixed.write_bytes(content)
+        (tmp_path / "other.jsonl").write_bytes(CODEX)
+        result = run("scan", tmp_path, "-j", jobs)
+        assert result.exit_code == 0
+        assert f"{mixed}: read as codex; it also has records of claude-code, which were left out" in result.stderr
+
+
+def test_a_directory_of_everything_says_what_was_skipped_and_why(run, tmp_path: Path) -> None:
+    contents = {
+        "good.jsonl": CLAUDE, "marked.jsonl": b"\xef\xbb\xbf" + CODEX, "empty.jsonl": b"",
+        "cut.jsonl.gz": gzip.compress(CLAUDE)[:-30], "wide.jsonl": CLAUDE.decode().encode("utf-16"),
+        "package.json": b'{"name": "left-pad"}', "cut.json": b'[\n  {"role": "user",\n',
+    }  # fmt: skip
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    result = run("scan", tmp_path)
+    assert result.exit_code == 0
+    assert "3 runs, 7 turns" in result.stdout
+    assert f"skipped 1 file of no known format: {tmp_path / 'package.json'}\n" in result.stderr
+    assert "skipped 3 files that cannot be read: " in result.stderr
+    for name, why in (
+        ("wide.jsonl", "its text is UTF-16"),
+        ("cut.json", "it is a JSON document that is cut off or damaged"),
+        ("cut.jsonl.gz", "damaged gzip: Compressed file ended"),
+    ):
+        assert f"{tmp_path / name} ({why}" in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"[]", b"\xef\xbb\xbf"])
+def test_an_empty_file_has_no_events(run, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "empty.json").write_bytes(content)
+    for name in ("scan", "convert"):
+        result = run(name, tmp_path / "empty.json")
+        assert result.exit_code == 2
+        assert "no events in these logs: they are empty, or hold no turns" in result.stderr
 
 
 def test_a_pipe_in_a_directory_is_no_log(tmp_path: Path) -> None:

@@ -50,8 +50,10 @@ class Watching:
     def __init__(self, *arguments: object, **environment: str) -> None:
         self.process = command("scan", "--watch", *arguments, **environment)
         self.lines: queue.Queue[str] = queue.Queue()
-        for stream in (self.process.stdout, self.process.stderr):
-            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+        streams = (self.process.stdout, self.process.stderr)
+        self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
+        for reader in self.readers:
+            reader.start()
 
     def _read(self, stream: Any) -> None:
         for line in stream:
@@ -72,7 +74,8 @@ class Watching:
     def stop(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(20)
-        time.sleep(0.2)
+        for reader in self.readers:
+            reader.join(10)
         rest = ""
         while not self.lines.empty():
             rest += self.lines.get()
@@ -101,7 +104,7 @@ def test_a_session_that_gets_stuck_is_reported_within_two_seconds_of_its_line(tm
     with watching(log) as scan:
         whole = jsonl(stuck(turns=1))
         append(log, whole[:20])
-        time.sleep(0.6)  # half a line is no event
+        time.sleep(0.6)  # half a line is no event: nothing shows from outside that it was looked at
         append(log, whole[20:])
 
         scan.wait_for("halt  stuck  turn 2", WITHIN_S)
@@ -127,7 +130,7 @@ def test_new_logs_of_a_directory_rotated_and_shortened_ones_are_followed(tmp_pat
         assert json.loads(scan.wait_for('"loop.halted"', WITHIN_S))["run_id"] == "rotated"
 
         os.truncate(log, 0)
-        time.sleep(1)
+        time.sleep(1)  # nothing shows from outside that it was looked at while it was short
         append(log, jsonl(stuck("short", turns=3)))
         assert json.loads(scan.wait_for('"loop.halted"', WITHIN_S))["run_id"] == "short"
         code, _ = scan.stop()

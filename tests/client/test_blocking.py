@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from streamproc.kafka import topics
 from streamproc.model import wire
 from streamproc.settings import Settings, load_settings
 from tests.client.records import halt_event, open_worker, read_all
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent
@@ -36,13 +36,6 @@ def halt(settings: Settings, event: ControlEvent) -> None:
             await worker.control(event)
 
     asyncio.run(write())
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def publisher(nowhere: str, **options: object) -> BlockingTurnPublisher:
@@ -194,9 +187,7 @@ def test_a_guard_raises_at_its_next_check(own_settings: Settings) -> None:
         with halts.guard("r1") as guard:
             guard.check()
             halt(own_settings, halt_event("r1"))
-            while True:
-                guard.check()
-                time.sleep(0.001)
+            wait_until(guard.check, what="a halt", every_s=0.001)
 
     with BlockingHaltListener(settings=own_settings) as halts:
         with pytest.raises(Halted) as halted:
@@ -213,7 +204,7 @@ def test_a_guard_raises_at_its_exit(own_settings: Settings, error: Exception | N
     def work(halts: BlockingHaltListener) -> None:
         with halts.guard("r1"):
             halt(own_settings, halt_event("r1"))
-            until(lambda: halts.halted("r1"))
+            wait_until(lambda: halts.halted("r1"))
             if error is not None:
                 raise error
 

@@ -69,6 +69,15 @@ def test_a_span_of_an_older_version_is_a_tool_by_its_name(tmp_path: Path, name: 
     assert call == {"name": "search", "result": "x"}
 
 
+def test_a_span_that_ends_in_the_message_of_a_tool_is_one(tmp_path: Path) -> None:
+    kwargs = {"status": "success", "content": "sunny", "tool_call_id": "call_1", "name": "get_weather"}
+    message = {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "ToolMessage"], "kwargs": kwargs}
+    rows = [observation(1, "SPAN", "tools", output=json.dumps({"messages": [message]}))]
+    rows.append(observation(2, "SPAN", "get_weather", 1, input='{"city": "Rome"}', output=json.dumps(message)))
+    [call] = calls(read(tmp_path, *rows))
+    assert call == {"name": "get_weather", "id": "call_1", "args": {"city": "Rome"}, "result": "sunny"}
+
+
 def test_a_span_of_openinference_is_a_tool_by_its_attributes(tmp_path: Path) -> None:
     metadata = {"attributes": {"openinference.span.kind": "TOOL", "tool.name": "search"}}
     [call] = calls(read(tmp_path, observation(1, "SPAN", "anything", output="x", metadata=metadata)))
@@ -88,6 +97,23 @@ def test_cached_tokens_that_are_counted_apart_are_added(tmp_path: Path) -> None:
     rows = [observation(1, "GENERATION", "chat", output="A.", usageDetails=apart)]
     rows.append(observation(2, "GENERATION", "chat", output="B.", usageDetails=json.dumps(among)))
     assert [turn["usage"]["input_tokens"] for turn in turns(read(tmp_path, *rows))] == [100, 100]
+
+
+@pytest.mark.parametrize(
+    ("details", "input_tokens", "output_tokens"),
+    [
+        ({"input": 179, "output": 35, "output_reasoning": 64, "total": 278}, 179, 99),
+        ({"input": 6, "output": 2055, "completion_details.reasoning": 1104, "total": 2061}, 6, 2055),
+        ({"input": 10, "input_cache_read": 90, "output": 5, "output_reasoning": 64, "total": 169}, 100, 69),
+        ({"input": 100, "input_cache_read": 50, "output": 35, "output_reasoning": 64, "total": 199}, 100, 99),
+        ({"input": 5, "output": 845, "output_reasoning": 64, "total": 845}, 5, 845),
+    ],
+)
+def test_reasoning_that_is_counted_apart_is_added(
+    tmp_path: Path, details: dict[str, int], input_tokens: int, output_tokens: int
+) -> None:
+    [turn] = turns(read(tmp_path, observation(1, "GENERATION", "chat", output="A.", usageDetails=details)))
+    assert (turn["usage"]["input_tokens"], turn["usage"]["output_tokens"]) == (input_tokens, output_tokens)
 
 
 def test_two_records_of_one_generation_count_once(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,10 +16,13 @@ import zstandard
 
 from streamproc.errors import InvalidEvent
 from streamproc.importers import Format, Import, LogFile
-from streamproc.importers.discovery import format_of, log_paths, named
+from streamproc.importers.discovery import format_of, log_paths, named, others_in
+from streamproc.importers.log_file import UTF8_MARK
 
 ROWS = [{"n": number} for number in range(3)]
+ODD_EVEN_RAW_NEW = ({"odd": 1}, {"even": 2}, {"run_id": "r", "node": "n"}, {"type": "new"})
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+ODD = Format("odd", "odd logs", lambda sample: "odd" in str(sample.rows), lambda _log, _import: iter(()))
 
 
 def written(path: Path, content: bytes) -> LogFile:
@@ -76,6 +82,52 @@ def test_another_line_that_is_no_json_is_refused_with_its_place(tmp_path: Path) 
     assert log.bad_lines == 1
 
 
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
+def test_the_byte_order_mark_of_a_text_is_skipped(tmp_path: Path, compress: type[bytes]) -> None:
+    log = written(tmp_path / "log", compress(UTF8_MARK + LINES))
+    assert (log.sample().rows, data(log)) == (ROWS, ROWS)
+    assert data(written(tmp_path / "log.json", compress(UTF8_MARK + json.dumps(ROWS, indent=1).encode()))) == ROWS
+
+
+UNUSABLE = {
+    "UTF-16": ("\ufeff" + LINES.decode()).encode("utf-16-le"),
+    "UTF-16 ": ("\ufeff" + LINES.decode()).encode("utf-16-be"),
+    "binary": LINES.decode().encode("utf-16-le"),
+    "binary ": bytes(range(256)) * 9,
+    "zip archive": b"PK\x03\x04" + b"\x00" * 60,
+    "bzip2": bz2.compress(LINES),
+    "xz": lzma.compress(LINES),
+    "tar archive": gzip.compress(tarfile.TarInfo("a.jsonl").tobuf()),
+    "its first lines are no JSON": b"level=info\nlevel=warn\n",
+    "cut off or damaged": b'[\n  {"n": 0},\n',
+}
+
+
+@pytest.mark.parametrize("name", list(UNUSABLE))
+def test_what_is_no_log_is_named(tmp_path: Path, name: str) -> None:
+    log = written(tmp_path / "log", UNUSABLE[name])
+    with pytest.raises(InvalidEvent, match=rf"log: format: .*{name.strip()}.* \(.*\)"):
+        format_of(log, [ODD])
+
+
+def test_a_line_in_another_encoding_is_named(tmp_path: Path) -> None:
+    log = written(tmp_path / "log", LINES + '{"n": "é"}\n'.encode("latin-1") + LINES)
+    with pytest.raises(InvalidEvent, match=r"log:4: line: not UTF-8: .* at byte 8 "):
+        data(log)
+
+
+def test_other_formats_at_both_ends_of_a_log_are_found(tmp_path: Path) -> None:
+    formats = [ODD, Format("even", "even logs", lambda sample: "even" in str(sample.rows), ODD.read)]
+    odd, even, raw, new = (json.dumps(row).encode() + b"\n" for row in ODD_EVEN_RAW_NEW)
+    cases = {
+        odd * 9 + new: [], odd + even: ["even"], odd * 30 + even: ["even"], odd * 30 + even + odd * 30: [],
+        odd + raw: ["raw"], odd * 9_000 + even: ["even"], gzip.compress(odd * 30 + even): [],
+        gzip.compress(odd + even): ["even"],
+    }  # fmt: skip
+    for content, others in cases.items():
+        assert others_in(written(tmp_path / "log", content), ODD, formats) == others
+
+
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidEvent, match="damaged gzip"):
         data(written(tmp_path / "log.gz", gzip.compress(LINES * 1000)[:-20]))
@@ -108,9 +160,6 @@ def test_a_path_means_files_directories_and_patterns(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(InvalidEvent, match=r"no file matches \(give \.jsonl"):
         log_paths([str(tmp_path / "*.nothing")])
-
-
-ODD = Format("odd", "odd logs", lambda sample: "odd" in str(sample.rows), lambda _log, _import: iter(()))
 
 
 def test_the_format_is_found_by_content(tmp_path: Path) -> None:

@@ -91,6 +91,48 @@ def test_arguments_are_equal_however_they_are_written(tmp_path: Path, written_as
     assert call["args"] == {"a": [1, 2]}
 
 
+def asked_and_run(begin: int, call_id: str, query: str) -> list[Row]:
+    """Return spans as the convention's own example has them: only the model's answer holds the arguments."""
+    call = {"id": call_id, "name": "search", "arguments": {"query": query}}
+    named = {"gen_ai.tool.call.id": call_id}
+    return [chat_span(begin, calls=[call]), tool_span(begin + 1, None, "ok", attributes=named, begin=begin)]
+
+
+def test_arguments_that_only_the_answer_of_the_model_has_are_those_of_the_call(tmp_path: Path) -> None:
+    reading = Import()
+    spans = [one for begin in range(1, 13, 2) for one in asked_and_run(begin, f"call_{begin}", f"bikes {begin}")]
+    events = read(tmp_path, *spans, reading=reading)
+    assert [call["args"] for call in calls(events)] == [{"query": f"bikes {begin}"} for begin in range(1, 13, 2)]
+    assert decided(events) == []
+    assert notes(reading) == []
+
+
+def test_a_call_has_the_arguments_of_the_latest_answer_with_its_id(tmp_path: Path) -> None:
+    spans = [*asked_and_run(1, "call_0", "bikes"), *asked_and_run(3, "call_0", "shoes")]
+    assert [call["args"]["query"] for call in calls(read(tmp_path, *spans))] == ["bikes", "shoes"]
+
+
+@pytest.mark.parametrize("with_spans", [False, True])
+def test_a_call_has_the_result_that_the_next_model_call_was_told(tmp_path: Path, with_spans: bool) -> None:
+    history: list[Row] = [{"role": "user", "parts": [{"type": "text", "content": "Run the tests until they pass."}]}]
+    call, spans = {"id": "call_0", "name": "test", "arguments": {}}, list[Row]()
+    for number in range(6):
+        told = {"gen_ai.input.messages": json.dumps(history)}
+        spans.append(chat_span(2 * number + 1, calls=[call] if number < 5 else (), attributes=told))
+        if with_spans:
+            spans.append(tool_span(2 * number + 2, {}, None, "test", attributes={"gen_ai.tool.call.id": "call_0"}))
+        result = {"type": "tool_call_response", "id": "call_0", "response": f"{9 - number} tests fail"}
+        history += [
+            {"role": "assistant", "parts": [{"type": "tool_call", **call}]},
+            {"role": "tool", "parts": [result]},
+        ]
+    events = read(tmp_path, *spans)
+    results = [call.get("result") for call in calls(events)]
+    assert results[:5] == [f"{number} tests fail" for number in (9, 8, 7, 6, 5)]
+    assert results[5:] == ([None] if with_spans else [])
+    assert decided(events) == []
+
+
 def test_metadata_that_openllmetry_puts_into_arguments_do_not_hide_a_loop(tmp_path: Path) -> None:
     spans = []
     for number in range(1, 5):

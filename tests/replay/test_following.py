@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamproc.importers.log_file import UTF8_MARK
 from streamproc.replay import growing_log
 from streamproc.replay.following import Followed
 from streamproc.replay.source import open_logs
 from tests.replay.test_parallel import toy
 from tests.replay.toy_format import TOY
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,10 +48,7 @@ def followed(path: Path, during: Callable[[Seen], None]) -> tuple[Seen, Followed
 
 
 def until(seen: Seen, count: int) -> None:
-    end = time.monotonic() + 5
-    while len(seen) < count:
-        assert time.monotonic() < end, seen
-        time.sleep(0.02)
+    wait_until(lambda: len(seen) >= count, 5, f"{count} events")
 
 
 def more(path: Path, *rows: dict[str, Any]) -> None:
@@ -97,7 +95,31 @@ def test_each_line_of_a_growing_log_is_read_once(tmp_path: Path, monkeypatch: py
     assert lines == list(range(1, 61))
 
 
-def test_a_document_that_is_replaced_gives_each_event_once(tmp_path: Path) -> None:
+def test_the_byte_order_mark_of_a_growing_log_is_skipped(tmp_path: Path) -> None:
+    log = toy(tmp_path / "a.jsonl", {"call": "0"})
+    log.write_bytes(UTF8_MARK + log.read_bytes())
+    seen, logs = followed(log, lambda _: more(log, {"call": "1"}))
+    assert (seen, logs.problems) == ([("0", None), ("1", None)], {})
+
+
+def test_what_was_written_before_the_end_is_read(tmp_path: Path) -> None:
+    log = toy(tmp_path / "a.jsonl", {"call": "0"})
+    stop = threading.Event()
+
+    class Ending(growing_log.GrowingLog):
+        def _over(self) -> bool:
+            if not stop.is_set():
+                more(log, {"call": "1"})
+                stop.set()
+            return super()._over()
+
+    assert len(list(Ending(str(log), stop, lambda: None).lines())) == 2
+
+
+def test_a_document_that_is_replaced_gives_each_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    look = Followed._look
+    monkeypatch.setattr(Followed, "_look", lambda self: (look(self), looks.append(len(looks))))
     log = tmp_path / "a.json"
     rows: list[dict[str, Any]] = [{"toy": "a", "id": "1", "call": "one"}, {"toy": "a", "result": "1"}]
     log.write_text(json.dumps(rows))
@@ -106,7 +128,8 @@ def test_a_document_that_is_replaced_gives_each_event_once(tmp_path: Path) -> No
         for number in range(2, 5):
             rows.extend([{"toy": "a", "id": str(number), "call": f"n{number}"}, {"toy": "a", "result": "x"}])
             log.write_text(json.dumps(rows)[:-9])  # half written
-            time.sleep(0.6)
+            half_written = len(looks)
+            wait_until(lambda half=half_written: len(looks) > half + 1, 10, "two looks at a document")
             log.write_text(json.dumps(rows))
             until(seen, number - 1)
 

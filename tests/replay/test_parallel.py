@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -27,9 +26,9 @@ from streamproc.samples import trajectory_file
 from tests.catalogue.examples import lines, policy, stuck
 from tests.feeding import STANDARD
 from tests.replay.toy_format import TOY
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from streamproc.policy import Policy
@@ -162,20 +161,17 @@ def test_a_process_that_dies_is_an_error_and_leaves_none_behind(tmp_path: Path) 
     paths = split(b"".join(b'{"run_id":"r%d","node":"n"}\n' % n for n in range(40_000)), tmp_path, 4)
     sources, reading = open_logs(list(map(str, paths)))
     scan = ParallelScan(sources, STANDARD, reading=reading, secret="", jobs=2)
-    stepped: list[int] = []
+    killed: list[int] = []
 
-    def killing() -> Iterator[int]:
-        while True:
-            for process in parallel.multiprocessing.active_children():
-                if process.pid is not None:
-                    os.kill(process.pid, signal.SIGKILL)
-                    yield process.pid
-            time.sleep(0.01)
+    def kill_one() -> None:
+        process = wait_until(parallel.multiprocessing.active_children, 20, "a reading process", 0.01)[0]
+        os.kill(process.pid, signal.SIGKILL)
+        killed.append(process.pid)
 
-    thread = threading.Thread(target=lambda: stepped.append(next(killing())), daemon=True)
+    thread = threading.Thread(target=kill_one, daemon=True)
     thread.start()
     with pytest.raises(StreamprocError, match="a reading process ended early"):
         list(scan)
     thread.join(10)
-    assert stepped
+    assert killed
     assert not parallel.multiprocessing.active_children()
