@@ -33,7 +33,7 @@ from streamproc.integrations._answers import Answers, content
 from streamproc.integrations._crewai_results import Outcomes
 from streamproc.integrations.watch import Watch
 
-__all__ = ["Breaker"]
+__all__ = ["Breaker", "HaltedCrew"]
 
 FLUSH_S: Final = 5.0  # for the events of a run that ends; CrewAI itself then waits up to 30 s for them
 
@@ -43,6 +43,9 @@ _entered: ContextVar[tuple[tuple[Breaker, AbstractContextManager[Any]], ...]] = 
 class HaltedCrew(Halted, HookAborted):
     """A halt that leaves a crew. CrewAI's threads lose what is no `Exception`, and a crew would wait for them for ever;
     and of exceptions, only `HookAborted` is passed on everywhere."""
+
+    messages: list[dict[str, Any]]
+    """The agent's messages so far, for `Agent.kickoff`: with them, an agent goes on where it was stopped."""
 
 
 class Breaker:
@@ -90,7 +93,7 @@ class Breaker:
     def _before_model(self, ctx: Any) -> None:
         with self._faults():
             self._answers.end(self.run_id(), node(ctx))
-        self._check()
+        self._check(ctx)
         with self._faults():
             if ctx.agent is not None:  # else CrewAI asks for itself, or a method of a flow: no step of an agent
                 model = {"model": ctx.llm.model} if isinstance(getattr(ctx.llm, "model", None), str) else {}
@@ -125,13 +128,17 @@ class Breaker:
             call = {"name": event.tool_name, "args": event.tool_args, "error": event.failure.message}
             self._answers.returned(run_id, name, call)
 
-    def _check(self, ctx: Any = None) -> None:
+    def _check(self, ctx: Any) -> None:
         """Stop the run here if it is halted."""
         halt = None
         with self._faults():
             halt = self.watch.halted(self.run_id())
+        if halt is not None and self.watch.on_halt == "end":
+            raise HookAborted(halt.message, "streamproc")
         if halt is not None:
-            raise HookAborted(halt.message, "streamproc") if self.watch.on_halt == "end" else HaltedCrew(halt)
+            halted = HaltedCrew(halt)
+            halted.messages = [one for one in getattr(ctx, "messages", ()) if one.get("role") != "system"]
+            raise halted
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

@@ -30,3 +30,11 @@ def shown(page: str) -> str:
     """Return the output that the page of an adapter shows."""
     [block] = [block for block in blocks(ROOT / "docs" / "integrations" / page) if block.language == "console"]
     return block.text.partition("\n")[2]
+
+
+def run_blocks(page: str) -> None:
+    """Run the blocks of Python of a page, one after another. `tests/docs` does so where the framework is installed."""
+    names = {"__name__": page}
+    for block in blocks(ROOT / "docs" / "integrations" / page):
+        if block.language == "python":
+            exec(compile(block.text, str(block), "exec", dont_inherit=True), names)
