@@ -179,6 +179,7 @@ def test_a_resumed_agent_repeats_no_tool_call() -> None:
         monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="look again")
         assert str(agent.kickoff(halted.value.messages)) == "Done."
     assert ran == ["pytest"] * 3 + ["git diff"]
+    assert [one["role"] for one in asked[-1]].count("system") == 1
 
 
 def test_two_kickoffs_are_two_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +313,8 @@ def test_arguments_that_are_never_valid_are_stopped(args: str) -> None:
     assert len(asked) <= 4  # CrewAI reports what is no JSON by another thread
 
 
-def test_usage_that_comes_late_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@ways
+def test_usage_that_comes_late_is_counted_once(way: Callable[[Agent], str], monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker()
     fed = fed_by(breaker, monkeypatch)
     spent = breaker.watch.spent
@@ -323,7 +325,7 @@ def test_usage_that_comes_late_is_counted_once(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(breaker.watch, "spent", late)
     with breaker:
-        assert kickoff(playing(["pytest", "git diff"])) == "Done."
+        assert way(playing(["pytest", "git diff"])) == "Done."
     assert sum(turn["usage"]["input_tokens"] for turn in fed if "usage" in turn) == 3 * 10
 
 
