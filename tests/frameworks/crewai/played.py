@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from crewai import BaseLLM
+from crewai.events.event_bus import crewai_event_bus
 from crewai.llms.base_llm import LLMCallType, llm_call_context
 from crewai.tools import BaseTool
 
@@ -35,6 +36,8 @@ class Played(BaseLLM):
     tool: str = "run"
     args: str = ""
     """The arguments of every call, in place of a command."""
+    is_slow: bool = False
+    """Whether it answers only when all events before are heard, as slow models do."""
 
     def call(self, messages: Any, *_: Any, from_task: Any = None, from_agent: Any = None, **__: Any) -> Any:
         asked.append([dict(one) for one in messages])
@@ -45,6 +48,8 @@ class Played(BaseLLM):
                 self._emit_stream_chunk_event(answer, from_task, from_agent)
             usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
             self._emit_call_completed_event(answer, LLMCallType.LLM_CALL, from_task, from_agent, messages, usage)
+        if self.is_slow:
+            assert crewai_event_bus.flush(timeout=60)
         return answer
 
     async def acall(self, *args: Any, **options: Any) -> Any:

@@ -309,7 +309,7 @@ def test_a_tool_that_fails_is_seen(text: bool, cmd: str, error: str, monkeypatch
 @pytest.mark.parametrize("args", ['{"cmd": ', '{"cmd": 7, "path": "x"}', "{}"])
 def test_arguments_that_are_never_valid_are_stopped(args: str) -> None:
     with Breaker(), pytest.raises(Halted):
-        kickoff(playing(["?"] * STEPS, args=args, tools=[Broken()]))
+        kickoff(playing(["?"] * STEPS, args=args, tools=[Broken()], is_slow=True))
     assert len(asked) <= 4  # CrewAI reports what is no JSON by another thread
 
 
@@ -372,7 +372,7 @@ def test_a_turn_has_what_the_hooks_know(text: bool, monkeypatch: pytest.MonkeyPa
     breaker = Breaker(run_id="r1")
     fed = fed_by(breaker, monkeypatch)
     with breaker:
-        kickoff(playing(["ls"], role="coder\n", text=text))
+        kickoff(playing(["ls"], role="coder\n", text=text, is_slow=True))
     known: dict[str, Any] = {"type": "turn", "run_id": "r1", "node": "coder", "model": "m1"}
     known["usage"] = {"input_tokens": 10, "output_tokens": 2, "cached_tokens": 0}
     said = {"output": 'Thought: I run it.\nAction: run\nAction Input: {"cmd": "ls"}'} if text else {}
