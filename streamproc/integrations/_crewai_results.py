@@ -15,9 +15,10 @@ RESULTS_MAX: Final = 1_000  # calls of all runs whose results are kept
 
 # What CrewAI gives the model in place of a result, up to what differs.
 REPEATED: Final = I18N_DEFAULT.errors("task_repeated_usage").partition("{")[0]
+BLOCKED: Final = "Tool execution blocked by hook."
 FAILED: Final = (
+    BLOCKED,
     "Error executing tool: ",
-    "Tool execution blocked by hook.",
     "\n" + I18N_DEFAULT.errors("tool_usage_exception").partition("{")[0],
 )
 

@@ -30,7 +30,7 @@ from crewai.types.usage_metrics import UsageMetrics
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, content
-from streamproc.integrations._crewai_results import Outcomes
+from streamproc.integrations._crewai_results import BLOCKED, Outcomes
 from streamproc.integrations.watch import Watch
 
 __all__ = ["Breaker", "HaltedCrew"]
@@ -109,6 +109,8 @@ class Breaker:
     def _after_tool(self, ctx: Any) -> None:
         with self._faults():
             run_id, args = self.run_id(), content(ctx.tool_input)
+            if (ctx.tool_result or "").startswith(BLOCKED) and self.watch.halted(run_id) is not None:
+                return  # blocked by `_check`: nothing happened
             key = run_id, node(ctx), ctx.tool_name, json.dumps(args, sort_keys=True)
             call = {"name": ctx.tool_name, "args": args, **self._outcomes.of(key, ctx.raw_tool_result)}
             self._answers.returned(run_id, node(ctx), call)

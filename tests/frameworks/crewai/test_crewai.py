@@ -271,9 +271,21 @@ def test_a_run_that_is_halted_while_the_model_thinks_runs_no_tool(
         return answer(self, messages)
 
     monkeypatch.setattr(Played, "_answer", thinks)
-    with Breaker(Watch(monitor), run_id="r1"), pytest.raises(Halted, match="run r1 is halted"):
+    breaker = Breaker(Watch(monitor), run_id="r1")
+    fed = fed_by(breaker, monkeypatch)
+    with breaker, pytest.raises(Halted, match="run r1 is halted"):
         way(stuck(together=2))
     assert (ran, len(asked)) == ([], 1)
+    assert fed == []
+
+
+@by
+def test_a_tool_that_a_hook_of_others_blocks_has_failed(text: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaker = Breaker()
+    fed = fed_by(breaker, monkeypatch)
+    with scoped_hooks({InterceptionPoint.PRE_TOOL_CALL: [lambda ctx: False]}), breaker:
+        assert kickoff(playing(["pytest"], text=text)).endswith("Done.")
+    assert fed[0]["tool_calls"][0]["error"] == "Tool execution blocked by hook. Tool: run"
 
 
 class Broken(BaseTool):
