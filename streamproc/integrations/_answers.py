@@ -24,7 +24,7 @@ Kept = TypeVar("Kept")
 @dataclass(slots=True)
 class _Answer:
     fields: dict[str, Any] = field(default_factory=dict)  # of its turn
-    waiting: set[str] = field(default_factory=set)  # ids of the calls that have not returned
+    waiting: set[str] | None = field(default_factory=set)  # ids of the calls that have not returned, if they are known
     calls: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -40,24 +40,30 @@ class Answers:
         self._open: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
         self._lock = threading.Lock()
 
-    def said(self, run_id: str, node: str, text: str, calls: Collection[str], **fields: Any) -> None:
-        """Report what a model answered, with the ids of its calls. Further fields are those of a turn."""
+    def said(self, run_id: str, node: str, text: str, calls: Collection[str] | None, **fields: Any) -> None:
+        """Report what a model answered, with the ids of its calls. Further fields are those of a turn.
+
+        ``calls=None`` says that the framework tells no ids: all calls until `end` or the node's next answer belong to
+        this one.
+        """
         self.end(run_id, node)
         with self._lock:
             answer = self._of(run_id, node)
             answer.fields |= fields | ({"output": text} if text else {})
-            answer.waiting = set(calls)
-        if not calls:
+            answer.waiting = None if calls is None else set(calls)
+        if calls is not None and not calls:
             self.end(run_id, node)
 
     def returned(self, run_id: str, node: str, call: dict[str, Any]) -> None:
         """Report that a tool has returned. A call that no known answer asked for is a turn of its own."""
         with self._lock:
             answer = self._open.get((run_id, node))
-            known = answer is not None and call.get("id") in answer.waiting
+            known = answer is not None and (answer.waiting is None or call.get("id") in answer.waiting)
             if answer is not None and known:
-                answer.waiting.discard(call["id"])
                 answer.calls.append(call)
+                if answer.waiting is None:
+                    return
+                answer.waiting.discard(call["id"])
                 if answer.waiting:
                     return
         if known:
@@ -85,6 +91,13 @@ class Answers:
         if answer.calls:
             answer.fields["tool_calls"] = answer.calls
         self._watch.turn(run_id, node, **({"from_": None} | answer.fields))
+
+    def ended(self, run_id: str) -> None:
+        """Report what is known of all answers of a run that ends."""
+        with self._lock:
+            nodes = [node for run, node in self._open if run == run_id]
+        for node in nodes:
+            self.end(run_id, node)
 
     def faults(self) -> sparing:
         """Keep faults of ours from the agent: whatever is raised inside is counted. `Halted` gets through."""

@@ -5,29 +5,52 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
 TABLES = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = TABLES["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+FRAMEWORKS = sorted(lock.parent.name for lock in (ROOT / "tests" / "frameworks").glob("*/requirements.lock"))
+
+
+def extra(name: str) -> Iterator[str]:
+    """Yield the requirements of an extra, with those of the extras that it names."""
+    for line in EXTRAS[name]:
+        if own := re.match(r"streamproc\[(.+)\]", line):
+            for other in own[1].split(","):
+                yield from extra(other)
+        else:
+            yield line
+
+
+def listed(path: str) -> list[str]:
+    """Return the requirements of a file, if there is one."""
+    lines = (ROOT / path).read_text().splitlines() if (ROOT / path).exists() else []
+    return [line.partition("  #")[0] for line in lines if line and not line.startswith("#")]
+
+
 LOCKS = {
-    "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
+    "requirements.lock": [*PROJECT["dependencies"], *extra("dev")],
     "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"], *EXTRAS["compile"]],
-    "benchmarks/peers.lock": [
-        line.partition("  #")[0]
-        for line in (ROOT / "benchmarks" / "peers.in").read_text().splitlines()
-        if line and not line.startswith("#")
-    ],
-    "tests/fuzz/atheris.lock": [
-        line
-        for line in (ROOT / "tests" / "fuzz" / "atheris.in").read_text().splitlines()
-        if line and not line.startswith("#")
-    ],
+    "benchmarks/peers.lock": listed("benchmarks/peers.in"),
+    "tests/fuzz/atheris.lock": listed("tests/fuzz/atheris.in"),
     "requirements-audit.lock": TABLES["dependency-groups"]["audit"],
+} | {
+    f"tests/frameworks/{name}/requirements.lock": [
+        *PROJECT["dependencies"],
+        *extra(name),
+        *listed("tests/frameworks/requirements.in"),
+        *listed(f"tests/frameworks/{name}/requirements.in"),
+    ]
+    for name in FRAMEWORKS
 }
 
 
@@ -39,7 +62,7 @@ def pins(lock: str) -> dict[str, str]:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_the_lock_satisfies_pyproject(lock: str) -> None:
     pinned = pins(lock)
-    wanted = [Requirement(line) for line in LOCKS[lock] if not line.startswith("streamproc[")]
+    wanted = [Requirement(line) for line in LOCKS[lock]]
     stale = [str(one) for one in wanted if pinned.get(canonicalize_name(one.name), "") not in one.specifier]
     assert not stale, f"make lock: {stale}"
 

@@ -1,0 +1,168 @@
+"""CrewAI: a context in which crews, flows and agents are watched, and stopped.
+
+    from streamproc.integrations.crewai import Breaker
+
+    with Breaker():
+        crew.kickoff()
+
+A run that must stop leaves `kickoff`, `kickoff_async`, `akickoff` and the chunks of a stream as `Halted`; with
+``on_halt="end"`` as CrewAI's `HookAborted`:
+
+    except Halted as halt:  # from streamproc; in a task group: except* Halted
+        print(halt)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from crewai.events.event_bus import crewai_event_bus, is_replaying
+from crewai.events.types.llm_events import LLMCallCompletedEvent
+from crewai.events.types.tool_usage_events import ToolFailureDetectedEvent
+from crewai.execution import get_execution_uuid
+from crewai.hooks.dispatch import HookAborted, InterceptionPoint, get_scoped_hooks, scoped_hooks
+from crewai.tools.tool_failure import ToolFailureReason
+from crewai.types.usage_metrics import UsageMetrics
+
+from streamproc.errors import Halted
+from streamproc.integrations._answers import Answers, content
+from streamproc.integrations._crewai_results import BLOCKED, Outcomes
+from streamproc.integrations.watch import Watch
+
+__all__ = ["Breaker", "HaltedCrew"]
+
+FLUSH_S: Final = 5.0  # for the events of a run that ends; CrewAI itself then waits up to 30 s for them
+
+_entered: ContextVar[tuple[tuple[Breaker, AbstractContextManager[Any]], ...]] = ContextVar("entered", default=())
+
+
+class HaltedCrew(Halted, HookAborted):
+    """A halt that leaves a crew. CrewAI's threads lose what is no `Exception`, and a crew would wait for them for ever;
+    and of exceptions, only `HookAborted` is passed on everywhere."""
+
+    messages: list[dict[str, Any]]
+    """The agent's messages so far, for `Agent.kickoff`: with them, an agent goes on where it was stopped."""
+
+
+class Breaker:
+    """A context that reports every step of the crews, flows and agents in it to a `Watch`, and stops a halted run
+    before its next model call or tool.
+
+    One `Breaker` serves any number of runs at a time. The id of a run is `run_id`; else that of `Watch.run`; else
+    CrewAI's id of the outermost kickoff. Further options are those of `Watch`.
+    """
+
+    def __init__(self, watch: Watch | None = None, *, run_id: str | None = None, **options: Any) -> None:
+        self.watch = watch or Watch(**options)
+        self._run_id = run_id
+        self._answers = Answers(self.watch)
+        self._outcomes = Outcomes()
+        self._hooks = {
+            InterceptionPoint.PRE_MODEL_CALL: self._before_model,
+            InterceptionPoint.POST_MODEL_CALL: self._after_model,
+            # CrewAI tells the model that the tool was blocked, and the model call that would tell it is stopped.
+            InterceptionPoint.PRE_TOOL_CALL: self._check,
+            InterceptionPoint.POST_TOOL_CALL: self._after_tool,
+            InterceptionPoint.EXECUTION_END: self._ended,
+        }
+
+    def __enter__(self) -> Breaker:
+        hooks: dict[InterceptionPoint, list[Any]] = {point: get_scoped_hooks(point) for point in InterceptionPoint}
+        for point, hook in self._hooks.items():
+            hooks[point].append(hook)
+        scope = scoped_hooks(hooks)
+        scope.__enter__()
+        _entered.set((*_entered.get(), (self, scope)))
+        for event in (LLMCallCompletedEvent, ToolFailureDetectedEvent):
+            crewai_event_bus.on(event)(_heard)  # it is registered once, for all
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        *others, (_, scope) = _entered.get()
+        _entered.set(tuple(others))
+        scope.__exit__(None, None, None)
+
+    def run_id(self) -> str:
+        """Return the id of the run of this context."""
+        return self.watch.run_id(self._run_id, get_execution_uuid())
+
+    def _before_model(self, ctx: Any) -> None:
+        with self._faults():
+            self._answers.end(self.run_id(), node(ctx))
+        self._check(ctx)
+        with self._faults():
+            if ctx.agent is not None:  # else CrewAI asks for itself, or a method of a flow: no step of an agent
+                model = {"model": ctx.llm.model} if isinstance(getattr(ctx.llm, "model", None), str) else {}
+                self._answers.said(self.run_id(), node(ctx), "", None, **model)
+                if sentence := self.watch.nudge(self.run_id()):
+                    ctx.messages.append({"role": "user", "content": sentence})  # stays in the history
+
+    def _after_model(self, ctx: Any) -> None:  # not called for an answer that is nothing but calls
+        with self._faults():
+            if ctx.agent is not None:
+                self._answers.said(self.run_id(), node(ctx), ctx.response or "", None)
+
+    def _after_tool(self, ctx: Any) -> None:
+        with self._faults():
+            run_id, args = self.run_id(), content(ctx.tool_input)
+            if (ctx.tool_result or "").startswith(BLOCKED) and self.watch.halted(run_id) is not None:
+                return  # blocked by `_check`: nothing happened
+            key = run_id, node(ctx), ctx.tool_name, json.dumps(args, sort_keys=True)
+            call = {"name": ctx.tool_name, "args": args, **self._outcomes.of(key, ctx.raw_tool_result)}
+            self._answers.returned(run_id, node(ctx), call)
+
+    def _ended(self, ctx: Any) -> None:
+        with self._faults():
+            crewai_event_bus.flush(FLUSH_S)  # usage comes by other threads
+            self._answers.ended(self.run_id())
+
+    def _heard(self, event: LLMCallCompletedEvent | ToolFailureDetectedEvent) -> None:
+        run_id, name = self.run_id(), named(event.agent_role)
+        if isinstance(event, LLMCallCompletedEvent):
+            if (used := UsageMetrics.from_provider_dict(event.usage)) is not None:
+                tokens = {"input_tokens": used.prompt_tokens, "output_tokens": used.completion_tokens}
+                self.watch.spent(run_id, name, **tokens, cached_tokens=used.cached_prompt_tokens)
+        elif event.failure.reason is ToolFailureReason.INVALID_INPUT:  # arguments that are no JSON: no hook is called
+            call = {"name": event.tool_name, "args": event.tool_args, "error": event.failure.message}
+            self._answers.returned(run_id, name, call)
+
+    def _check(self, ctx: Any) -> None:
+        """Stop the run here if it is halted."""
+        halt = None
+        with self._faults():
+            halt = self.watch.halted(self.run_id())
+        if halt is not None and self.watch.on_halt == "end":
+            raise HookAborted(halt.message, "streamproc")
+        if halt is not None:
+            halted = HaltedCrew(halt)
+            halted.messages = [one for one in getattr(ctx, "messages", ()) if one.get("role") != "system"]
+            raise halted
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Keep faults of ours from the crew. With ``fail="closed"`` they end it, though CrewAI ignores exceptions."""
+        try:
+            with self._answers.faults():
+                yield
+        except Exception as problem:
+            raise HookAborted(f"a step could not be watched: {problem}", "streamproc") from problem
+
+
+def _heard(_: Any, event: LLMCallCompletedEvent | ToolFailureDetectedEvent) -> None:
+    for breaker, _scope in () if is_replaying() else _entered.get():
+        with breaker._faults():
+            breaker._heard(event)
+
+
+def node(ctx: Any) -> str:
+    """Return the role of the agent."""
+    return named(getattr(ctx.agent, "role", None))
+
+
+def named(role: str | None) -> str:
+    """Return a role as the name of a node: roles in YAML files end with a line break."""
+    return (role or "").strip() or "agent"
