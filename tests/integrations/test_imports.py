@@ -8,6 +8,7 @@ import sys
 import pytest
 
 FRAMEWORKS = ("agents", "openai", "pydantic_ai", "langchain_core", "langgraph", "anthropic", "litellm", "crewai")
+FRAMEWORKS += ("ag2", "autogen_agentchat", "autogen_core")
 
 
 @pytest.mark.parametrize("module", ["streamproc", "streamproc.integrations.watch", "streamproc.testing"])
