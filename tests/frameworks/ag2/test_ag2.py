@@ -186,6 +186,7 @@ async def test_a_run_ends_with_an_answer_where_that_is_wanted(way: Callable[...,
 async def test_a_halt_while_the_model_answers_executes_no_tool() -> None:
     monitor, stream = Monitor(), MemoryStream()
     breaker = Breaker(Watch(monitor), run_id="r1")
+    fed = fed_by(breaker)
 
     def answer(events: Sequence[BaseEvent]) -> ModelResponse:
         if at(events) == 2:
@@ -199,7 +200,6 @@ async def test_a_halt_while_the_model_answers_executes_no_tool() -> None:
     assert ran == []
     [results] = [event for event in await stream.history.get_events() if isinstance(event, ToolResultsEvent)]
     assert [result.result.parts[0].content[:20] for result in results.results] == ["Not executed: run r1"] * 2
-    fed = fed_by(breaker)
     monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="go on")
     assert await asked(agent, stream=stream) == "Done."
     assert fed == [{"type": "turn", "run_id": "r1", "node": "coder", "output": "Done.", "model": "", "provider": ""}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -198,16 +199,32 @@ async def test_structured_output_ends_by_halted() -> None:
 
 async def test_a_team_is_stopped_cleanly_and_resumed() -> None:
     monitor = Monitor()
-    breaker = Breaker(Watch(monitor), run_id="r1")
+    breaker = Breaker(Watch(monitor))
     coder = agent(breaker.guarded(running(["pytest"] * 3 + ["git diff"]), "coder"))
     reviewer = agent(breaker.guarded(Model(lambda _: says(f"Go on. {uuid.uuid4()}")), "reviewer"), "reviewer")
     team = RoundRobinGroupChat([coder, reviewer], termination_condition=breaker | TextMentionTermination("Done."))
     result = await team.run(task="Fix it.")
-    assert (result.stop_reason or "").startswith("run r1 is halted (LOOP003)")
+    [run_id] = re.findall(r"^run (\S+) is halted \(LOOP003\)", result.stop_reason or "")
     assert ran == ["pytest"] * 3
-    monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="look again")
+    monitor.feed(type="operator.resume", run_id=run_id, by="ada", reason="look again")
     result = await team.run(task="Go on.")
     assert (result.stop_reason, ran[3:]) == ("Text 'Done.' mentioned", ["git diff"])
+
+
+async def test_a_fault_of_a_condition_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaker = Breaker()
+    for name in ("turn", "spent", "nudge", "check", "halted", "run_id"):
+        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    coder = agent(breaker.guarded(running(["pytest"] * STEPS), "coder"))
+    team = RoundRobinGroupChat([coder, Echo("echo", "Says the same.")], termination_condition=breaker, max_turns=2)
+    assert (await team.run(task="Fix it.")).stop_reason == "Maximum number of turns 2 reached."
+    assert len(ran) == STEPS
+
+
+async def test_an_answer_that_cannot_be_read_is_passed_on() -> None:
+    odd = CreateResult.model_construct(content="Done.")
+    assert await guarded(Model(lambda _: odd), watch := Watch()).create([]) is odd
+    assert watch.faults == 1
 
 
 async def test_agents_without_a_guarded_client_are_heard_when_they_reply() -> None:
@@ -335,7 +352,8 @@ async def test_a_halt_leaves_a_task_group() -> None:
     assert seen == ["r1"]
 
 
-async def test_a_turn_has_what_the_client_knows() -> None:
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_turn_has_what_the_client_knows(is_streamed: bool) -> None:
     fed = fed_by(watch := Watch())
 
     def run_or_fail(cmd: str) -> str:
@@ -349,7 +367,9 @@ async def test_a_turn_has_what_the_client_knows() -> None:
             return says(asked, finish_reason="function_calls", thought="I look.")
         return says("Done.", cached=True)
 
-    coder = agent(guarded(Model(answer), watch, node="coder", run_id="r1"), tools=[run_or_fail])
+    coder = agent(
+        guarded(Model(answer), watch, node="coder", run_id="r1"), tools=[run_or_fail], model_client_stream=is_streamed
+    )
     await coder.run(task="Fix it.")
     known = {"type": "turn", "run_id": "r1", "node": "coder", "model": ""}
     asked = [
