@@ -24,11 +24,11 @@ Client = TypeVar("Client")
 class Loop:
     """What happens around the calls of one client: before each, the results of tools are fed and the run is checked."""
 
-    def __init__(self, run_id: str | None, node: str, watch: Watch | None) -> None:
+    def __init__(self, run_id: str | None, node: str, watch: Watch | None, own: str = "") -> None:
         self.watch = watch or Watch()
         self.given = run_id
         self.node = node
-        self._own = str(uuid.uuid4())
+        self._own = own or str(uuid.uuid4())  # the run, unless there is another id
         self._steps = Steps(self.watch)
         self._seen: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()  # ids of results, by run
         self._lock = threading.Lock()
@@ -41,9 +41,9 @@ class Loop:
             for name in ("messages", "input"):
                 if isinstance(request.get(name), Iterable) and not isinstance(request[name], (str, list, Mapping)):
                     request[name] = list(request[name])  # it may be read only once
-            self._results(run_id, request)
-        self.watch.check(run_id)
+            self.returned(run_id, request)
         with sparing(self.watch):
+            self.watch.check(run_id)
             if sentence := self.watch.nudge(run_id):
                 request = told(request, sentence)
         return run_id, request
@@ -55,7 +55,8 @@ class Loop:
                 self.watch.spent(run_id, self.node, **answer.usage)
                 self._steps.answered(run_id, self.node, answer.text, answer.calls, model=answer.model)
 
-    def _results(self, run_id: str, request: Mapping[str, Any]) -> None:
+    def returned(self, run_id: str, request: Mapping[str, Any]) -> None:
+        """Feed what tools returned, as far as it was not fed."""
         found = self._unseen(run_id, request)
         unknown = [result for result in found if not self._steps.knows(run_id, result.call_id)]
         if unknown:

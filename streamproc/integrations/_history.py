@@ -1,4 +1,5 @@
 """What requests to a model say about tools, and what its answers say: OpenAI Chat and Responses, Anthropic Messages.
+Of AutoGen it reads requests.
 
 A request carries the results of the last tool calls and, but for stored conversations, the calls that they answer.
 """
@@ -70,7 +71,7 @@ def results(request: Mapping[str, Any]) -> list[CallResult]:
     found: list[CallResult] = []
     for message in parts(request.get("messages", request.get("input"))):
         asked = {call.id: call for call in calls_of(message)}
-        if asked or message.get("role") == "assistant":
+        if asked or message.get("role") == "assistant" or message.get("type") == "AssistantMessage":
             found = [result._replace(new=False) for result in found]
         calls |= asked
         found += [result._replace(call=calls.get(result.call_id)) for result in _results_of(message)]
@@ -84,7 +85,9 @@ def _results_of(message: Mapping[str, Any]) -> Iterator[CallResult]:
         call_id = str(message.get("call_id") or message.get("id"))
         yield CallResult(call_id, _content(message.get("output")), message.get("status") == "failed", None)
     for part in parts(message.get("content")):
-        if part.get("type") == "tool_result":
+        if message.get("type") == "FunctionExecutionResultMessage":  # AutoGen
+            yield CallResult(str(part.get("call_id")), part.get("content"), bool(part.get("is_error")), None)
+        elif part.get("type") == "tool_result":
             yield CallResult(
                 str(part.get("tool_use_id")), _content(part.get("content")), bool(part.get("is_error")), None
             )
@@ -100,7 +103,9 @@ def calls_of(message: Mapping[str, Any]) -> Iterator[RequestedCall]:
         args = message.get("arguments", message.get("input", message.get("action")))
         yield RequestedCall(str(message["call_id"]), str(message.get("name") or kind.removesuffix("_call")), args)
     for part in parts(message.get("content")):
-        if part.get("type") == "tool_use":
+        if kind == "AssistantMessage":  # AutoGen
+            yield RequestedCall(str(part.get("id")), str(part.get("name") or "?"), part.get("arguments"))
+        elif part.get("type") == "tool_use":
             yield RequestedCall(str(part.get("id")), str(part.get("name") or "?"), part.get("input"))
 
 

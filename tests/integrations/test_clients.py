@@ -13,6 +13,7 @@ import pytest
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations import anthropic as anthropic_adapter, openai as openai_adapter
+from streamproc.integrations._history import CallResult, RequestedCall, results
 from tests.integrations.model_api import ModelAPI
 
 STUCK = "2 failed: test_login, test_logout"
@@ -171,7 +172,7 @@ def test_a_warning_is_told_to_the_model_once(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("method", ["turn", "spent", "run_id", "nudge"])
+@pytest.mark.parametrize("method", ["turn", "spent", "run_id", "nudge", "check"])
 def test_a_fault_of_ours_changes_nothing(way: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("a fault")
@@ -262,6 +263,20 @@ def test_a_result_that_is_an_error_is_one() -> None:
     assert fed[0]["tool_calls"][0] | {"args": 0} == {
         "id": "c0-0", "name": "run", "args": 0, "result": "no such file", "error": True
     }  # fmt: skip
+
+
+def test_the_history_of_a_request_of_autogen_is_read() -> None:
+    asked = {"type": "AssistantMessage", "content": [{"id": "c1", "name": "run", "arguments": "{}"}]}
+    returned = {"type": "FunctionExecutionResultMessage", "content": [{"call_id": "c1", "content": "2", "name": "run"}]}
+    failed = {
+        "type": "FunctionExecutionResultMessage",
+        "content": [{"call_id": "c2", "content": "no", "is_error": True}],
+    }
+    said = {"type": "AssistantMessage", "content": "Two."}
+    assert results({"messages": [asked, returned, said, failed]}) == [
+        CallResult("c1", "2", False, RequestedCall("c1", "run", "{}"), new=False),
+        CallResult("c2", "no", True, None),
+    ]
 
 
 def test_a_stream_that_is_dropped_counts_as_far_as_it_was_read() -> None:

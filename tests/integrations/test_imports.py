@@ -9,6 +9,7 @@ import pytest
 
 FRAMEWORKS = ("agents", "openai", "pydantic_ai", "langchain_core", "langgraph", "anthropic", "litellm", "crewai")
 FRAMEWORKS += ("agent_framework",)
+FRAMEWORKS += ("ag2", "autogen_agentchat", "autogen_core")
 
 
 @pytest.mark.parametrize("module", ["streamproc", "streamproc.integrations.watch", "streamproc.testing"])
