@@ -8,6 +8,7 @@ import sys
 import pytest
 
 FRAMEWORKS = ("agents", "openai", "pydantic_ai", "langchain_core", "langgraph", "anthropic", "litellm", "crewai")
+FRAMEWORKS += ("claude_agent_sdk",)
 
 
 @pytest.mark.parametrize("module", ["streamproc", "streamproc.integrations.watch", "streamproc.testing"])
