@@ -165,8 +165,8 @@ class Connection:
         self._spending.ended(message)
         self._calls.clear()
         said = {"output": message.result} if message.result else {}
-        if message.structured_output is not None:
-            said["structured_output"] = content(message.structured_output)
+        if message.structured_output is not None:  # its text is the same
+            said = {"structured_output": content(message.structured_output)}
         if said and message.terminal_reason == "completed":
             self._turn(run_id, self._main, **said)
         else:

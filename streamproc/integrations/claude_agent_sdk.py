@@ -99,8 +99,9 @@ class WatchedClient(sdk.ClaudeSDKClient):
             await self.interrupt()
 
 
-async def _heard(stream: Messages, connection: Connection, interrupt: Callable[[], Awaitable[None]]) -> Messages:
-    """Yield the messages of a stream, and interrupt it where its run is halted while the model thinks."""
+async def _heard(stream: Any, connection: Connection, interrupt: Callable[[], Awaitable[None]]) -> Messages:
+    """Yield the messages of an asynchronous generator, and interrupt it where its run is halted while the model
+    thinks."""
     try:
         while (message := await _next(stream, connection, interrupt)) is not None:
             connection.heard(message)
@@ -109,9 +110,7 @@ async def _heard(stream: Messages, connection: Connection, interrupt: Callable[[
         await stream.aclose()
 
 
-async def _next(
-    stream: Messages, connection: Connection, interrupt: Callable[[], Awaitable[None]]
-) -> sdk.Message | None:
+async def _next(stream: Any, connection: Connection, interrupt: Callable[[], Awaitable[None]]) -> sdk.Message | None:
     step = asyncio.ensure_future(anext(stream, None))
     try:
         while not (await asyncio.wait({step}, timeout=POLL_S))[0]:

@@ -364,6 +364,36 @@ async def test_what_a_session_spends_is_counted_once(options: Any) -> None:
     assert spent(fed) == (200, 40, 498)
 
 
+async def test_what_a_stopped_run_spent_is_counted_when_it_is_resumed(options: Any) -> None:
+    monitor, session = Monitor(), str(uuid.uuid4())
+    breaker, given = Breaker(Watch(monitor), run_id="r1"), options(calling(*["pytest"] * 3))
+    with pytest.raises(Halted):
+        await queried(breaker, replace(given, session_id=session))
+    monitor.feed(RESUME)
+    fed = fed_by(breaker)
+    assert await queried(breaker, replace(given, resume=session)) == "Done."
+    assert spent(fed)[2] == 4 * 498
+
+
+async def test_an_agent_of_the_session_is_the_node(options: Any) -> None:
+    breaker = Breaker(run_id="r1")
+    fed = fed_by(breaker)
+    agents = {"finder": AgentDefinition(description="Finds.", prompt="You find.", tools=[RUN])}
+    given = options(calling("ls"), agents=agents, extra_args={"agent": "finder"})
+    assert await queried(breaker, given) == "Done."
+    assert [turn["node"] for turn in fed] == ["finder", "finder"]
+
+
+async def test_structured_output_is_the_last_turn(options: Any) -> None:
+    breaker = Breaker(run_id="r1")
+    fed = fed_by(breaker)
+    schema = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
+    model = Model([[use("StructuredOutput", "toolu_s", passed=True)]])
+    given = options(model, output_format={"type": "json_schema", "schema": schema})
+    assert await queried(breaker, given) == '{"passed":true}'
+    assert ("output" in fed[-1], fed[-1]["structured_output"]) == (False, {"passed": True})
+
+
 def spent(fed: list[dict[str, Any]]) -> tuple[int, int, int]:
     """Tokens in and out, and micro-USD."""
     usages = [turn["usage"] for turn in fed if "usage" in turn]
@@ -422,6 +452,7 @@ async def test_a_halt_waits_for_a_tool_that_runs(options: Any, way: Any) -> None
     monitor.feed(RESUME)
     assert await way(breaker, replace(given, resume=session)) == "Done."
     assert ran == ["sleep", "git diff"]
+    assert results(requests[-1])[0]["content"][0]["text"].startswith("the result of sleep")
 
 
 async def test_prompts_may_wait_for_results(options: Any) -> None:
