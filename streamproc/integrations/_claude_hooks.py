@@ -15,7 +15,9 @@ from streamproc.integrations._history import parts, text_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
 
-TIMEOUT_S: Final = 5  # for the answer of a hook; then the CLI goes on without it
+# For the answer of a hook, which takes no longer than the event loop is blocked. The CLI does not go on without it: a
+# late PreToolUse keeps its tool from running, and a late PostToolBatch ends the session with an error.
+TIMEOUT_S: Final = 600
 FAILED_MAX: Final = 1_000  # failed calls whose answer has not come to an end
 AGENT_TOOLS: Final = ("Agent", "Task")
 AGENT_FOOTER: Final = "\nagentId: "  # below the report of a sub-agent: its id and usage, which are never the same

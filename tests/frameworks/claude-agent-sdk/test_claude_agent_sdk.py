@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from claude_agent_sdk import (
     AgentDefinition,
+    AssistantMessage,
     ClaudeAgentOptions,
     HookMatcher,
     ResultMessage,
+    UserMessage,
     create_sdk_mcp_server,
     query,
     tool,
@@ -492,11 +495,21 @@ async def test_a_halt_does_not_wait_for_further_prompts(options: Any) -> None:
         thought.set()
 
 
-def test_hooks_have_five_seconds_and_block_only_if_we_fail_closed() -> None:
+async def test_a_blocked_event_loop_delays_the_agent_and_no_more(options: Any) -> None:
+    """The CLI ends a session whose PostToolBatch is late, and runs no tool after a late PreToolUse."""
+    breaker, blocked = Breaker(), 0
+    async for message in breaker.query(prompt="Fix it.", options=options(calling("ls", "git diff"))):
+        if isinstance(message, (UserMessage, AssistantMessage)) and blocked < 2:
+            blocked += 1
+            time.sleep(6)  # noqa: ASYNC251  # as code does that should not
+    assert (message.result, ran, breaker.watch.faults) == ("Done.", ["ls", "git diff"], 0)
+
+
+def test_hooks_block_only_if_we_fail_closed() -> None:
     for fail, on_failure in (("open", None), ("closed", "block")):
         hooks = Breaker(fail=fail).options().hooks
         matchers = [matcher for matchers in hooks.values() for matcher in matchers]
-        assert {(matcher.timeout, matcher.on_failure) for matcher in matchers} == {(5, on_failure)}
+        assert {(matcher.timeout, matcher.on_failure) for matcher in matchers} == {(600, on_failure)}
 
 
 @pytest.mark.parametrize("way", [queried, talked], ids=["query", "client"])
