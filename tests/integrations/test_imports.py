@@ -10,6 +10,7 @@ import pytest
 FRAMEWORKS = ("agents", "openai", "pydantic_ai", "langchain_core", "langgraph", "anthropic", "litellm", "crewai")
 FRAMEWORKS += ("agent_framework",)
 FRAMEWORKS += ("ag2", "autogen_agentchat", "autogen_core")
+FRAMEWORKS += ("claude_agent_sdk",)
 
 
 @pytest.mark.parametrize("module", ["streamproc", "streamproc.integrations.watch", "streamproc.testing"])

@@ -1,0 +1,177 @@
+"""A connection to the CLI of the Claude Agent SDK: its hooks and its messages, as turns."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
+
+from streamproc.integrations._answers import content
+from streamproc.integrations._claude_usage import Spending, Totals
+from streamproc.integrations._history import parts, text_of
+from streamproc.integrations._steps import sparing
+from streamproc.integrations.watch import Watch
+
+# For the answer of a hook, which takes no longer than the event loop is blocked. The CLI does not go on without it: a
+# late PreToolUse keeps its tool from running, and a late PostToolBatch ends the session with an error.
+TIMEOUT_S: Final = 600
+FAILED_MAX: Final = 1_000  # failed calls whose answer has not come to an end
+AGENT_TOOLS: Final = ("Agent", "Task")
+AGENT_FOOTER: Final = "\nagentId: "  # below the report of a sub-agent: its id and usage, which are never the same
+
+Data = Mapping[str, Any]
+
+
+class Connection:
+    """One query or client: hooks report its steps and stop it, and its messages tell what it spent.
+
+    Hooks and messages come in the event loop of the connection, in no promised order: usage goes with the next turn.
+    """
+
+    def __init__(self, watch: Watch, given: str | None, totals: Totals) -> None:
+        self.run_id = given or ""
+        self.fault: Exception | None = None
+        """What made a hook fail, with ``fail="closed"``: the CLI has stopped the run for it."""
+        self.watch = watch
+        self._given = given
+        self._main = "main"
+        self._calls: set[str] = set()  # that have begun
+        self._errors: OrderedDict[str, str] = OrderedDict()  # by call
+        self._spending = Spending(totals)
+        self._polls = 0
+
+    def watched(self, options: ClaudeAgentOptions | None, *, to_the_end: bool = False) -> ClaudeAgentOptions:
+        """Return options with our hooks after those that they have; `to_the_end` where the messages are not heard."""
+        options = options or ClaudeAgentOptions()
+        self._spending.is_resumed = bool(options.resume or options.continue_conversation)
+        ours: dict[str, Callable[[str, Data], dict[str, Any] | None]] = {
+            "UserPromptSubmit": self._prompt,
+            "PreToolUse": self._before_tool,
+            "PostToolUseFailure": self._tool_failed,
+            "PostToolBatch": self._after_tools,
+            "SubagentStop": self._said,
+        }
+        if to_the_end:
+            ours["Stop"] = self._said
+        hooks: dict[Any, list[Any]] = {event: list(matchers) for event, matchers in (options.hooks or {}).items()}
+        on_failure = "block" if self.watch.fail == "closed" else None
+        for event, answer in ours.items():
+            matcher = HookMatcher(hooks=[self._hook(answer)], timeout=TIMEOUT_S, on_failure=on_failure)
+            hooks.setdefault(event, []).append(matcher)
+        return replace(options, hooks=hooks)
+
+    def _hook(self, answer: Callable[[str, Data], dict[str, Any] | None]) -> Any:
+        async def hook(data: Data, *_: Any) -> dict[str, Any]:
+            found = None
+            try:
+                with sparing(self.watch):
+                    run_id = self.watch.run_id(self._given, data["session_id"])
+                    self.run_id = run_id
+                    found = answer(run_id, data)
+            except Exception as problem:
+                self.fault = problem
+                raise
+            return found or {}
+
+        return hook
+
+    # Hooks. `Halted` cannot leave them, so they answer that the CLI must stop.
+
+    def _prompt(self, run_id: str, data: Data) -> dict[str, Any] | None:
+        if (halt := self.watch.halted(run_id)) is None:
+            return None
+        return {"decision": "block", "reason": halt.message}  # the prompt is not kept in the session
+
+    def _before_tool(self, run_id: str, data: Data) -> dict[str, Any] | None:
+        self._calls.add(data["tool_use_id"])
+        if (halt := self.watch.halted(run_id)) is None:
+            return None
+        denied = {"permissionDecision": "deny", "permissionDecisionReason": halt.message}  # else the tool still runs
+        return self._stop(run_id) | {"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}}
+
+    def _tool_failed(self, run_id: str, data: Data) -> None:
+        self._errors[data["tool_use_id"]] = data["error"]
+        if len(self._errors) > FAILED_MAX:
+            self._errors.popitem(last=False)
+
+    def _after_tools(self, run_id: str, data: Data) -> dict[str, Any]:
+        """Report the calls of one answer, when the last of them has returned."""
+        self._calls -= {call["tool_use_id"] for call in data["tool_calls"]}
+        self._turn(run_id, self._node(data), tool_calls=[self._call(call) for call in data["tool_calls"]])
+        if stopped := self._stop(run_id):
+            return stopped
+        sentence = self.watch.nudge(run_id)
+        told = {"hookEventName": "PostToolBatch", "additionalContext": sentence}
+        return {"hookSpecificOutput": told} if sentence else {}
+
+    def _said(self, run_id: str, data: Data) -> None:
+        if text := data.get("last_assistant_message"):
+            self._turn(run_id, self._node(data), output=text)
+
+    def _stop(self, run_id: str) -> dict[str, Any]:
+        halt = self.watch.halted(run_id)
+        return {} if halt is None else {"continue_": False, "stopReason": halt.message}
+
+    def _node(self, data: Data) -> str:
+        """Return the name of an agent. Sub-agents of one type work in parallel: each is a node."""
+        if "agent_id" in data:
+            return f"{data.get('agent_type') or 'agent'}/{data['agent_id']}"
+        self._main = data.get("agent_type") or self._main  # of a session with an agent of its own
+        return self._main
+
+    def _call(self, call: Data) -> dict[str, Any]:
+        told = {"id": call["tool_use_id"], "name": call["tool_name"], "args": content(call["tool_input"])}
+        response, error = call.get("tool_response"), self._errors.pop(call["tool_use_id"], None)
+        if (blocks := parts(response)) and all(block.get("type") == "text" for block in blocks):
+            response = text_of(response)
+        if call["tool_name"] in AGENT_TOOLS and isinstance(response, str):
+            response = response.partition(AGENT_FOOTER)[0]
+        return told | ({"result": content(response)} if error is None else {"error": error})
+
+    def _turn(self, run_id: str, node: str, **fields: Any) -> None:
+        self._spent(run_id, node)
+        self.watch.turn(run_id, node, from_=None, **fields)
+
+    def _spent(self, run_id: str, node: str) -> None:
+        if unsent := self._spending.take():
+            self.watch.spent(run_id, node, **unsent)
+
+    # Messages.
+
+    def heard(self, message: Any) -> None:
+        """Take a message of the CLI. Raises `Halted` for the result of a run that was stopped, and what made a hook
+        fail."""
+        self._polls = 0
+        with sparing(self.watch):
+            if isinstance(message, AssistantMessage):
+                self._spending.heard(message)
+            elif isinstance(message, ResultMessage):
+                self._ended(message)
+        if isinstance(message, ResultMessage) and (fault := self.fault) is not None:
+            self.fault = None
+            raise fault
+
+    def must_stop(self) -> bool:
+        """Whether the run is halted while its model thinks, and no hook will stop it soon; true once, between messages.
+        Asked twice, as a hook may be stopping it."""
+        with sparing(self.watch):
+            halted = self.run_id and self.watch.halted(self.run_id) is not None
+            self._polls = self._polls + 1 if halted and not self._calls else 0
+        return self._polls == 2
+
+    def _ended(self, message: ResultMessage) -> None:
+        run_id = self.run_id or self.watch.run_id(self._given, message.session_id)
+        self._spending.ended(message)
+        self._calls.clear()
+        said = {"output": message.result} if message.result else {}
+        if message.structured_output is not None:  # its text is the same
+            said = {"structured_output": content(message.structured_output)}
+        if said and message.terminal_reason == "completed":
+            self._turn(run_id, self._main, **said)
+        else:
+            self._spent(run_id, self._main)  # kept for when it is resumed
+        if message.terminal_reason != "completed" and self.watch.on_halt != "end":
+            self.watch.check(run_id)

@@ -1,0 +1,123 @@
+"""Claude Agent SDK: queries and clients whose every step is watched, and that stop.
+
+    from streamproc.integrations.claude_agent_sdk import Breaker
+
+    breaker = Breaker()
+    async for message in breaker.query(prompt="Fix it.", options=options):
+        ...
+
+`Breaker.client` returns a `ClaudeSDKClient`. A run that must stop leaves the messages of both as `Halted`:
+
+    except Halted as halt:  # from streamproc; in a task group: except* Halted
+        print(halt)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import claude_agent_sdk as sdk
+
+from streamproc.integrations._claude_hooks import Connection
+from streamproc.integrations._claude_prompts import Prompts
+from streamproc.integrations._claude_usage import Totals
+from streamproc.integrations._steps import sparing
+from streamproc.integrations.watch import Watch
+
+__all__ = ["Breaker", "WatchedClient"]
+
+POLL_S: Final = 0.25  # between two looks for a halt while the model thinks
+
+Messages = AsyncGenerator[sdk.Message, None]
+
+
+class Breaker:
+    """Reports every step of queries and clients to a `Watch`, and stops a halted run before its next model call or
+    tool. The agent itself runs in the CLI's process: hooks tell it to stop.
+
+    One `Breaker` serves any number of queries and clients. The id of a run is `run_id`; else that of `Watch.run` where
+    the query begins or the client connects; else the id of the session. Sub-agents belong to the run. Further options
+    are those of `Watch`; with ``on_halt="end"`` the messages of a stopped run end as the SDK ends them.
+    """
+
+    def __init__(self, watch: Watch | None = None, *, run_id: str | None = None, **options: Any) -> None:
+        self.watch = watch or Watch(**options)
+        self._run_id = run_id
+        self._totals: Totals = OrderedDict()
+
+    async def query(
+        self,
+        *,
+        prompt: str | AsyncIterable[dict[str, Any]],
+        options: sdk.ClaudeAgentOptions | None = None,
+        transport: sdk.Transport | None = None,
+    ) -> Messages:
+        """Yield the messages of `claude_agent_sdk.query`. Raises `Halted` instead of the result of a stopped run."""
+        connection, prompts = self._connection(), Prompts(prompt)
+        stream = sdk.query(prompt=prompts, options=connection.watched(options), transport=transport)
+        async with aclosing(_heard(stream, connection, prompts.interrupt)) as messages:
+            async for message in messages:
+                yield message
+                if isinstance(message, sdk.ResultMessage):
+                    prompts.answered()
+                    if prompts.was_interrupted:
+                        return  # the SDK would raise an error for the interrupted result
+
+    def client(
+        self, options: sdk.ClaudeAgentOptions | None = None, transport: sdk.Transport | None = None
+    ) -> WatchedClient:
+        """Return a `ClaudeSDKClient` whose messages raise `Halted` instead of the result of a stopped run."""
+        return WatchedClient(self._connection(), options, transport)
+
+    def options(self, options: sdk.ClaudeAgentOptions | None = None) -> sdk.ClaudeAgentOptions:
+        """Return options with the hooks of this breaker, for code that calls the SDK itself. A run that must stop ends
+        with the terminal reason ``hook_stopped``, without `Halted`; what it spends is not seen."""
+        return self._connection().watched(options, to_the_end=True)
+
+    def _connection(self) -> Connection:
+        return Connection(self.watch, self._run_id, self._totals)
+
+
+class WatchedClient(sdk.ClaudeSDKClient):
+    """A client that `Breaker.client` has made. A halt interrupts it while its model thinks."""
+
+    def __init__(
+        self, connection: Connection, options: sdk.ClaudeAgentOptions | None, transport: sdk.Transport | None
+    ) -> None:
+        super().__init__(connection.watched(options), transport)
+        self._connection = connection
+
+    def receive_messages(self) -> AsyncIterator[sdk.Message]:
+        return _heard(super().receive_messages(), self._connection, self._interrupted)
+
+    async def _interrupted(self) -> None:
+        with sparing(self._connection.watch):
+            await self.interrupt()
+
+
+async def _heard(stream: Any, connection: Connection, interrupt: Callable[[], Awaitable[None]]) -> Messages:
+    """Yield the messages of an asynchronous generator, and interrupt it where its run is halted while the model
+    thinks."""
+    try:
+        while (message := await _next(stream, connection, interrupt)) is not None:
+            connection.heard(message)
+            yield message
+    finally:
+        await stream.aclose()
+
+
+async def _next(stream: Any, connection: Connection, interrupt: Callable[[], Awaitable[None]]) -> sdk.Message | None:
+    step = asyncio.ensure_future(anext(stream, None))
+    try:
+        while not (await asyncio.wait({step}, timeout=POLL_S))[0]:
+            if connection.must_stop():
+                await interrupt()
+        return step.result()
+    finally:
+        if not step.done():
+            step.cancel()
+            await asyncio.wait({step})
