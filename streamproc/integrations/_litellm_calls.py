@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.integrations._history import as_dict, usage_of
+from streamproc.integrations._history import usage_of
 
 if TYPE_CHECKING:
     from streamproc.integrations.watch import Watch
@@ -53,9 +53,14 @@ class Calls:
         return str(call.get("litellm_call_id")) in self._runs
 
     def answered(self, call: Mapping[str, Any]) -> str | None:
-        """Return the run of a call, once; None if it is not watched."""
+        """Return the run of a call, once; None if it is not watched, or its answer comes from no model."""
         with self._lock:
-            return self._runs.pop(str(call.get("litellm_call_id")), None)
+            return self._runs.pop(str(call.get("litellm_call_id")), None) or None
+
+    def ended(self, call: Mapping[str, Any]) -> None:
+        """Note that a call is answered by us, and not by a model."""
+        with self._lock:
+            self._runs[str(call.get("litellm_call_id"))] = ""
 
     def owned(self, run_id: str, key: Any) -> None:
         """Report once whose run it is, as far as the key of a proxy says it."""
@@ -78,12 +83,13 @@ def name_of(given: Mapping[str, Any]) -> str:
     return str(headers.get("x-streamproc-run-id") or session or trace or "")
 
 
-def usage_in(payload: Mapping[str, Any], response: Any) -> dict[str, Any]:
+def usage_in(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an answer has cost. LiteLLM counts what a cache held as input, whatever the provider does."""
+    details = (payload.get("metadata") or {}).get("usage_object")
     usage = {
         "input_tokens": payload.get("prompt_tokens"),
         "output_tokens": payload.get("completion_tokens"),
-        "cached_tokens": usage_of(as_dict(response).get("usage")).get("cached_tokens"),
+        "cached_tokens": usage_of(details).get("cached_tokens"),
         "cost_usd": f"{payload['response_cost']:.12g}" if payload.get("response_cost") else None,
     }
     return {name: value for name, value in usage.items() if value}

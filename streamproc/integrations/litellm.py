@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from litellm.exceptions import ModifyResponseException
 from litellm.integrations.custom_logger import CustomLogger
 
 from streamproc.errors import Halted
@@ -70,6 +71,7 @@ class Breaker(CustomLogger):
             self._loop.heard(run_id, request)
         except Halted as halt:
             if self.watch.on_halt == "end" and getattr(call_type, "value", "") in ANSWERABLE:
+                self._calls.ended(kwargs)
                 return kwargs | {"mock_response": str(halt)}
             raise
         return self._loop.nudged(run_id, kwargs) if request is kwargs else None
@@ -86,8 +88,8 @@ class Breaker(CustomLogger):
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
-    ) -> dict[str, Any] | str | None:
-        """Reject a request to the proxy, or tell a warning to its model. Raises ``HTTPException``."""
+    ) -> dict[str, Any] | None:
+        """Stop a request to the proxy, or tell a warning to its model. Raises what the proxy answers with."""
         self._in_proxy = True
         run_id = None
         with sparing(self.watch):
@@ -100,7 +102,7 @@ class Breaker(CustomLogger):
             self._loop.heard(run_id, data)
         except Halted as halt:
             if self.watch.on_halt == "end":
-                return str(halt)
+                raise ModifyResponseException(str(halt), data.get("model", ""), data) from None
             raise rejection(halt) from None
         return self._loop.nudged(run_id, data)
 
@@ -119,19 +121,19 @@ class Breaker(CustomLogger):
                 return
             payload = call["standard_logging_object"]
             if not call.get("cache_hit"):
-                self.watch.spent(run_id, self._node, **usage_in(payload, response))
+                self.watch.spent(run_id, self._node, **usage_in(payload))
             if not answer.calls:
+                fields = {"output": answer.text} if answer.text else {}
                 provider = payload.get("custom_llm_provider") or ""
-                self.watch.turn(run_id, self._node, output=answer.text, model=answer.model, provider=provider)
+                self.watch.turn(run_id, self._node, model=answer.model, provider=provider, **fields)
 
 
 def rejection(halt: Halted) -> Exception:
     """Return the answer of a proxy to a request of a halted run. Clients do not try again after status 400."""
-    from fastapi import HTTPException  # type: ignore[import-not-found]  # of LiteLLM's extra `proxy`
+    from litellm.proxy._types import ProxyException  # needs LiteLLM's extra `proxy`
 
     code = halt.control.code if halt.control is not None else "HALTED"
-    error = {"message": str(halt), "type": "run_halted", "param": None, "code": code}
-    rejected: Exception = HTTPException(400, {"error": error}, {"x-streamproc-halted": code})
+    rejected: Exception = ProxyException(str(halt), "run_halted", None, 400, {"x-streamproc-halted": code})
     return rejected
 
 
