@@ -46,6 +46,12 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(page, line, found["language"], found["text"], above["mark"] if above else "")
 
 
+def runs_elsewhere(page: Path) -> bool:
+    """Whether a page is about a framework that .venv has not got: `make integrations` runs its Python blocks."""
+    extra = page.stem.replace("_", "-")
+    return page.parent.name == "integrations" and (ROOT / "tests" / "frameworks" / extra / "requirements.lock").exists()
+
+
 def prose(page: Path) -> str:
     """Return a page without its code blocks."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ import yaml
 from streamproc.samples import trajectory_file
 from tests.docs.commands import Console, agrees, faults, lines
 from tests.docs.distribution import install
-from tests.docs.pages import ROOT, Block, blocks, pages
+from tests.docs.pages import ROOT, Block, blocks, pages, runs_elsewhere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,9 @@ def test_the_blocks_of_a_page_work(page: Path, folder: Path, monkeypatch: pytest
         assert block.language in LANGUAGES, f"{block}: name its language"
         if block.mark.startswith("file: "):
             (folder / block.mark.removeprefix("file: ")).write_text(block.text, encoding="utf-8")
-        if block.language == "python":
+        if block.language == "python" and runs_elsewhere(page):
+            compile(block.text, str(block), "exec", dont_inherit=True)
+        elif block.language == "python":
             run_python(block, names)
         elif block.language == "json":
             read_json(block.text)
@@ -64,6 +66,12 @@ def test_the_blocks_of_a_page_work(page: Path, folder: Path, monkeypatch: pytest
             hold_diagram(block)
         elif block.language == "sh":
             assert not [f"{block}: {fault}" for command in lines(block.text) for fault in faults(command)]
+
+
+@pytest.mark.parametrize("page", list(filter(runs_elsewhere, WITH_BLOCKS)), ids=lambda page: page.stem)
+def test_the_blocks_of_a_framework_work_where_it_is_installed(page: Path) -> None:
+    tests = (ROOT / "tests" / "frameworks" / page.stem.replace("_", "-")).glob("test_*.py")
+    assert any(f'run_blocks("{page.name}")' in test.read_text(encoding="utf-8") for test in tests)
 
 
 def hold_session(block: Block, console: Console) -> None:

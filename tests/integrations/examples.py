@@ -26,6 +26,14 @@ def printed(name: str) -> str:
     return ended.stdout
 
 
+def run_blocks(page: str) -> None:
+    """Run the Python blocks of the page of an adapter, whose framework only this environment may have."""
+    names = {"__name__": page}
+    for block in blocks(ROOT / "docs" / "integrations" / page):
+        if block.language == "python":
+            exec(compile(block.text, str(block), "exec", dont_inherit=True), names)
+
+
 def shown(page: str) -> str:
     """Return the output that the page of an adapter shows."""
     [block] = [block for block in blocks(ROOT / "docs" / "integrations" / page) if block.language == "console"]
