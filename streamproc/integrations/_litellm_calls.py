@@ -20,7 +20,7 @@ RUNS_MAX: Final = 10_000  # runs whose user and team were sent
 UNNAMED: Final = "?"  # in place of the id of a run, where a call has none
 
 
-class Calls:
+class WatchedCalls:
     """The runs of calls: each is known from the call itself, and until its answer is logged elsewhere. Thread-safe."""
 
     def __init__(self, watch: Watch, run_id: str | None) -> None:

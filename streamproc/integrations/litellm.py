@@ -25,7 +25,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from streamproc.errors import Halted
 from streamproc.integrations._clients import Loop
 from streamproc.integrations._history import reply
-from streamproc.integrations._litellm_calls import Calls, usage_in
+from streamproc.integrations._litellm_calls import WatchedCalls, usage_in
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
 
@@ -53,7 +53,7 @@ class Breaker(CustomLogger):
         self.watch = watch or Watch(**options)
         self._node = node
         self._loop = Loop(run_id, node, self.watch, shared=True)
-        self._calls = Calls(self.watch, run_id)
+        self._calls = WatchedCalls(self.watch, run_id)
         self._in_proxy = False
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
