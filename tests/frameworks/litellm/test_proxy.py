@@ -224,14 +224,15 @@ def test_the_user_and_the_team_of_the_key_are_those_of_the_run(monkeypatch: pyte
     assert [event["type"] for event in fed] == ["run.started", "turn"]
 
 
-def test_a_fault_of_ours_changes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(event: dict[str, Any]) -> None:
+@pytest.mark.parametrize("method", ["run_id", "started", "turn", "_feed"])
+def test_a_fault_of_ours_changes_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("a fault")
 
     watch = Watch()
-    monkeypatch.setattr(watch._backend, "feed", broken)
+    monkeypatch.setattr(watch, method, broken)
     of = Breaker(watch)
-    for number in range(6):
+    for number in range(3):
         data, sent = asked(of, UserAPIKeyAuth(user_id="ada"), "r1", number)
         assert sent in (None, data)
     assert watch.faults > 0

@@ -198,6 +198,24 @@ def test_a_fault_of_ours_changes_nothing(way: str, method: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("way", ["openai", "async openai"])
+def test_a_fault_of_ours_is_raised_on_demand_as_far_as_litellm_lets_it(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("a fault")
+
+    watch, agent = Watch(fail="closed"), Agent(way, times=2)
+    monkeypatch.setattr(watch, "run_id", broken)
+    watching(watch, run_id="r1")
+    if "async" in way:
+        with pytest.raises(RuntimeError, match="a fault"):
+            agent.run()
+    else:
+        assert agent.run() == "All tests pass."  # LiteLLM catches it, and the page says so
+    assert watch.faults > 0
+
+
+@pytest.mark.parametrize("way", ["openai", "async openai"])
 def test_a_resumed_loop_repeats_no_tool_call(way: str) -> None:
     monitor, agent = Monitor(), Agent(way, times=4)
     watching(Watch(monitor), run_id="r1")
@@ -251,7 +269,8 @@ def test_loops_without_a_name_are_not_taken_for_one_run(way: str, caplog: pytest
 
 
 def test_messages_may_be_given_by_position() -> None:
-    fed = watching(Watch(on_warn="tell"), run_id="r1")
+    watch = Watch(on_warn="tell")
+    fed = watching(watch, run_id="r1")
     call = {"id": "c0", "type": "function", "function": {"name": "run", "arguments": "{}"}}
     messages: list[Any] = [PROMPT]
 
@@ -264,6 +283,7 @@ def test_messages_may_be_given_by_position() -> None:
     with pytest.raises(Halted):
         asyncio.run(loop())
     assert sum("tool_calls" in turn for turn in fed) == 3
+    assert watch.warning("r1") is not None  # it cannot be told, and is left for the caller
 
 
 def test_a_task_group_wraps_what_stops_one_of_its_tasks() -> None:
