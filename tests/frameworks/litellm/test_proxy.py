@@ -21,11 +21,10 @@ from litellm.proxy._types import ProxyException, UserAPIKeyAuth
 from streamproc import Watch
 from streamproc.integrations.litellm import Breaker
 from tests.docs.pages import ROOT
+from tests.frameworks.litellm.loops import PROMPT, STUCK
 from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
 
-PROMPT = {"role": "user", "content": "fix the tests"}
-STUCK = "2 failed: test_login, test_logout"
 CONFIG = """
 model_list:
   - model_name: m
