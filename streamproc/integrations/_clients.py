@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -22,12 +23,17 @@ Client = TypeVar("Client")
 
 
 class Loop:
-    """What happens around the calls of one client: before each, the results of tools are fed and the run is checked."""
+    """What happens around requests to models: before each, the results of tools are fed and the run is checked.
 
-    def __init__(self, run_id: str | None, node: str, watch: Watch | None, own: str = "") -> None:
+    A loop is `shared` if other processes get requests of the same runs: it feeds no result that an earlier request had,
+    and gives each turn an id, so that a request that is sent again brings no second one.
+    """
+
+    def __init__(self, run_id: str | None, node: str, watch: Watch | None, own: str = "", *, shared: bool = False) -> None:
         self.watch = watch or Watch()
         self.given = run_id
         self.node = node
+        self._shared = shared
         self._own = own or str(uuid.uuid4())  # the run, unless there is another id
         self._steps = Steps(self.watch)
         self._seen: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()  # ids of results, by run
@@ -41,12 +47,22 @@ class Loop:
             for name in ("messages", "input"):
                 if isinstance(request.get(name), Iterable) and not isinstance(request[name], (str, list, Mapping)):
                     request[name] = list(request[name])  # it may be read only once
+        self.heard(run_id, request)
+        return run_id, self.nudged(run_id, request)
+
+    def heard(self, run_id: str, request: Mapping[str, Any]) -> None:
+        """Feed the results that a request brings. Raises `Halted`."""
+        with sparing(self.watch):
             self.returned(run_id, request)
         with sparing(self.watch):
             self.watch.check(run_id)
+
+    def nudged(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the request with the sentence of a new warning, or the request itself."""
+        with sparing(self.watch):
             if sentence := self.watch.nudge(run_id):
-                request = told(request, sentence)
-        return run_id, request
+                return told(request, sentence)
+        return request
 
     def after(self, run_id: str, answer: Reply | None) -> None:
         """Feed what a model answered, unless it waits for tools."""
@@ -61,7 +77,8 @@ class Loop:
         unknown = [result for result in found if not self._steps.knows(run_id, result.call_id)]
         if unknown:
             asked = [result.call or RequestedCall(result.call_id, "?", None) for result in unknown]
-            self._steps.answered(run_id, self.node, "", asked)
+            fields = {"event_id": _event_id(asked)} if self._shared else {}
+            self._steps.answered(run_id, self.node, unknown[-1].said, asked, **fields)
         for result in found:
             about = {"result": result.content, "error": True if result.failed else None}
             self._steps.returned(run_id, self.node, result.call_id, **about)
@@ -84,7 +101,13 @@ class Loop:
                 seen[result.call_id] = None
             while len(seen) > RESULTS_MAX:
                 seen.popitem(last=False)
-        return [result for result in found if result.new or not first]
+        return [result for result in found if result.new or not (first or self._shared)]
+
+
+def _event_id(calls: Iterable[RequestedCall]) -> str:
+    """Return the id of the turn that made these calls: the same in every process."""
+    ids = "\0".join(call.id for call in calls)
+    return blake2b(ids.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def watched_copy(client: Client, methods: Mapping[str, Iterable[str]], loop: Loop) -> Client:

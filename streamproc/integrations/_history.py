@@ -22,14 +22,15 @@ class RequestedCall(NamedTuple):
 
 
 class CallResult(NamedTuple):
-    """What a tool returned; `call` is what it answers, if the request has it. A result is `new` if the model has not
-    answered since."""
+    """What a tool returned; `call` is what it answers, if the request has it, and `said` the text beside that call. A
+    result is `new` if the model has not answered since."""
 
     call_id: str
     content: Any
     failed: bool
     call: RequestedCall | None
     new: bool = True
+    said: str = ""
 
 
 class Reply(NamedTuple):
@@ -68,13 +69,18 @@ def _is_text(part: Mapping[str, Any]) -> bool:
 def results(request: Mapping[str, Any]) -> list[CallResult]:
     """Return every tool result of a request, in order."""
     calls: dict[str, RequestedCall] = {}
+    said: dict[str, str] = {}
     found: list[CallResult] = []
     for message in parts(request.get("messages", request.get("input"))):
         asked = {call.id: call for call in calls_of(message)}
         if asked or message.get("role") == "assistant" or message.get("type") == "AssistantMessage":
             found = [result._replace(new=False) for result in found]
         calls |= asked
-        found += [result._replace(call=calls.get(result.call_id)) for result in _results_of(message)]
+        said |= dict.fromkeys(asked, text_of(message.get("content")))
+        found += [
+            result._replace(call=calls.get(result.call_id), said=said.get(result.call_id, ""))
+            for result in _results_of(message)
+        ]
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations import anthropic as anthropic_adapter, openai as openai_adapter
+from streamproc.integrations._clients import Loop
 from streamproc.integrations._history import CallResult, RequestedCall, results
 from tests.integrations.model_api import ModelAPI
 
@@ -295,6 +296,29 @@ def test_raw_responses_pass() -> None:
     raw = agent.client.chat.completions.with_raw_response.create(model="gpt", messages=[PROMPT])
     with agent.client.chat.completions.with_streaming_response.create(model="gpt", messages=[PROMPT]) as streamed:
         assert streamed.parse().model == raw.parse().model == "gpt"
+
+
+def test_loops_that_share_a_run_feed_each_result_once() -> None:
+    """Any of them gets a request: one that an earlier request had, or that is sent again, is no second turn."""
+    monitor = Monitor()
+    feds, loops = [], []
+    for _ in range(2):
+        watch = Watch(monitor)
+        feds.append(recorded(watch))
+        loops.append(Loop(None, "agent", watch, shared=True))
+    messages: list[Any] = [PROMPT]
+    for number in range(4):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        messages += [
+            {"role": "assistant", "content": f"Attempt {number}", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": f"{20 - number} failed"},
+        ]
+        for loop in (loops, loops[:1], loops[1:], loops)[number]:
+            loop.heard("r1", {"messages": messages})
+    turns = [[(turn["tool_calls"][0]["id"], turn["output"]) for turn in fed] for fed in feds]
+    assert turns[0] == [("c0", "Attempt 0"), ("c1", "Attempt 1"), ("c3", "Attempt 3")]
+    assert turns[1] == [("c0", "Attempt 0"), ("c2", "Attempt 2"), ("c3", "Attempt 3")]
+    assert len({turn["event_id"] for fed in feds for turn in fed}) == 4
 
 
 def test_a_task_group_wraps_what_stops_one_of_its_tasks() -> None:

@@ -1,0 +1,95 @@
+"""What LiteLLM tells its callbacks about a call of a model: its run, whose it is, and what its answer has cost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from streamproc.integrations._history import usage_of
+
+if TYPE_CHECKING:
+    from streamproc.integrations.watch import Watch
+
+log = logging.getLogger("streamproc.integrations")
+
+CALLS_MAX: Final = 10_000  # calls of models that have not been answered
+RUNS_MAX: Final = 10_000  # runs whose user and team were sent
+UNNAMED: Final = "?"  # in place of the id of a run, where a call has none
+
+
+class WatchedCalls:
+    """The runs of calls: each is known from the call itself, and until its answer is logged elsewhere. Thread-safe."""
+
+    def __init__(self, watch: Watch, run_id: str | None) -> None:
+        self._watch = watch
+        self._given = run_id
+        self._runs: OrderedDict[str, str] = OrderedDict()  # by LiteLLM's id of the call
+        self._started: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._is_unnamed_logged = False
+
+    def asked(self, call: Mapping[str, Any], named: Mapping[str, Any]) -> str | None:
+        """Return the run of a call, and remember it until the answer; None if nothing in `named` names one.
+
+        Calls without a name are not watched: all those of a process or a key would be one run.
+        """
+        run_id = self._watch.run_id(self._given, name_of(named) or UNNAMED)
+        if run_id == UNNAMED:
+            if not self._is_unnamed_logged:
+                self._is_unnamed_logged = True
+                log.warning("calls of models without the id of a run or a session are not watched")
+            return None
+        with self._lock:
+            self._runs[str(call.get("litellm_call_id"))] = run_id
+            if len(self._runs) > CALLS_MAX:
+                self._runs.popitem(last=False)
+        return run_id
+
+    def knows(self, call: Mapping[str, Any]) -> bool:
+        """Whether an answer to this call is awaited."""
+        return str(call.get("litellm_call_id")) in self._runs
+
+    def answered(self, call: Mapping[str, Any]) -> str | None:
+        """Return the run of a call, once; None if it is not watched, or its answer comes from no model."""
+        with self._lock:
+            return self._runs.pop(str(call.get("litellm_call_id")), None) or None
+
+    def ended(self, call: Mapping[str, Any]) -> None:
+        """Note that a call is answered by us, and not by a model."""
+        with self._lock:
+            self._runs[str(call.get("litellm_call_id"))] = ""
+
+    def owned(self, run_id: str, key: Any) -> None:
+        """Report once whose run it is, as far as the key of a proxy says it."""
+        scope = {"user": key.user_id, "tenant": key.team_id}
+        with self._lock:
+            is_new = run_id not in self._started
+            self._started[run_id] = None
+            if len(self._started) > RUNS_MAX:
+                self._started.popitem(last=False)
+        if is_new and any(scope.values()):
+            self._watch.started(run_id, **{name: str(value) for name, value in scope.items() if value})
+
+
+def name_of(given: Mapping[str, Any]) -> str:
+    """Return what the arguments of a call or a request to a proxy name its run, or an empty text."""
+    headers = (given.get("proxy_server_request") or {}).get("headers") or {}
+    metadata = given.get("metadata") or given.get("litellm_metadata") or {}
+    session = given.get("litellm_session_id") or metadata.get("session_id")
+    trace = given.get("litellm_trace_id") or metadata.get("trace_id")
+    return str(headers.get("x-streamproc-run-id") or session or trace or "")
+
+
+def usage_in(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an answer has cost. LiteLLM counts what a cache held as input, whatever the provider does."""
+    details = (payload.get("metadata") or {}).get("usage_object")
+    usage = {
+        "input_tokens": payload.get("prompt_tokens"),
+        "output_tokens": payload.get("completion_tokens"),
+        "cached_tokens": usage_of(details).get("cached_tokens"),
+        "cost_usd": f"{payload['response_cost']:.12g}" if payload.get("response_cost") else None,
+    }
+    return {name: value for name, value in usage.items() if value}

@@ -1,0 +1,143 @@
+"""LiteLLM: a callback that watches the agents behind calls of the SDK or requests to a proxy, and stops them.
+
+    from streamproc.integrations.litellm import Breaker
+
+    litellm.callbacks = [Breaker(run_id="r1")]
+
+A run that must stop leaves `acompletion`, `completion` and their like as `Halted`, before the next call of a model:
+
+    except Halted as halt:  # from streamproc; in a task group: except* Halted
+        print(halt)
+
+A proxy takes the name of the callback, and answers requests of a halted run with status 400:
+
+    litellm_settings:
+      callbacks: streamproc.integrations.litellm.breaker
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from litellm.exceptions import ModifyResponseException
+from litellm.integrations.custom_logger import CustomLogger
+
+from streamproc.errors import Halted
+from streamproc.integrations._clients import Loop
+from streamproc.integrations._history import reply
+from streamproc.integrations._litellm_calls import WatchedCalls, usage_in
+from streamproc.integrations._steps import sparing
+from streamproc.integrations.watch import Watch
+
+__all__ = ["Breaker", "breaker"]
+
+ANSWERABLE: Final = ("acompletion", "aresponses")  # calls of the SDK that take an answer in place of the model's
+
+breaker: Breaker
+"""The callback of a proxy, made when it is first asked for."""
+
+
+class Breaker(CustomLogger):
+    """A callback that feeds what the histories in requests say to a `Watch`, and stops a halted run before its next
+    call of a model.
+
+    One `Breaker` serves any number of runs. The id of a run is `run_id`; else that of `Watch.run`; else, in a proxy,
+    the header ``x-streamproc-run-id``; else LiteLLM's id of the session or trace. A call that has none of them is not
+    watched. Further options are those of `Watch`. A proxy wants this class itself, and calls no subclass.
+    """
+
+    def __init__(
+        self, watch: Watch | None = None, *, run_id: str | None = None, node: str = "agent", **options: Any
+    ) -> None:
+        super().__init__()
+        self.watch = watch or Watch(**options)
+        self._node = node
+        self._loop = Loop(run_id, node, self.watch, shared=True)
+        self._calls = WatchedCalls(self.watch, run_id)
+        self._in_proxy = False
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """Stop an asynchronous call of the SDK, or tell a warning to its model. Raises `Halted`."""
+        if self._in_proxy:
+            return None  # the request has passed `async_pre_call_hook`, and nothing there expects a `Halted`
+        run_id, request = None, kwargs
+        with sparing(self.watch):
+            if not {"messages", "input"} & kwargs.keys():  # given by position
+                request = {"messages": kwargs["litellm_logging_obj"].messages}
+            run_id = self._calls.asked(kwargs, kwargs)
+        if run_id is None:
+            return None
+        try:
+            self._loop.heard(run_id, request)
+        except Halted as halt:
+            if self.watch.on_halt == "end" and getattr(call_type, "value", "") in ANSWERABLE:
+                self._calls.ended(kwargs)
+                return kwargs | {"mock_response": str(halt)}
+            raise
+        return self._loop.nudged(run_id, kwargs) if request is kwargs else None
+
+    def log_pre_api_call(self, model: str, messages: Any, kwargs: dict[str, Any]) -> None:
+        """Stop a synchronous call of the SDK, as its request is about to be sent. Raises `Halted`."""
+        if self._in_proxy or self._calls.knows(kwargs):
+            return
+        run_id = None
+        with sparing(self.watch):
+            run_id = self._calls.asked(kwargs, kwargs["litellm_params"])
+        if run_id is not None:
+            self._loop.heard(run_id, {"messages": messages})
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> dict[str, Any] | None:
+        """Stop a request to the proxy, or tell a warning to its model. Raises what the proxy answers with."""
+        self._in_proxy = True
+        run_id = None
+        with sparing(self.watch):
+            run_id = self._calls.asked(data, data)
+            if run_id is not None:
+                self._calls.owned(run_id, user_api_key_dict)
+        if run_id is None:
+            return None
+        try:
+            self._loop.heard(run_id, data)
+        except Halted as halt:
+            if self.watch.on_halt == "end":
+                raise ModifyResponseException(str(halt), data.get("model", ""), data) from None
+            raise rejection(halt) from None
+        return self._loop.nudged(run_id, data)
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        self._answered(kwargs, response_obj)
+
+    def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        self._answered(kwargs, response_obj)
+
+    def _answered(self, call: dict[str, Any], response: Any) -> None:
+        """Feed an answer: its usage goes with the next turn, and a text without calls of tools is a turn. Calls are fed
+        with their results, from the next request, since an answer may be logged after that."""
+        with sparing(self.watch):
+            run_id, answer = self._calls.answered(call), reply(response)
+            if run_id is None or answer is None:
+                return
+            payload = call["standard_logging_object"]
+            if not call.get("cache_hit"):
+                self.watch.spent(run_id, self._node, **usage_in(payload))
+            if not answer.calls:
+                fields = {"output": answer.text} if answer.text else {}
+                provider = payload.get("custom_llm_provider") or ""
+                self.watch.turn(run_id, self._node, model=answer.model, provider=provider, **fields)
+
+
+def rejection(halt: Halted) -> Exception:
+    """Return the answer of a proxy to a request of a halted run. Clients do not try again after status 400."""
+    from litellm.proxy._types import ProxyException  # needs LiteLLM's extra `proxy`
+
+    code = halt.control.code if halt.control is not None else "HALTED"
+    rejected: Exception = ProxyException(str(halt), "run_halted", None, 400, {"x-streamproc-halted": code})
+    return rejected
+
+
+def __getattr__(name: str) -> Any:
+    if name != "breaker":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, Breaker())
