@@ -29,7 +29,9 @@ class Loop:
     and gives each turn an id, so that a request that is sent again brings no second one.
     """
 
-    def __init__(self, run_id: str | None, node: str, watch: Watch | None, own: str = "", *, shared: bool = False) -> None:
+    def __init__(
+        self, run_id: str | None, node: str, watch: Watch | None, own: str = "", *, shared: bool = False
+    ) -> None:
         self.watch = watch or Watch()
         self.given = run_id
         self.node = node
