@@ -42,12 +42,20 @@ class StreamprocError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: its `place` (such as ``policy.yaml:12``), the `field`, what is wrong, and the remedy."""
+    """One mistake: its `place` (such as ``policy.yaml:12``) and `column` there (from 1; 0: not known), the `field`,
+    what is wrong, and the remedy."""
 
     field: str
     what: str
     remedy: str = ""
     place: str = ""
+    column: int = 0
+
+    @property
+    def line(self) -> int | None:
+        """The line in `place`, from 1; None if it has none."""
+        number = self.place.rpartition(":")[2]
+        return int(number) if self.column and number.isdigit() else None
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""

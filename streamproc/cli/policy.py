@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 
 from streamproc.cli.options import POLICY_HELP
-from streamproc.cli.terminal import complain, examples, fold, line, say
+from streamproc.cli.terminal import UNUSABLE, clean, complain, examples, fold, json_line, line, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamproc.errors import Problem
     from streamproc.policy import Policy
 
 app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
@@ -17,21 +20,92 @@ app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and
 Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, show_default=False)]
 
 
-@app.command(epilog=examples("streamproc policy check policy.yaml"))
-def check(source: Source = None) -> None:
-    """Check a policy, and report every mistake with its file and line.
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(help=POLICY_HELP.replace("A policy file", "Policy files", 1), show_default=False),
+]
+Format = Annotated[
+    Literal["text", "json", "github"],
+    typer.Option(
+        "--format", help="Text for people; one JSON object a policy, each on a line; or annotations of GitHub Actions."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 
-    Exit 0: valid; 2: invalid.
+
+@app.command(epilog=examples("streamproc policy check policy.yaml", "streamproc policy check --format github *.yaml"))
+def check(sources: Sources = None, output_format: Format = "text", as_json: AsJson = False) -> None:
+    """Check policies, and report every mistake with its file and line.
+
+    Exit 0: all are valid; 2: one is invalid.
     """
     from streamproc.errors import InvalidPolicy
 
-    try:
-        policy = _load(source)
-    except InvalidPolicy as error:
-        for problem in error.problems:
-            complain(str(problem))
-        raise typer.Exit(2) from None
-    say(f"policy {policy.name}, version {policy.version}, hash {policy.hash}: valid")
+    names: list[str | None] = [*sources] if sources else [None]
+    show = _SHOWN["json" if as_json else output_format]
+    valid = True
+    for source in names:
+        try:
+            checked = _Checked(source or "", _load(source), (), several=len(names) > 1)
+        except InvalidPolicy as error:
+            checked = _Checked(source or "", None, error.problems)
+            valid = False
+        show(checked)
+    if not valid:
+        raise typer.Exit(UNUSABLE)
+
+
+class _Checked(NamedTuple):
+    """A policy that was checked: as it was named, the policy or its mistakes, and whether it is one of `several`."""
+
+    source: str
+    policy: Policy | None
+    problems: Sequence[Problem]
+    several: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The line about a valid policy. It begins with a word of ours: no name can be a command of a CI system."""
+        assert self.policy is not None
+        where = f" ({clean(self.source)})" if self.several else ""
+        named = f"policy {clean(self.policy.name)}, version {clean(self.policy.version)}"
+        return f"{named}, hash {self.policy.hash}: valid{where}"
+
+
+def _show_text(checked: _Checked) -> None:
+    for problem in checked.problems:
+        complain(str(problem))
+    if checked.policy is not None:
+        say(checked.verdict)
+
+
+def _show_json(checked: _Checked) -> None:
+    import json
+
+    policy = checked.policy
+    found: dict[str, Any] = {"source": checked.source or None, "valid": policy is not None}
+    if policy is not None:
+        found |= {"name": policy.name, "version": policy.version, "hash": policy.hash}
+    found["problems"] = [
+        {
+            "line": problem.line, "column": problem.column or None, "field": problem.field,
+            "message": problem.what, "remedy": problem.remedy,
+        }
+        for problem in checked.problems
+    ]  # fmt: skip
+    json_line(json.dumps(found))
+
+
+def _show_github(checked: _Checked) -> None:
+    from streamproc.cli.annotations import annotation
+
+    for problem in checked.problems:
+        line(annotation(checked.source, problem))
+    if checked.policy is not None:
+        line(checked.verdict)
+
+
+_SHOWN: Final = {"text": _show_text, "json": _show_json, "github": _show_github}
 
 
 @app.command(epilog=examples("streamproc policy show", "streamproc policy show loop-safety --workflow nightly"))

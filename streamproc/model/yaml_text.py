@@ -14,11 +14,11 @@ LEVELS_MAX: Final = 50  # of nesting; no file of ours has more than eight
 
 
 class UnboundedYAML(yaml.MarkedYAMLError):
-    """A YAML text is nested too deeply, or has too many values: `what` and in which `line`, and the `remedy`."""
+    """A YAML text is nested too deeply, or has too many values: `what` its `mark` and `line`, and the `remedy`."""
 
     def __init__(self, what: str, remedy: str, mark: yaml.Mark) -> None:
         super().__init__(problem=what, problem_mark=mark)
-        self.what, self.remedy, self.line = what, remedy, mark.line + 1
+        self.what, self.remedy, self.mark, self.line = what, remedy, mark, mark.line + 1
 
 
 class _Loader(yaml.SafeLoader):

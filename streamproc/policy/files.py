@@ -18,6 +18,7 @@ from streamproc.model.controls import Action
 from streamproc.model.yaml_text import UnboundedYAML, compose, data_of
 from streamproc.policy.boards import BoardSetting, GuardSetting, board_problems, merge_board
 from streamproc.policy.locks import lock_problems
+from streamproc.policy.places import DEPTH_MAX, Places, position_of
 from streamproc.policy.plugins import Plugins, vars_of
 from streamproc.policy.prices import PRICE_REMEDY, price_problems
 
@@ -25,9 +26,6 @@ ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_wi
 LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; a larger value has the wrong unit
 STANDARD: Final = "standard"  # the preset below all others
 TEXT_MAX: Final = 256  # characters of a limit of a plug-in that is a text
-DEPTH_MAX: Final = 8  # levels of a file; five have a meaning, and a YAML anchor may contain itself
-
-Lines = dict[tuple[str | int, ...], int]
 
 
 def _unset(value: Any) -> bool:
@@ -148,46 +146,33 @@ def read_mapping(settings: Mapping[str, Any], plugins: Plugins | None = None) ->
 def read_layer(text: str, place: str, plugins: Plugins | None = None) -> Layer:
     """Read the text of a policy file, and add the plug-ins that it names to `plugins`, those of the caller. Raises
     `InvalidPolicy` with every mistake and its line."""
-    lines: Lines = {}
-    duplicates: list[tuple[str | int, ...]] = []
+    places = Places(place)
     try:
         node = compose(text)
-        _record_lines(node, (), lines, duplicates)
+        places.record(node)
         data = data_of(node)
     except UnboundedYAML as error:
-        raise InvalidPolicy([Problem("policy", error.what, error.remedy, f"{place}:{error.line}")]) from None
+        raise InvalidPolicy([places.problem_at(position_of(error.mark), error.what, error.remedy)]) from None
     except (yaml.YAMLError, ValueError) as error:  # an impossible date or number is a ValueError
         mark = getattr(error, "problem_mark", None)
-        where = f"{place}:{mark.line + 1}" if mark else place
         what = f"not YAML: {getattr(error, 'problem', error)}"
         remedy = "correct the syntax; `streamproc policy show standard` prints an example"
-        raise InvalidPolicy([Problem("policy", what, remedy, where)]) from None
+        problem = places.problem_at(position_of(mark), what, remedy) if mark else Problem("policy", what, remedy, place)
+        raise InvalidPolicy([problem]) from None
     if not isinstance(data, dict):
         remedy = "write `setting: value` lines; `streamproc policy show standard` prints an example"
         raise InvalidPolicy([Problem("policy", "expected a mapping of settings", remedy, place)])
-    problems = [Problem(_dotted(path), "is set twice", "keep one", _at(path, lines, place)) for path in duplicates]
+    problems = [places.problem(path, "is set twice", "keep one") for path in places.duplicates]
     layer = None
     try:
         layer = Layer.model_validate(data)
     except ValidationError as error:
-        problems += [_problem(item, lines, place) for item in error.errors(include_url=False)]
+        problems += [_problem(item, places) for item in error.errors(include_url=False)]
     checked = layer or Layer.model_validate(_valid_parts(data))
-    problems += _check_values(checked, lines, place, plugins or Plugins())
+    problems += _check_values(checked, places, plugins or Plugins())
     if problems or layer is None:
-        raise InvalidPolicy(sorted(problems, key=lambda problem: _line_of(problem.place)))
+        raise InvalidPolicy(sorted(problems, key=lambda problem: problem.line or 0))
     return layer
-
-
-def lines_of(text: str) -> Lines:
-    """Return the line of every value of a valid policy file, by its path."""
-    lines: Lines = {}
-    _record_lines(compose(text), (), lines, [])
-    return lines
-
-
-def _line_of(place: str) -> int:
-    number = place.rpartition(":")[2]
-    return int(number) if number.isdigit() else 0
 
 
 def _valid_parts(value: Any, path: tuple[str, ...] = ()) -> Any:
@@ -211,37 +196,12 @@ def _fits(value: Any, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _record_lines(
-    node: Any, path: tuple[str | int, ...], lines: Lines, duplicates: list[tuple[str | int, ...]]
-) -> None:
-    """Record the line of every value in `lines`, and keys that a mapping has twice in `duplicates`."""
-    if node is None or len(path) > DEPTH_MAX:
-        return
-    lines.setdefault(path, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            below = (*path, str(key.value))
-            if below in lines:
-                duplicates.append(below)
-            lines[below] = key.start_mark.line + 1
-            _record_lines(value, below, lines, duplicates)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            _record_lines(value, (*path, index), lines, duplicates)
-
-
-def _at(path: tuple[str | int, ...], lines: Lines, place: str) -> str:
-    while path and path not in lines:
-        path = path[:-1]
-    return f"{place}:{lines.get(path, 1)}"
-
-
-def _problem(item: Any, lines: Lines, place: str) -> Problem:
+def _problem(item: Any, places: Places) -> Problem:
     path = tuple(part for part in item["loc"] if part not in _BRANCHES)
     if item["type"] == "extra_forbidden":
         known = _known(path)
-        return Problem(_dotted(path), "unknown setting", f"there are: {', '.join(known)}", _at(path, lines, place))
-    return Problem(_dotted(path), f"{item['msg']}, got {shown(item['input'])}", place=_at(path, lines, place))
+        return places.problem(path, "unknown setting", f"there are: {', '.join(known)}")
+    return places.problem(path, f"{item['msg']}, got {shown(item['input'])}")
 
 
 _BRANCHES: Final = ("bool", "dict[str,any]")  # pydantic's names for the members of a union
@@ -256,11 +216,7 @@ def _known(path: tuple[str | int, ...]) -> list[str]:
     return list((Layer if len(path) == 1 else overlays.get(str(path[0]), Overlay)).model_fields)
 
 
-def _dotted(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, path)) or "policy"
-
-
-def _check_values(layer: Layer, lines: Lines, place: str, plugins: Plugins) -> list[Problem]:
+def _check_values(layer: Layer, places: Places, plugins: Plugins) -> list[Problem]:
     """Check what types cannot express: that codes, limits, budgets and presets exist, and values are in bounds."""
     found: list[tuple[tuple[str | int, ...], str, str]] = []
     known = preset_names()
@@ -276,7 +232,7 @@ def _check_values(layer: Layer, lines: Lines, place: str, plugins: Plugins) -> l
                 what = f"{budget} is not a budget of a user"
                 remedy = "use one that starts with maxUser, such as maxUserCostUsdPerDay"
                 found.append((("users", name, "budgets", budget), what, remedy))
-    if layer.locked and not place.startswith("preset "):
+    if layer.locked and not places.file.startswith("preset "):
         found.append((("locked",), "only a preset can lock", "remove the line"))
     below = [read_preset(name) for name in layer.presets if name in known]
     found += [*_check_tiers(layer), *lock_problems(layer.overlays(), below)]
@@ -284,7 +240,7 @@ def _check_values(layer: Layer, lines: Lines, place: str, plugins: Plugins) -> l
         found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay, catalogue)]
         found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
         found += [((*path, "board", *rest), what, remedy) for rest, what, remedy in _check_board(overlay, layer)]
-    return [Problem(_dotted(path), what, remedy, _at(path, lines, place)) for path, what, remedy in found]
+    return [places.problem(path, what, remedy) for path, what, remedy in found]
 
 
 def _check_tiers(layer: Layer) -> Iterator[tuple[tuple[str, ...], str, str]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc.model.budgets import USD_MICRO, find_budget
-from streamproc.policy.files import Layer, Lines, lines_of, preset_names, read_preset
+from streamproc.policy.files import Layer, preset_names, read_preset
+from streamproc.policy.places import Lines, lines_of
 from streamproc.report.model import PolicyValue
 
 if TYPE_CHECKING:

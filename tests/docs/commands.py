@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,12 @@ def _faults_of_docker(words: list[str]) -> Iterator[str]:
         yield from _faults_of_words(inner)
 
 
+def _faults_of_npm(words: list[str]) -> Iterator[str]:
+    scripts = json.loads((ROOT / "examples" / "typescript" / "package.json").read_text(encoding="utf-8"))["scripts"]
+    named = words[1:] if words[:1] == ["run"] else [word for word in words[:1] if word not in ("ci", "install")]
+    yield from (f"no script {name} in package.json" for name in named if name not in scripts)
+
+
 def _faults_of_pip(words: list[str]) -> Iterator[str]:
     for extra in re.findall(r"\[([\w,]+)\]", " ".join(words)):
         if f"{extra} = [" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8"):
@@ -107,6 +114,7 @@ _COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
     "make": _faults_of_make,
     "export": _faults_of_export,
     "docker": _faults_of_docker,
+    "npm": _faults_of_npm,
     "pip": _faults_of_pip,
 }
 

@@ -34,7 +34,7 @@ def pages() -> list[Path]:
     found = [*ROOT.glob("*.md"), *(ROOT / "deploy").rglob("*.md")]
     for folder in ("docs", "schemas", "examples", "benchmarks"):
         found += (ROOT / folder).rglob("*.md")
-    return sorted(found)
+    return sorted(path for path in found if "node_modules" not in path.parts)
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
-LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "mermaid"}
+LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "mermaid", "typescript"}
 DIAGRAMS = {"flowchart", "sequenceDiagram", "stateDiagram-v2"}
 
 
@@ -133,6 +133,7 @@ def sessions(block: Block) -> list[tuple[str, str]]:
         ("make coffee", "no target coffee"),
         ("export STREAMPROC_BROKER=x", "no setting STREAMPROC_BROKER"),
         ("STREAMPROC_BROKER=x streamproc worker", "no setting STREAMPROC_BROKER"),
+        ("npm run tpyes", "no script tpyes"),
         ("docker compose exec worker-9 streamproc watch", "no service worker-9"),
         ("docker compose exec worker-1 streamproc wach", "no command"),
         (".venv/bin/python docs/generrate.py", "no file"),

@@ -1,0 +1,343 @@
+/* Made by make_types.mjs from schemas/control-event.schema.json: change that file, not this one. */
+
+/**
+ * A decision about a run. The same log and policy give the same `id`, so you can recognise duplicates.
+ */
+export interface ControlEvent {
+  id: string;
+  type:
+    | "loop.warning"
+    | "loop.halted"
+    | "budget.level"
+    | "run.timed_out"
+    | "information.none"
+    | "transition.blocked"
+    | "delegation.rejected"
+    | "task.escalated"
+    | "run.resumed"
+    | "fleet.state"
+    | "notification"
+    | "decision.recorded";
+  run_id: string;
+  /**
+   * the detector's stable code, such as LOOP002
+   */
+  code: string;
+  severity: "info" | "warn" | "halt";
+  /**
+   * one sentence for a person, and for the model in a nudge
+   */
+  message: string;
+  workflow?: string | null;
+  tenant?: string | null;
+  user?: string | null;
+  cycle_id?: string | null;
+  node?: string | null;
+  task_id?: string | null;
+  halt_reason?: ("budget_exceeded" | "stalled" | "oscillating" | "repeated_error" | "user_stop") | null;
+  terminal_status?:
+    ("aborted_stuck" | "budget_exceeded" | "timed_out" | "blocked" | "stalled" | "escalated" | "stopped") | null;
+  /**
+   * why the run stops, as a short name: cost_budget_exceeded, max_rounds, hard_cap_15_rounds, consensus (a good stop), recursion_limit, timeout, unsafe_cycle, or the kind of the evidence
+   */
+  stop_reason?: string | null;
+  /**
+   * the action that the policy sets
+   */
+  action?:
+    | (
+        | "warn"
+        | "pause"
+        | "switch_to_interactive"
+        | "spawn_reviewer"
+        | "retry_with_new_provider"
+        | "force_synthesis"
+        | "snitch"
+        | "ask_human"
+        | "done_partial"
+        | "halt"
+        | "kill"
+        | "spawn_reconciliation_node"
+        | "tighten_context_pack"
+        | "update_docs_contract"
+      )
+    | null;
+  /**
+   * alternative actions, best first
+   */
+  suggested_actions?: string[];
+  evidence?: ControlEvidence | null;
+  trigger?: ControlTrigger | null;
+  /**
+   * turn index at which the loop began
+   */
+  onset?: number | null;
+  policy?: ControlPolicy | null;
+  /**
+   * log time of the trigger, RFC 3339
+   */
+  at?: string | null;
+  labels?: {
+    [k: string]: string;
+  } | null;
+  /**
+   * iterations of the cycle that has most, such as `Loop 3/8`
+   */
+  badge?: string | null;
+}
+/**
+ * The evidence of a detector. Turns are indices from 0; hashes have 16 hex digits; lists end with the latest.
+ */
+export interface ControlEvidence {
+  /**
+   * the detector's name, such as repeated_call
+   */
+  kind: string;
+  /**
+   * how often it occurred in this loop
+   */
+  count?: number | null;
+  /**
+   * length of the period, in steps
+   */
+  period?: number | null;
+  /**
+   * iterations of the cycle so far
+   */
+  iteration?: number | null;
+  /**
+   * turn indices of the occurrences counted
+   */
+  turns?: number[] | null;
+  /**
+   * how the occurrences match
+   */
+  match?: ("exact" | "normalised") | null;
+  tool?: string | null;
+  args_hash?: string | null;
+  /**
+   * redacted excerpt of the arguments, if the publisher sends content (`include_content`)
+   */
+  args_excerpt?: string | null;
+  result_hash?: string | null;
+  /**
+   * content hashes of the loop
+   */
+  hashes?: string[] | null;
+  /**
+   * the handover: from node, to node
+   */
+  edge?: string[] | null;
+  /**
+   * cycles of the declared graph without an exit, each by its first nodes; count has their number
+   */
+  cycles?: string[][] | null;
+  /**
+   * redacted excerpt of a repeated query, where content is published
+   */
+  query?: string | null;
+  /**
+   * failing tests at the trigger
+   */
+  failing?: number | null;
+  /**
+   * the first failing test ids
+   */
+  failing_tests?: string[] | null;
+  /**
+   * failing counts of the last results
+   */
+  failing_trend?: number[] | null;
+  /**
+   * the best value so far
+   */
+  best?: number | null;
+  /**
+   * redacted excerpt of the first error
+   */
+  first_error?: string | null;
+  /**
+   * spent from a budget, in `unit`
+   */
+  used?: number | null;
+  /**
+   * the budget, in `unit`
+   */
+  limit?: number | null;
+  /**
+   * who set the limit: run, tier, policy, grant (of an operator), delegation, session (another of its runs), detector (its parameters), hard_cap
+   */
+  limit_from?: string | null;
+  /**
+   * turns, iterations, ms, micro_usd, tokens
+   */
+  unit?: string | null;
+  /**
+   * the level of a budget's escalation, such as restrict
+   */
+  rung?: string | null;
+  /**
+   * whose budget: session:ID, user:ID or tenant:ID
+   */
+  account?: string | null;
+  /**
+   * total, or the last hour, day or month
+   */
+  window?: string | null;
+  /**
+   * current rate of spending, in `unit`
+   */
+  per_minute?: number | null;
+  /**
+   * turns without a known price; `used` lacks their cost
+   */
+  unpriced?: number | null;
+  /**
+   * who issued the command
+   */
+  by?: string | null;
+  /**
+   * the reason of a command, or why a deliberation stops
+   */
+  reason?: string | null;
+  /**
+   * amounts added to budgets, in their units
+   */
+  grant?: {
+    [k: string]: number;
+  } | null;
+  /**
+   * the last outputs of the run
+   */
+  output_hashes?: string[] | null;
+  /**
+   * the last artifacts of the run
+   */
+  artifact_hashes?: string[] | null;
+  /**
+   * the last failing-test sets of the run
+   */
+  failing_signatures?: string[] | null;
+  /**
+   * the task's state before
+   */
+  from_state?: string | null;
+  /**
+   * the state that the task entered, or should have entered
+   */
+  to_state?: string | null;
+  /**
+   * the task's current state on the board
+   */
+  last_valid?: string | null;
+  /**
+   * the guard that the transition requires
+   */
+  guard?: string | null;
+  /**
+   * items of the guard that are missing or fail
+   */
+  missing?: string[] | null;
+  /**
+   * number of attempts
+   */
+  attempts?: number | null;
+  /**
+   * the agent that owns the task or made the attempt
+   */
+  agent?: string | null;
+  module?: string | null;
+  phase?: string | null;
+  /**
+   * the tasks of a batch, or the failed tasks
+   */
+  tasks?: string[] | null;
+  /**
+   * the task at which a chain is blocked
+   */
+  root?: string | null;
+  /**
+   * the blocked tasks, starting at the root
+   */
+  chain?: string[] | null;
+  /**
+   * the new priority of the root
+   */
+  priority?: string | null;
+  failure_class?: string | null;
+  validator?: string | null;
+  /**
+   * the verdicts against a task, oldest first
+   */
+  rejections?: ControlRejection[] | null;
+  /**
+   * the choices of a person
+   */
+  options?: string[] | null;
+  /**
+   * the last known state of a run that timed out
+   */
+  snapshot?: ControlSnapshot | null;
+  /**
+   * facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters
+   */
+  details?: {
+    [k: string]: string | number;
+  } | null;
+}
+/**
+ * A verdict against a task.
+ */
+export interface ControlRejection {
+  validator?: string;
+  /**
+   * redacted excerpt of the report
+   */
+  reason?: string;
+}
+/**
+ * The last known state of a run that timed out, for saving or resuming its work.
+ */
+export interface ControlSnapshot {
+  turns?: number;
+  /**
+   * the highest round that was reported
+   */
+  round?: number | null;
+  /**
+   * cycle iterations, such as `Loop 3/8`
+   */
+  badge?: string | null;
+  failing_trend?: number[] | null;
+  total_tokens?: number;
+  cost_usd_micro?: number;
+  /**
+   * node of the last turn; the name may be cut off
+   */
+  last_node?: string | null;
+  /**
+   * log time of the run's last event
+   */
+  heard_at?: string | null;
+}
+/**
+ * The event that caused a decision, and its position in the log.
+ */
+export interface ControlTrigger {
+  event_id?: string;
+  /**
+   * turn index in the run, from 0
+   */
+  turn?: number | null;
+  topic?: string | null;
+  partition?: number | null;
+  offset?: number | null;
+}
+/**
+ * The policy that decided: its name, version and content hash.
+ */
+export interface ControlPolicy {
+  name: string;
+  version: string;
+  hash: string;
+}
