@@ -24,6 +24,8 @@ SILENT_KINDS: Final = frozenset({
 })  # fmt: skip
 CALL_KINDS: Final = frozenset({"function_call", "tool_call", "tool-call", "tool_use"})
 ANSWER_KINDS: Final = frozenset({"function_call_output", "tool", "tool_call_response", "tool-result", "tool_result"})
+MESSAGE_RESULTS: Final = ("content", "output")
+PART_RESULTS: Final = ("response", "result", "content", "output")
 OTHER_ROLES: Final = frozenset({"developer", "function", "human", "system", "tool", "user"})
 ASKING_ROLES: Final = frozenset({"human", "user"})
 SPEAKING_ROLES: Final = frozenset({"ai", "assistant", "model"})
@@ -191,15 +193,22 @@ def _unwrapped(message: Any) -> dict[str, Any]:
 def _answers(message: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     role = string(message.get("role")) or string(message.get("type"))
     call_id = as_id(message.get("tool_call_id") or message.get("call_id") or message.get("id"))
-    if role in ("tool", "function", "function_call_output") and call_id and not items(message.get("parts")):
-        yield call_id, result_of(_first(message, ("content", "output")))
+    answers = role in ("tool", "function", "function_call_output") and not items(message.get("parts"))
+    if answers and call_id and _is_told(message, MESSAGE_RESULTS):
+        yield call_id, result_of(_first(message, MESSAGE_RESULTS))
     for part in [*items(message.get("parts")), *items(message.get("content"))]:
         if isinstance(part, dict) and string(part.get("type")) in ANSWER_KINDS:
             part_id = as_id(
                 part.get("id") or part.get("tool_call_id") or part.get("tool_use_id") or part.get("toolCallId")
             )
-            if part_id:
-                yield part_id, result_of(_first(part, ("response", "result", "content", "output")))
+            if part_id and _is_told(part, PART_RESULTS):
+                yield part_id, result_of(_first(part, PART_RESULTS))
+
+
+def _is_told(found: Mapping[str, Any], keys: Iterable[str]) -> bool:
+    """Whether a message or part has a result: where content is not recorded, the ids of calls still are, and all of
+    them would look alike. Only Anthropic leaves out the content of a tool that returned nothing."""
+    return found.get("type") == "tool_result" or any(key in found for key in keys)
 
 
 def _first(found: Mapping[str, Any], keys: Iterable[str]) -> Any:

@@ -38,6 +38,7 @@ class TraceEvent(NamedTuple):
     event: dict[str, Any]
     number: int
     at: int  # epoch milliseconds; 0 if unknown
+    blank_calls: int = 0  # of which neither arguments nor a result are recorded
 
 
 @dataclass(slots=True)
@@ -61,6 +62,12 @@ class TraceCounts:
                 "no content in these traces: only spend, errors and handovers can be judged; record messages and calls"
                 " of tools to have loops found"
             )
+        if self.calls and not self.with_result and not self.with_args:
+            yield (
+                "no arguments and no results of tools in these traces: repeated calls cannot be seen, only spend,"
+                " errors and silence; record content"
+            )
+            return
         if self.calls and not self.with_result:
             yield "no tool results in these traces: repeated calls are only seen in long rows; record content"
         elif self.blind:
@@ -230,6 +237,10 @@ class _Trace:
         outer = self._agent_above(agent)
         called = self._is_called(agent)
         run_id = self._run(step)
+        made = fields.get("tool_calls", ())
+        known = [call for call in made if call["args"] is not None or "result" in call or "error" in call]
+        if made:  # calls of which only the name is known would all count as the same call
+            fields["tool_calls"] = known
         event: dict[str, Any] = {"run_id": run_id, "node": self._node(step), "event_id": self._event_id(step)}
         event |= {"at": (step.end or step.start) or None, **self._scope(step), **fields}
         if called and self.options.sub_agents:
@@ -239,7 +250,8 @@ class _Trace:
             event["from"] = said_to
         model = spent or step
         event |= {"model": model.model, "provider": model.provider, "usage": _usage(step, spent)}
-        self.found.append(TraceEvent(fitted(event), step.number, step.end or step.start))
+        blank = len(made) - len(known)
+        self.found.append(TraceEvent(fitted(event), step.number, step.end or step.start, blank))
 
     def _scope(self, step: Step) -> dict[str, Any]:
         """Return for whom a run works. What one span of a trace says holds for the others."""

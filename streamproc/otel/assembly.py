@@ -227,6 +227,7 @@ class TraceAssembly:
             trace.published.popitem(last=False)
         self.late += one.at < trace.newest
         trace.newest = max(trace.newest, one.at)
+        trace.seen.calls += one.blank_calls
         for call in one.event.get("tool_calls", ()):
             trace.seen.calls += 1
             trace.seen.with_args += "args" in call

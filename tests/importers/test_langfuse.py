@@ -129,8 +129,8 @@ def test_late_observations_are_put_in_order(tmp_path: Path) -> None:
 
 
 def test_an_observation_that_has_not_ended_is_read(tmp_path: Path) -> None:
-    [turn] = turns(read(tmp_path, observation(1, "TOOL", "f", endTime=None)))
-    assert turn["tool_calls"] == [{"name": "f"}]
+    [turn] = turns(read(tmp_path, observation(1, "TOOL", "f", input='{"q": 1}', endTime=None)))
+    assert turn["tool_calls"] == [{"name": "f", "args": {"q": 1}}]
 
 
 def test_exports_in_snake_case_say_the_same_as_rows() -> None:

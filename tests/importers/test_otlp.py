@@ -268,13 +268,15 @@ def test_what_is_kept_of_a_log_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_spans_are_mapped_without_files() -> None:
+    called = {"gen_ai.tool.name": "f", "gen_ai.tool.call.result": "x"}
     spans = [
-        SpanRecord("t", "1", "9", "execute_tool f", end_ns=10**18, attributes={"gen_ai.tool.name": "f"}),
+        SpanRecord("t", "1", "9", "execute_tool f", end_ns=10**18, attributes=called),
         SpanRecord("t", "9", "", "invoke_agent a", end_ns=10**18, attributes={"gen_ai.agent.name": "a"}),
     ]
     options = TraceOptions(complete=False)
     [turn] = turns_of(map(step_of, spans), TraceCounts(), options)
-    assert turn.event == {"run_id": "t", "node": "a", "event_id": "t:1", "at": 10**12, "tool_calls": [{"name": "f"}]}
+    found = {"name": "f", "result": "x"}
+    assert turn.event == {"run_id": "t", "node": "a", "event_id": "t:1", "at": 10**12, "tool_calls": [found]}
 
 
 def test_the_run_is_what_the_setting_prefers() -> None:

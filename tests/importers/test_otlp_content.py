@@ -44,11 +44,48 @@ def test_a_trace_without_content_says_what_cannot_be_seen(tmp_path: Path) -> Non
 
 def test_a_trace_without_results_says_what_cannot_be_seen(tmp_path: Path) -> None:
     reading = Import()
-    [call] = calls(read(tmp_path, chat_span(1), tool_span(2, None, None), reading=reading))
-    assert call == {"name": "search"}
+    [call] = calls(read(tmp_path, chat_span(1), tool_span(2, QUERY, None), reading=reading))
+    assert call == {"name": "search", "args": QUERY}
+    assert [note.partition(":")[0] for note in notes(reading)] == ["no tool results in these traces"]
+
+
+def test_a_trace_without_arguments_says_what_cannot_be_seen(tmp_path: Path) -> None:
+    reading = Import()
+    [call] = calls(read(tmp_path, tool_span(1, None, "bike"), reading=reading))
+    assert call == {"name": "search", "result": "bike"}
+    assert [note.partition(":")[0] for note in notes(reading)] == ["no arguments of tools in these traces"]
+
+
+def test_calls_of_which_only_the_name_is_known_are_not_taken_for_the_same_call(tmp_path: Path) -> None:
+    reading = Import()
+    events = read(tmp_path, *[tool_span(number, None, None) for number in range(1, 41)], reading=reading)
+    assert (len(turns(events)), calls(events), decided(events)) == (40, [], [])
     assert [note.partition(":")[0] for note in notes(reading)] == [
-        "no tool results in these traces", "no arguments of tools in these traces",
-    ]  # fmt: skip
+        "no arguments and no results of tools in these traces"
+    ]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "name": "search"}]},
+        {"role": "tool", "tool_call_id": "c1"},
+    ],
+)
+def test_a_result_that_was_not_recorded_is_not_an_empty_one(tmp_path: Path, message: Row) -> None:
+    hidden = {"attributes": {"gen_ai.input.messages": json.dumps([message])}}
+    call = tool_span(1, QUERY, None, attributes={"gen_ai.tool.call.id": "c1"})
+    assert calls(read(tmp_path, call, chat_span(2, "Done.", **hidden))) == [
+        {"name": "search", "args": QUERY, "id": "c1"}
+    ]
+
+
+def test_anthropic_leaves_out_the_content_of_a_tool_that_returned_nothing(tmp_path: Path) -> None:
+    message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]}
+    told = {"attributes": {"gen_ai.input.messages": json.dumps([message])}}
+    call = tool_span(1, QUERY, None, attributes={"gen_ai.tool.call.id": "c1"})
+    [found] = calls(read(tmp_path, call, chat_span(2, "Done.", **told)))
+    assert found["result"] == ""
 
 
 def test_some_traces_without_results_are_named_too(tmp_path: Path) -> None:
@@ -71,7 +108,10 @@ def test_content_that_was_cut_is_no_evidence(tmp_path: Path) -> None:
 def test_content_that_openinference_hides_is_unknown(tmp_path: Path) -> None:
     hidden = {"input.value": "__REDACTED__", "output.value": "__REDACTED__"}
     kind = {"openinference.span.kind": "TOOL", "tool.name": "search"}
-    assert calls(read(tmp_path, span(1, "search", kind | hidden))) == [{"name": "search"}]
+    assert calls(read(tmp_path, span(1, "search", kind | hidden))) == []
+    assert calls(read(tmp_path, span(1, "search", kind | hidden | {"output.value": "bike"}))) == [
+        {"name": "search", "result": "bike"}
+    ]
 
 
 def test_logs_are_not_read_and_said_so(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from streamproc.settings import Settings
 from tests.importers.traces import agent_span, chat_span, export, span, tool_span
 from tests.notify.test_on_kafka import Process, Start, settings, start
 from tests.otel.test_receiver import QUERY, agent, protobuf_of
+from tests.otel.traced_agent import FAILING, traced_run
 from tests.security.test_content_stays import bytes_of, records_of
 from tests.waiting import until
 
@@ -59,38 +60,9 @@ async def test_a_run_that_pydantic_ai_traces_is_halted(settings: Settings, start
     url = await address(bridge)
     await until(lambda: worker.logged("ready partitions="), 90)
     async with HaltListener(settings=settings) as halts:
-        await asyncio.to_thread(pydantic_ai_run, OTLPSpanExporter(url), "chat-9", 4)
+        await asyncio.to_thread(traced_run, OTLPSpanExporter(url), [FAILING] * 4, "chat-9")
         assert (await until(lambda: halts.halted("chat-9"), 60, "the halt")).code == "LOOP003"
     assert bridge.end() == 0
-
-
-def pydantic_ai_run(exporter: OTLPSpanExporter, run_id: str, calls: int) -> None:
-    """Run an agent that calls the same tool again and again, as its own instrumentation traces it."""
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from pydantic_ai import Agent
-    from pydantic_ai.capabilities import Instrumentation
-    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-    from pydantic_ai.models.function import FunctionModel
-    from pydantic_ai.models.instrumented import InstrumentationSettings
-
-    asked = iter(range(calls))
-
-    def model(_messages: Any, _info: Any) -> ModelResponse:
-        again = next(asked, None) is not None
-        return ModelResponse(parts=[ToolCallPart("run", {"cmd": "pytest"}) if again else TextPart("I give up.")])
-
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    traced = Instrumentation(settings=InstrumentationSettings(tracer_provider=provider))
-    agent = Agent(FunctionModel(model), name="coder", capabilities=[traced])
-
-    @agent.tool_plain
-    def run(cmd: str) -> str:
-        return f"2 failed by {cmd}: test_login, test_logout"
-
-    agent.run_sync("repair it", conversation_id=run_id)
-    provider.shutdown()
 
 
 async def test_what_is_held_at_a_stop_is_published(settings: Settings, start: Start) -> None:
