@@ -45,12 +45,10 @@ def calls(path: Path) -> list[dict[str, Any]]:
     return [call for found in imported(path, FORMAT) for call in found.get("tool_calls", ())]
 
 
-def test_the_sample_is_read_as_expected() -> None:
-    assert imported(SAMPLE) == expected(SAMPLES.parent / f"expected/openhands/{SAMPLE.name}.jsonl")
-
-
-def test_the_sample_is_of_no_other_format() -> None:
-    assert formats_that_match(SAMPLE) == ["openhands"]
+@pytest.mark.parametrize("sample", [SAMPLE, SAMPLE.with_name("v1_49_1_mcp")], ids=lambda sample: str(sample.name))
+def test_a_sample_is_read_as_expected(sample: Path) -> None:
+    assert imported(sample) == expected(SAMPLES.parent / f"expected/openhands/{sample.name}.jsonl")
+    assert formats_that_match(sample) == ["openhands"]
 
 
 def test_the_history_of_an_evaluation_is_a_run_of_its_instance(tmp_path: Path) -> None:
