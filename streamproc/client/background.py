@@ -86,14 +86,20 @@ class BlockingWrapper:
     def __init__(self, client: _Client) -> None:
         self._wrapped = client
         self._background: Background | None = None
+        self._has_own_thread = True
         self._closed = False
 
-    def start(self) -> None:
-        """Start the background thread and the client in it. Raises what the asyncio client's `start` raises."""
+    def start(self, background: Background | None = None) -> None:
+        """Start the background thread and the client in it. Raises what the asyncio client's `start` raises.
+
+        In a given `background` the client shares a thread with others: who gives it closes this client, then stops it.
+        """
         if self._background is not None:
             raise RuntimeError(f"a {type(self).__name__} can be started only once: create a new one")
-        self._background = Background(self.thread_name)
-        atexit.register(self.close)
+        self._has_own_thread = background is None
+        self._background = background or Background(self.thread_name)
+        if self._has_own_thread:
+            atexit.register(self.close)
         try:
             self._background.call(self._wrapped.start())
         except BaseException:
@@ -110,7 +116,8 @@ class BlockingWrapper:
         try:
             background.call(self._close_client())
         finally:
-            background.stop()
+            if self._has_own_thread:
+                background.stop()
 
     def __enter__(self) -> Self:
         self.start()

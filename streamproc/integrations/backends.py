@@ -1,4 +1,4 @@
-"""What a `Watch` feeds: a `Monitor` in this process, or publisher and listener on Kafka."""
+"""What a `Watch` feeds: a `Monitor` in this process; the one on Kafka is in `kafka_backend`."""
 
 from __future__ import annotations
 
@@ -98,50 +98,3 @@ class MonitorBackend:
 
     def close(self) -> None:
         pass
-
-
-class KafkaBackend:
-    """Publisher and listener, each in a background thread of this process."""
-
-    def __init__(self, brokers: str | None) -> None:
-        from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
-
-        self._turns = BlockingTurnPublisher(brokers)
-        self._halts = BlockingHaltListener(brokers, wait=False)
-        self._warnings = Warnings()
-        self._halts.on_control(self._warnings.add)
-        self._opening = threading.Lock()
-        self._is_open = False
-
-    def feed(self, event: dict[str, Any]) -> None:
-        self._open()
-        self._turns.send(event)
-
-    def check(self, run_id: str) -> None:
-        self._halts.check(run_id)
-
-    def halted(self, run_id: str) -> ControlEvent | None:
-        return self._halts.halted(run_id)
-
-    def warning(self, run_id: str) -> ControlEvent | None:
-        return self._warnings.take(run_id)
-
-    def flush(self, timeout_s: float) -> bool:
-        return not self._is_open or self._turns.flush(timeout_s)
-
-    def close(self) -> None:
-        with self._opening:
-            if self._is_open:
-                self._is_open = False
-                self._turns.close()
-                self._halts.close()
-
-    def _open(self) -> None:
-        """Connect at the first turn: an adapter may be made where a program is imported."""
-        if self._is_open:
-            return
-        with self._opening:
-            if not self._is_open:
-                self._halts.start()
-                self._turns.start()
-                self._is_open = True

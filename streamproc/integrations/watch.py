@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
-from streamproc.integrations.backends import Backend, KafkaBackend, MonitorBackend
+from streamproc.integrations.backends import Backend, MonitorBackend
 
 if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent
@@ -56,7 +56,9 @@ class Watch:
     ``tell`` gives the sentence of a warning to the model once. With ``fail="closed"`` a fault of ours is raised; by
     default it is logged and counted in `faults`, and the agent goes on.
 
-    All methods may be called from any thread, and block no longer than fingerprinting a turn takes.
+    All methods may be called from any thread, and block no longer than fingerprinting a turn takes. On Kafka, all
+    watches of a process that have the same settings share one connection. After `os.fork`, a child process connects by
+    itself at its first turn, and knows until then which runs were halted when it was forked.
     """
 
     def __init__(
@@ -79,6 +81,8 @@ class Watch:
         self._logged: set[type[Exception]] = set()
         self._backend: Backend
         if monitor is None and (brokers or os.environ.get("STREAMPROC_BROKERS")):
+            from streamproc.integrations.kafka_backend import KafkaBackend  # takes the Kafka client with it
+
             self._backend = KafkaBackend(brokers)
         else:
             self._backend = MonitorBackend(monitor)
@@ -173,7 +177,7 @@ class Watch:
         return self._backend.flush(timeout_s)
 
     def close(self) -> None:
-        """Deliver what is under way, and disconnect."""
+        """Deliver what is under way. On Kafka, the last open `Watch` of the same settings disconnects this process."""
         self._backend.close()
 
     def fault(self, problem: Exception) -> None:

@@ -1,0 +1,127 @@
+"""Publisher and listener on Kafka: one of each in a process, for all watches that have the same settings."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
+from streamproc.client.background import Background
+from streamproc.integrations.backends import Warnings
+from streamproc.kafka.session import client_settings
+
+if TYPE_CHECKING:
+    from streamproc.model.controls import ControlEvent
+    from streamproc.settings import Settings
+
+CLOSE_TIMEOUT_S: Final = 5.0  # for what is under way when a watch closes that is not the last one
+
+
+class SharedConnection:
+    """A publisher, a listener, and the thread that both run in.
+
+    Its users are held weakly: an adapter that is made for each run and never closed must not keep a connection that
+    its last user closes. The interpreter's exit closes it otherwise.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.users: WeakSet[KafkaBackend] = WeakSet()
+        self.pid = os.getpid()
+        self.turns = BlockingTurnPublisher(settings=settings)
+        self.halts = BlockingHaltListener(settings=settings, wait=False)
+        self.warnings = Warnings()
+        self.halts.on_control(self.warnings.add)
+        self._background = Background("streamproc watch")
+        atexit.register(self.close)
+        self.halts.start(self._background)
+        self.turns.start(self._background)
+
+    def close(self) -> None:
+        """Deliver what is under way within the publisher's time, and disconnect. Known halts can still be queried."""
+        if self.pid != os.getpid():
+            return  # of the process that this one was forked from
+        atexit.unregister(self.close)
+        try:
+            self.turns.close()
+        finally:
+            self.halts.close()
+            self._background.stop()
+
+
+_lock = threading.Lock()
+_connections: list[SharedConnection] = []
+
+
+def _join(backend: KafkaBackend, settings: Settings) -> SharedConnection:
+    """Return the connection with these settings, opened if there is none; starting it waits for no broker."""
+    with _lock:
+        found = next((one for one in _connections if one.settings == settings), None)
+        if found is None:
+            found = SharedConnection(settings)
+            _connections.append(found)
+        found.users.add(backend)
+        return found
+
+
+def _leave(backend: KafkaBackend, connection: SharedConnection) -> None:
+    with _lock:
+        connection.users.discard(backend)
+        is_last = not connection.users and connection in _connections
+        if is_last:
+            _connections.remove(connection)
+    if is_last:
+        connection.close()
+    elif connection.pid == os.getpid():
+        connection.turns.flush(CLOSE_TIMEOUT_S)
+
+
+def _forget() -> None:
+    """In a forked child: the connections and their threads are those of the parent."""
+    _connections.clear()
+    _lock.release()
+
+
+# The lock is held during a fork, so that the list is whole in the child.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forget)
+
+
+class KafkaBackend:
+    """The workers on Kafka. It connects at the first turn: an adapter may be made where a program is imported."""
+
+    def __init__(self, brokers: str | None) -> None:
+        self._settings = client_settings(brokers, None)
+        self._connection: SharedConnection | None = None
+        self._closed = False
+
+    def feed(self, event: dict[str, Any]) -> None:
+        if self._closed:
+            raise RuntimeError("a turn came after Watch.close(): create a new Watch")
+        connection = self._connection
+        if connection is None or connection.pid != os.getpid():
+            connection = self._connection = _join(self, self._settings)
+        connection.turns.send(event)
+
+    def check(self, run_id: str) -> None:
+        if self._connection is not None:
+            self._connection.halts.check(run_id)
+
+    def halted(self, run_id: str) -> ControlEvent | None:
+        return None if self._connection is None else self._connection.halts.halted(run_id)
+
+    def warning(self, run_id: str) -> ControlEvent | None:
+        return None if self._connection is None else self._connection.warnings.take(run_id)
+
+    def flush(self, timeout_s: float) -> bool:
+        connection = self._connection
+        return connection is None or connection.pid != os.getpid() or connection.turns.flush(timeout_s)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._connection is not None:
+                _leave(self, self._connection)
