@@ -1,4 +1,4 @@
-"""MkDocs hooks: pages from outside of docs/, and links that are right on GitHub and in the site.
+"""MkDocs hooks: pages from outside of docs/ or made of other files, and links that are right on GitHub and in the site.
 
 Pages link to each other by their paths in the repository. In the site, a link to a page of the site stays a link to
 that page. A link to any other file becomes a link into the repository if `repo_url` is set, and plain text if not.
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mkdocs.structure.files import File
+
+from docs import asyncapi_page
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -50,9 +52,10 @@ def _pages(target: str) -> str | list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside of docs/."""
+    """Add the pages from outside of docs/, and the one made of the AsyncAPI document."""
     for path in outside():
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, asyncapi_page.PAGE, content=asyncapi_page.markdown()))
     return files
 
 
@@ -102,4 +105,6 @@ def _in_site(path: str) -> str:
     """The path in the site of a file of the repository, if it is a page there: docs/ is the site's root."""
     if path == "README.md":
         return "index.md"
+    if path == asyncapi_page.SOURCE:
+        return asyncapi_page.PAGE
     return path.removeprefix("docs/")

@@ -32,8 +32,10 @@ def run(command: list[str], folder: Path, **environment: str) -> subprocess.Comp
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with two policies without mistakes, and one with."""
+    """A repository with policies without mistakes, and one with some."""
     (tmp_path / "teams" / "a b").mkdir(parents=True)
+    (tmp_path / "teams" / "c d").mkdir()
+    (tmp_path / "teams" / "c d" / "good.yaml").write_text(GOOD)
     (tmp_path / "policy.yaml").write_text(GOOD)
     (tmp_path / "teams" / "policy.yaml").write_text(GOOD)
     (tmp_path / "teams" / "a b" / "night-policy.yaml").write_text(BAD)
@@ -59,10 +61,10 @@ def test_the_action_annotates_the_mistakes(folder: Path) -> None:
 
 
 def test_the_action_succeeds_without_mistakes(folder: Path) -> None:
-    done = check(folder, "policy.yaml\n\nteams/policy.yaml\n")
+    done = check(folder, "policy.yaml\n\nteams/policy.yaml\nteams/c d/*.yaml\n")
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(": valid (") == 2
+    assert done.stdout.count(": valid (") == 3
 
 
 @pytest.mark.parametrize("files", ["", "\n", "policy.yaml\nnowhere/*.yaml", "missing.yaml", "$(touch hacked)"])
