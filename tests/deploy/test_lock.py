@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -14,9 +17,24 @@ ROOT = Path(__file__).parents[2]
 TABLES = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = TABLES["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+
+
+def with_extras(*extras: str) -> list[str]:
+    """Return the requirements of the project with these extras, and with those that they name in turn."""
+    found, todo = list(PROJECT["dependencies"]), list(extras)
+    while todo:
+        for line in EXTRAS[todo.pop()]:
+            named = Requirement(line)
+            if named.name == PROJECT["name"]:
+                todo += named.extras
+            else:
+                found.append(line)
+    return found
+
+
 LOCKS = {
-    "requirements.lock": [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)],
-    "requirements-runtime.lock": [*PROJECT["dependencies"], *EXTRAS["build"], *EXTRAS["compile"]],
+    "requirements.lock": with_extras("dev"),
+    "requirements-runtime.lock": with_extras("build", "otel"),
     "benchmarks/peers.lock": [
         line.partition("  #")[0]
         for line in (ROOT / "benchmarks" / "peers.in").read_text().splitlines()
@@ -39,7 +57,7 @@ def pins(lock: str) -> dict[str, str]:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_the_lock_satisfies_pyproject(lock: str) -> None:
     pinned = pins(lock)
-    wanted = [Requirement(line) for line in LOCKS[lock] if not line.startswith("streamproc[")]
+    wanted = [Requirement(line) for line in LOCKS[lock]]
     stale = [str(one) for one in wanted if pinned.get(canonicalize_name(one.name), "") not in one.specifier]
     assert not stale, f"make lock: {stale}"
 
@@ -54,3 +72,24 @@ def test_every_package_has_hashes_and_none_has_a_url(lock: str) -> None:
 
 def test_the_image_installs_the_tested_versions() -> None:
     assert pins("requirements-runtime.lock").items() <= pins("requirements.lock").items()
+
+
+IMPORTS = """
+import sys
+import streamproc.cli.otel, streamproc.otel.process, streamproc.otel.span_topic
+from streamproc.otel import read_spans
+list(read_spans(b"", "protobuf")), list(read_spans(b'{"resourceSpans": []}', "json"))
+print(*sorted(name for name, module in sys.modules.items() if getattr(module, "__file__", None)))
+"""
+
+
+def test_the_image_has_what_streamproc_otel_imports() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True, timeout=60)
+    homes = packages_distributions()
+    tops = {name.partition(".")[0] for name in done.stdout.split()} - sys.stdlib_module_names - {"streamproc"}
+    # A namespace such as `opentelemetry` belongs to several packages; one of them must be locked.
+    needed = {top: {canonicalize_name(one) for one in homes[top]} for top in tops if top in homes}
+    assert {"aiohttp", "aiokafka", "google", "opentelemetry"} <= needed.keys()
+    locked = pins("requirements-runtime.lock").keys()
+    assert not {top: packages for top, packages in needed.items() if not packages & locked}
+    assert {"opentelemetry-proto", "protobuf"} <= locked
