@@ -119,6 +119,8 @@ def check(wheel: Path, work: Path) -> tuple[Installed, str]:
     installed.run("streamproc", "scan", sample, expect=HALTED, shows=SCANNED)
     installed.run("streamproc", "policy", "check", "standard", shows="standard")
     installed.run("streamproc", "worker", "--help", shows="streamproc worker")
+    # It reads the address after it has found its packages.
+    installed.run("streamproc", "otel", "--listen", "nowhere", expect=UNUSABLE, shows="name an address and a port")
     installed.run("streamproc", "demo", expect=UNUSABLE, shows="pip install 'streamproc[demo]'")
     say("running the demo with its extra")
     lock = work / "demo.lock"

@@ -23,6 +23,7 @@ from packageurl import PackageURL
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements-runtime.lock"
 FILE = ROOT / "build" / "streamproc.cdx.json"
+EXTRAS = ("otel",)  # that the lock has: the image runs `streamproc otel`
 ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?:\s*;\s*(?P<marker>[^\\\n]+))?")
 
 
@@ -73,10 +74,12 @@ def licences(package: Distribution | None) -> list:
     return [make.make_with_name(name) for name in named] or [make.make_from_string(name) for name in free]
 
 
-def required(package: Distribution | None) -> set[str]:
-    """Return the names of the packages that a package requires, without those of its extras."""
+def required(package: Distribution | None, extras: tuple[str, ...] = ()) -> set[str]:
+    """Return the names of the packages that a package requires, with those of these extras only."""
     lines = (package.requires if package is not None else None) or ()
-    names = (re.match(r"[A-Za-z0-9._-]+", line) for line in lines if "extra ==" not in line)
+    extra_of = {line: re.search(r"extra == ['\"]([^'\"]+)", line) for line in lines}
+    wanted = (line for line, extra in extra_of.items() if extra is None or extra[1] in extras)
+    names = (re.match(r"[A-Za-z0-9._-]+", line) for line in wanted)
     return {normalised(name[0]) for name in names if name is not None}
 
 
@@ -95,7 +98,7 @@ def bill(lock: Path = LOCK) -> Bom:
     bom.metadata.component = root
     by_name = {one.name: one for one in bom.components}
     for package in (root, *bom.components):
-        needed = required(installed(package.name))
+        needed = required(installed(package.name), EXTRAS if package is root else ())
         bom.register_dependency(package, [by_name[name] for name in sorted(needed & by_name.keys())])
     return bom
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage, UserMessage
 
 from streamproc.errors import Halted
-from streamproc.integrations._clients import Loop
+from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply, RequestedCall
 from streamproc.integrations._steps import sparing
 

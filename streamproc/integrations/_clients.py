@@ -3,113 +3,16 @@
 from __future__ import annotations
 
 import functools
-import threading
-import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from streamproc.integrations._history import CallResult, Reply, RequestedCall, reply, results, told
-from streamproc.integrations._steps import Steps, sparing
+from streamproc.integrations._client_loop import Loop
+from streamproc.integrations._history import reply
+from streamproc.integrations._steps import sparing
 from streamproc.integrations._streams import Collector, observed
-from streamproc.integrations.watch import Watch
-
-RUNS_MAX: Final = 1_000  # runs of one client
-RESULTS_MAX: Final = 10_000  # ids of results of one run
 
 Client = TypeVar("Client")
-
-
-class Loop:
-    """What happens around requests to models: before each, the results of tools are fed and the run is checked.
-
-    A loop is `shared` if other processes get requests of the same runs: it feeds no result that an earlier request had,
-    and gives each turn an id, so that a request that is sent again brings no second one.
-    """
-
-    def __init__(
-        self, run_id: str | None, node: str, watch: Watch | None, own: str = "", *, shared: bool = False
-    ) -> None:
-        self.watch = watch or Watch()
-        self.given = run_id
-        self.node = node
-        self._shared = shared
-        self._own = own or str(uuid.uuid4())  # the run, unless there is another id
-        self._steps = Steps(self.watch)
-        self._seen: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()  # ids of results, by run
-        self._lock = threading.Lock()
-
-    def before(self, request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the run and the request to send. Raises `Halted`."""
-        run_id = self._own
-        with sparing(self.watch):
-            run_id = self.watch.run_id(self.given, self._own)
-            for name in ("messages", "input"):
-                if isinstance(request.get(name), Iterable) and not isinstance(request[name], (str, list, Mapping)):
-                    request[name] = list(request[name])  # it may be read only once
-        self.heard(run_id, request)
-        return run_id, self.nudged(run_id, request)
-
-    def heard(self, run_id: str, request: Mapping[str, Any]) -> None:
-        """Feed the results that a request brings. Raises `Halted`."""
-        with sparing(self.watch):
-            self.returned(run_id, request)
-        with sparing(self.watch):
-            self.watch.check(run_id)
-
-    def nudged(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the request with the sentence of a new warning, or the request itself."""
-        with sparing(self.watch):
-            if sentence := self.watch.nudge(run_id):
-                return told(request, sentence)
-        return request
-
-    def after(self, run_id: str, answer: Reply | None) -> None:
-        """Feed what a model answered, unless it waits for tools."""
-        with sparing(self.watch):
-            if answer is not None:
-                self.watch.spent(run_id, self.node, **answer.usage)
-                self._steps.answered(run_id, self.node, answer.text, answer.calls, model=answer.model)
-
-    def returned(self, run_id: str, request: Mapping[str, Any]) -> None:
-        """Feed what tools returned, as far as it was not fed."""
-        found = self._unseen(run_id, request)
-        unknown = [result for result in found if not self._steps.knows(run_id, result.call_id)]
-        if unknown:
-            asked = [result.call or RequestedCall(result.call_id, "?", None) for result in unknown]
-            fields = {"event_id": _event_id(asked)} if self._shared else {}
-            self._steps.answered(run_id, self.node, unknown[-1].said, asked, **fields)
-        for result in found:
-            about = {"result": result.content, "error": True if result.failed else None}
-            self._steps.returned(run_id, self.node, result.call_id, **about)
-        if found:
-            self._steps.ended(run_id, for_good=False)
-        else:
-            self._steps.begins(run_id)  # calls that nothing answers, such as those for structured output
-
-    def _unseen(self, run_id: str, request: Mapping[str, Any]) -> list[CallResult]:
-        """Return the results that were not fed. What an older process heard comes with the first request: it is not
-        new."""
-        with self._lock:
-            first = run_id not in self._seen
-            seen = self._seen.setdefault(run_id, OrderedDict())
-            self._seen.move_to_end(run_id)
-            if len(self._seen) > RUNS_MAX:
-                self._seen.popitem(last=False)
-            found = [result for result in results(request) if result.call_id not in seen]
-            for result in found:
-                seen[result.call_id] = None
-            while len(seen) > RESULTS_MAX:
-                seen.popitem(last=False)
-        return [result for result in found if result.new or not (first or self._shared)]
-
-
-def _event_id(calls: Iterable[RequestedCall]) -> str:
-    """Return the id of the turn that made these calls: the same in every process."""
-    ids = "\0".join(call.id for call in calls)
-    return blake2b(ids.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def watched_copy(client: Client, methods: Mapping[str, Iterable[str]], loop: Loop) -> Client:

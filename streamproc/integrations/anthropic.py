@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from streamproc.integrations._clients import Loop, watched_copy
+from streamproc.integrations._client_loop import Loop
+from streamproc.integrations._clients import watched_copy
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic

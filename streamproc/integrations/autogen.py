@@ -35,7 +35,7 @@ from autogen_core.models import FunctionExecutionResultMessage
 
 from streamproc.errors import Halted
 from streamproc.integrations._autogen_client import GuardedClient, calls, tokens
-from streamproc.integrations._clients import Loop
+from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch

@@ -23,7 +23,7 @@ from litellm.exceptions import ModifyResponseException
 from litellm.integrations.custom_logger import CustomLogger
 
 from streamproc.errors import Halted
-from streamproc.integrations._clients import Loop
+from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import reply
 from streamproc.integrations._litellm_calls import WatchedCalls, usage_in
 from streamproc.integrations._steps import sparing

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
+from streamproc.integrations._halt_spans import record_halt
 from streamproc.integrations.backends import Backend, MonitorBackend
 
 if TYPE_CHECKING:
@@ -129,12 +130,23 @@ class Watch:
     # What to do.
 
     def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run must stop. No I/O; takes below a microsecond."""
-        self._backend.check(run_id)
+        """Raise `Halted` if the run must stop. No I/O; takes below a microsecond.
+
+        Where OpenTelemetry records a span, the halt is an event of it (``streamproc.halt``).
+        """
+        try:
+            self._backend.check(run_id)
+        except Halted as halt:
+            self._record(halt.control, str(halt))
+            raise
 
     def halted(self, run_id: str) -> ControlEvent | None:
-        """Return the decision that halted a run; None if it may go on."""
-        return self._backend.halted(run_id)
+        """Return the decision that halted a run; None if it may go on. With ``on_halt="end"`` this is where adapters
+        stop a run, so the halt is an event of the current span, as of `check`."""
+        halt = self._backend.halted(run_id)
+        if halt is not None and self.on_halt == "end":
+            self._record(halt, halt.message)
+        return halt
 
     def warning(self, run_id: str) -> ControlEvent | None:
         """Return the newest warning about a run that was not returned before; None if there is none."""
@@ -182,13 +194,22 @@ class Watch:
 
     def fault(self, problem: Exception) -> None:
         """Count a fault of an adapter or of ours, and log the first of its kind; raise it if `fail` is ``closed``."""
-        self.faults += 1
-        self.last_fault = problem
+        self._count(problem, "a step was not watched, and the agent goes on")
         if self.fail == "closed":
             raise problem
+
+    def _count(self, problem: Exception, what: str) -> None:
+        self.faults += 1
+        self.last_fault = problem
         if type(problem) not in self._logged:
             self._logged.add(type(problem))
-            log.warning("a step was not watched, and the agent goes on: %s", problem, exc_info=problem)
+            log.warning("%s: %s", what, problem, exc_info=problem)
+
+    def _record(self, control: ControlEvent | None, message: str) -> None:
+        try:
+            record_halt(control, message if control is None else control.message)
+        except Exception as problem:  # noqa: BLE001  # of a tracer; the halt is not lost with it, also if fail is "closed"
+            self._count(problem, "a halt is missing in its span")
 
     def _feed(self, event: dict[str, Any]) -> None:
         try:
