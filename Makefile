@@ -111,7 +111,7 @@ schemas: setup  ## regenerate schemas/ from the models
 
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows, with hashes
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
-	$(LOCK) --constraint requirements.lock --extra build --extra otel --output-file requirements-runtime.lock
+	$(LOCK) --constraint requirements.lock --extra build --extra otel --extra page --output-file requirements-runtime.lock
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
 	$(COMPILE) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
 	$(COMPILE) --upgrade --output-file tests/fuzz/atheris.lock tests/fuzz/atheris.in

@@ -26,12 +26,14 @@ LAYERS = (
     # They know which detectors there are; the engine is handed its rules.
     {"policy"},
     {"monitor", "samples", "importers"},
-    {"kafka"},
+    {"kafka", "metrics"},
     {"fleet"},
     # Peers: each is a program's part of its own, and none needs another.
     {"client", "worker", "replay", "notify"},
     {"otel"},  # maps spans with importers, and publishes with client
     {"report"},  # of what was replayed
+    {"read_model"},  # what the topics say now, for people
+    {"web", "tui"},
     {"integrations"},
     {"testing"},
     {"demo"},

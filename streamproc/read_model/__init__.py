@@ -1,0 +1,32 @@
+"""What the topics say now, for people: runs, decisions, commands, budgets, refused records, in SQLite.
+
+The topics are the truth; the model is rebuilt from them at any time. `streamproc page` and `watch --tui` ask it.
+"""
+
+from __future__ import annotations
+
+from streamproc.read_model.rows import (
+    AccountRow,
+    CommandRow,
+    DecisionFilter,
+    DecisionRow,
+    FleetCounts,
+    FleetPage,
+    LiveRun,
+    PolicyRow,
+    RefusedRow,
+    RunFilter,
+)
+
+__all__ = (
+    "AccountRow",
+    "CommandRow",
+    "DecisionFilter",
+    "DecisionRow",
+    "FleetCounts",
+    "FleetPage",
+    "LiveRun",
+    "PolicyRow",
+    "RefusedRow",
+    "RunFilter",
+)
