@@ -280,7 +280,13 @@ def test_every_cached_function_has_a_limit() -> None:
     for module in pkgutil.walk_packages(streamproc.__path__, "streamproc."):
         if "._compiled" in module.name or module.name.endswith("__main__"):
             continue
-        for name, value in vars(importlib.import_module(module.name)).items():
+        try:
+            members = vars(importlib.import_module(module.name))
+        except ModuleNotFoundError as missing:
+            if module.name.startswith("streamproc.integrations.") and not str(missing.name).startswith("streamproc"):
+                continue  # an adapter whose framework is not installed here
+            raise
+        for name, value in members.items():
             if hasattr(value, "cache_info") and value.cache_info is not None and callable(value.cache_info):
                 owner = getattr(value, "__module__", module.name)
                 if value.cache_parameters()["maxsize"] is None:
