@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Final
 
 from aiokafka.partitioner import murmur2
@@ -47,6 +48,7 @@ class _RunSearch:
         self._reader = reader
         self._key = run_id.encode("utf-8", "surrogatepass")
         row, self._point = model.run(run_id), model.point_before(run_id, turns_max)
+        self._start = model.point_before(run_id, sys.maxsize)
         self._wanted = min(turns_max, _turns_known(model, run_id) or turns_max)
         partition = row.partition if row is not None else -1
         if self._point is not None:
@@ -60,6 +62,8 @@ class _RunSearch:
         begin, end = self._reader.extents[self._partition]
         first = end if self._point is None else min(end, max(begin, self._point.offset))
         records = await self._window(first, end)
+        if self._point is not None and self._start is not None and begin <= self._start.offset < first:
+            records = await self._window(self._start.offset, self._start.offset + 1) + records  # its scope and budgets
         turns, width, oldest = sum(map(_is_turn, records)), FIRST_WINDOW, max(begin, end - SEARCHED_MAX)
         while first > oldest and turns < self._wanted:
             before = await self._window(max(oldest, first - width), first)

@@ -15,7 +15,6 @@ from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
 
     from streamproc.kafka.reading import Record
 
@@ -106,6 +105,7 @@ class TurnTable:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self._points: list[tuple[str, int, int, int, int]] = []
+        self._slots: dict[int, tuple[int, int]] = {}  # turns and cost by slot
         self.count()
 
     def count(self) -> None:
@@ -113,21 +113,28 @@ class TurnTable:
         self._count: int = self._db.execute("SELECT count(*) FROM points").fetchone()[0]
 
     def fold(self, run: RunFacts, head: TurnHead) -> None:
-        """Count a turn of a run, and remember where it is if it is a 64th one."""
-        if head.turn and run.turns % POINT_EVERY == 0:
+        """Count a turn of a run, and remember where its first event and each 64th turn are. `write` writes the rows."""
+        if head.turn:
+            turns, cost = self._slots.get(head.at_ms // SLOT_MS, (0, 0))
+            self._slots[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
+        if not run.heard_ms or (head.turn and run.turns and run.turns % POINT_EVERY == 0):  # the first: its start
             self._points.append((head.run_id, run.turns, head.partition, head.offset, head.at_ms))
         note_head(run, head)
 
-    def add(self, heads: Sequence[TurnHead]) -> None:
-        """Write what `fold` has found, and count the turns of each slot of time."""
+    def write(self) -> None:
+        """Write what `fold` has found."""
         self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?)", self._points)
         self._count += len(self._points)
-        self._points.clear()
         self._db.executemany(
             "INSERT INTO rates VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET turns = turns + excluded.turns, "
             "cost_usd_micro = min(cost_usd_micro + excluded.cost_usd_micro, 4611686018427387904)",
-            _slots(heads),
+            [(slot, *sums) for slot, sums in self._slots.items()],
         )
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what `fold` has found."""
+        self._points, self._slots = [], {}
 
     def trim(self) -> None:
         """Delete the oldest rows beyond the limits."""
@@ -141,12 +148,3 @@ class TurnTable:
                 "(SELECT run_id, number FROM points ORDER BY at_ms LIMIT ?)",
                 (min(surplus, TRIMMED_AT_ONCE),),
             ).rowcount
-
-
-def _slots(heads: Iterable[TurnHead]) -> list[tuple[int, int, int]]:
-    found: dict[int, tuple[int, int]] = {}
-    for head in heads:
-        if head.turn:
-            turns, cost = found.get(head.at_ms // SLOT_MS, (0, 0))
-            found[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
-    return [(slot, *sums) for slot, sums in found.items()]

@@ -18,7 +18,7 @@ from streamproc.read_model import DecisionFilter, ModelReader, ReadModel, RunFil
 from streamproc.report import report_of
 from streamproc.settings import Settings, load_settings
 from tests.read_model.deployment import PARTITIONS, Deployment, turn
-from tests.read_model.test_model import busy
+from tests.read_model.test_model import busy, start
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ async def test_it_reads_to_the_ends_and_then_live(settings: Settings) -> None:
 
 async def test_a_run_is_read_from_the_log_and_replayed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment = busy()
+    start(deployment, "long", workflow="nightly")
     for number in range(100, 400):
         deployment.send(turn("long", number))
         deployment.send(turn("honest", number))
@@ -117,6 +118,9 @@ async def test_a_run_is_read_from_the_log_and_replayed(settings: Settings, monke
 
         recording = await read_run(settings, policy, "long", model=model, turns_max=40)
         assert recording.histories["long"].turns == 40
+        assert with_turns.point_before("long", 40).number == 192  # a model that has read the turns knows where to begin
+        if model is with_turns:
+            assert recording.histories["long"].scope.workflow == "nightly"  # from its start, long before
         if model is not nothing:
             assert recording.left_out == 263
             [note, *_] = report_of(recording, "long").notes
