@@ -45,7 +45,7 @@ class _RunSearch:
     """Finds the records of a run in its partition: from where the model knows, else backwards in growing windows."""
 
     def __init__(self, reader: TopicReader, run_id: str, model: ReadModel, turns_max: int) -> None:
-        self._reader = reader
+        self._reader, self._run_id, self._model = reader, run_id, model
         self._key = run_id.encode("utf-8", "surrogatepass")
         row, self._point = model.run(run_id), model.point_before(run_id, turns_max)
         self._start = model.point_before(run_id, sys.maxsize)
@@ -61,7 +61,9 @@ class _RunSearch:
         """Return the records of the run, in log order."""
         begin, end = self._reader.extents[self._partition]
         first = end if self._point is None else min(end, max(begin, self._point.offset))
-        records = await self._window(first, end)
+        known = min(end, max(first, self._model.next_offset("turns", self._partition) or 0))
+        last = min(known, max(first, self._model.last_offset(self._run_id) + 1))
+        records = await self._window(first, last) + await self._window(known, end)  # between, there is nothing of it
         if self._point is not None and self._start is not None and begin <= self._start.offset < first:
             records = await self._window(self._start.offset, self._start.offset + 1) + records  # its scope and budgets
         turns, width, oldest = sum(map(_is_turn, records)), FIRST_WINDOW, max(begin, end - SEARCHED_MAX)
@@ -96,4 +98,4 @@ def _is_turn(record: Record) -> bool:
         head = turn_head(record)
     except ValueError:
         return False
-    return head is not None and bool(head.turn)
+    return bool(head.turn)

@@ -237,6 +237,11 @@ class Queries:
         )  # fmt: skip
         return None if row is None else Point(*row)
 
+    def last_offset(self, run_id: str) -> int:
+        """Return the offset of the last event of a run that was read from the turns topic; -1: none was."""
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        return -1 if row is None else unpack_facts(row[0]).last_offset
+
     def _all(self, sql: str, *values: Any) -> list[Any]:
         with self._read_lock:
             return self._reader.execute(sql, values).fetchall()

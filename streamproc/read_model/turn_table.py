@@ -33,12 +33,13 @@ NO_USAGE: Final = msgspec.Raw(b"")
 
 
 class TurnHead(NamedTuple):
-    """The head of an event on the turns topic. `turn` is 1 for a turn, else 0."""
+    """The head of an event on the turns topic. `turn` is 1 for a turn, else 0; `heard`: it is a sign of life."""
 
     run_id: str
     partition: int
     offset: int
     at_ms: int
+    heard: bool
     turn: int
     tokens: int
     cost_usd_micro: int
@@ -61,16 +62,14 @@ _read_usage = msgspec.json.Decoder(Usage).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
 
-def turn_head(record: Record) -> TurnHead | None:
-    """Read the head of an event, fingerprinted or raw; None if it is no sign of life. Raises `ValueError`.
+def turn_head(record: Record) -> TurnHead:
+    """Read the head of an event, fingerprinted or raw. Raises `ValueError`.
 
     Workers price raw turns by their policy; here their cost is 0 until a status has it.
     """
     head = _read_head(record.value or b"")
     if head.run_id.encode() != record.key:
         raise ValueError("the key is not the run")
-    if head.type in SILENT:
-        return None
     tokens = cost = 0
     if head.type == "turn":
         raw = bytes(head.usage)
@@ -79,8 +78,8 @@ def turn_head(record: Record) -> TurnHead | None:
             tokens, cost = usage.total_tokens or usage.input_tokens + usage.output_tokens, usage.cost_usd_micro or 0
         elif raw.startswith(b"{"):
             tokens = _raw_tokens(raw)
-    is_turn = int(head.type == "turn")
-    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, is_turn, tokens, cost)
+    heard, is_turn = head.type not in SILENT, int(head.type == "turn")
+    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost)
 
 
 def _raw_tokens(raw: bytes) -> int:
@@ -96,7 +95,9 @@ def note_head(run: RunFacts, head: TurnHead) -> None:
     run.turns += head.turn
     run.tokens = min(AMOUNT_MAX, run.tokens + head.tokens)
     run.cost_usd_micro = min(AMOUNT_MAX, run.cost_usd_micro + head.cost_usd_micro)
-    run.heard_ms = max(run.heard_ms, head.at_ms)
+    run.last_offset = max(run.last_offset, head.offset)
+    if head.heard:
+        run.heard_ms = max(run.heard_ms, head.at_ms)
 
 
 class TurnTable:
@@ -117,7 +118,7 @@ class TurnTable:
         if head.turn:
             turns, cost = self._slots.get(head.at_ms // SLOT_MS, (0, 0))
             self._slots[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
-        if not run.heard_ms or (head.turn and run.turns and run.turns % POINT_EVERY == 0):  # the first: its start
+        if (head.heard and not run.heard_ms) or (head.turn and run.turns and run.turns % POINT_EVERY == 0):
             self._points.append((head.run_id, run.turns, head.partition, head.offset, head.at_ms))
         note_head(run, head)
 
