@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -14,21 +14,19 @@ from streamproc.read_model import RunFilter
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
-    from streamproc.read_model import LiveRun, ReadModel
-    from streamproc.report.markup import Html
+    from streamproc.read_model import ReadModel
     from streamproc.settings import Settings
     from streamproc.web.live import LiveViews
+    from streamproc.web.orders import PageOrders
     from streamproc.web.run_log import RunLog
     from streamproc.web.trials import Trials
-
-    OrderForms = Callable[[web.Request, LiveRun], Html]
 
 MODEL: Final = web.AppKey["ReadModel"]("model")
 SETTINGS: Final = web.AppKey["Settings"]("settings")
 POLICY: Final = web.AppKey["Policy"]("policy")
 LIVE: Final = web.AppKey["LiveViews"]("live")
 RUN_LOG: Final = web.AppKey["RunLog"]("run_log")
-ORDERS: Final = web.AppKey["OrderForms"]("orders")
+ORDERS: Final = web.AppKey["PageOrders"]("orders")
 TRIALS: Final = web.AppKey["Trials"]("trials")
 
 QUERY_MAX: Final = 300  # characters of a field of a query

@@ -44,8 +44,9 @@ class ChangedRuns(Protocol):
 class LiveViews:
     """The open connections. `subscribe` gives each of them its own set of changed runs."""
 
-    def __init__(self, subscribe: Callable[[], Any]) -> None:
+    def __init__(self, subscribe: Callable[[], Any], alive: Callable[[Any], bool]) -> None:
         self._subscribe = subscribe
+        self.alive = alive
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
@@ -81,7 +82,7 @@ async def events(request: web.Request) -> web.StreamResponse:
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
         with contextlib.suppress(ConnectionResetError):  # the browser has left
             await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(set(), beat=True)))
-            while True:
+            while request.app[LIVE].alive(request["session"]):
                 changed = await _changed(subscription)
                 if messages := feed.messages(changed, beat=not changed):
                     await response.write(written(messages))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from streamproc.errors import StreamprocError
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.web import live
-from streamproc.web.keys import LIVE, MODEL, POLICY, RUN_LOG, SETTINGS, TRIALS
+from streamproc.web.keys import LIVE, MODEL, ORDERS, POLICY, RUN_LOG, SETTINGS, TRIALS
 from streamproc.web.layout import missing, page, static
+from streamproc.web.order_views import order_routes
 from streamproc.web.run_log import RunLog
 from streamproc.web.trials import Trials
 from streamproc.web.views import accounts, decisions, fleet, health, policies, run, what_if
@@ -20,19 +21,26 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from streamproc.policy import Policy
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model import ModelReader, ReadModel
     from streamproc.settings import Settings
+    from streamproc.web.access import Access
+    from streamproc.web.orders import PageOrders
 
 log = logging.getLogger(__name__)
 
 FORM_BYTES_MAX: Final = 600_000  # a policy to try
 
 
-def make_app(settings: Settings, policy: Policy, model: ReadModel, reader: Any, access: Any) -> web.Application:
-    """Return the application. `access` says who may do what; `reader` keeps the model current."""
-    app = web.Application(middlewares=[*access.middlewares(), errors], client_max_size=FORM_BYTES_MAX)
-    app[SETTINGS], app[POLICY], app[MODEL] = settings, policy, model
-    app[LIVE] = live.LiveViews(reader.subscribe)
+def make_app(
+    settings: Settings, policy: Policy, model: ReadModel, reader: ModelReader, access: Access, orders: PageOrders
+) -> web.Application:
+    """Return the application. `reader` keeps the model current, `access` says who may see it, and `orders` issues what
+    people order."""
+    app = web.Application(client_max_size=FORM_BYTES_MAX)
+    access.install(app)
+    app.middlewares.append(errors)
+    app[SETTINGS], app[POLICY], app[MODEL], app[ORDERS] = settings, policy, model, orders
+    app[LIVE] = live.LiveViews(reader.subscribe, access.alive)
     app[RUN_LOG] = RunLog(settings, policy, model)
     app[TRIALS] = Trials(settings)
     app.on_shutdown.append(app[LIVE].close)
@@ -52,7 +60,7 @@ def make_app(settings: Settings, policy: Policy, model: ReadModel, reader: Any, 
         web.get("/run/", run.run),
         web.get("/run/{file:report\\.(html|md|json)}", run.download),
         web.get("/runs/{run}/{file:report\\.(html|md|json)}", run.download),
-        *access.routes(),
+        *order_routes(orders, page),
         web.get("/runs/{run:.+}", run.run),
     ])  # fmt: skip
     return app

@@ -19,6 +19,7 @@ from streamproc.report.words import grouped, money
 from streamproc.report.writing import report_text
 from streamproc.web.keys import MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
 from streamproc.web.layout import missing, moment, page
+from streamproc.web.order_views import order_form
 from streamproc.web.views.fleet import run_state
 from streamproc.web.views.prints import fingerprints
 from streamproc.web.views.small import loop_badge, sparkline
@@ -100,7 +101,10 @@ def _downloads(run_id: str) -> Html:
 
 def _orders(request: web.Request, live: LiveRun) -> Html:
     """Return the forms that halt or resume the run, for those who may."""
-    forms = request.app[ORDERS](request, live)
+    verb = "resume" if live.status == "halted" else "halt"
+    forms = order_form(request["session"], f"run:{live.run_id}", (verb,), orders=request.app[ORDERS])
+    if live.status == "finished":
+        return NOTHING
     return tag("section", tag("h2", "Orders"), forms, class_="orders", id="orders") if forms else NOTHING
 
 
