@@ -110,8 +110,7 @@ def _page(
         _trial(request, state) if state is not None else NOTHING,
         _form(request, text, asked, blocked=trials.running is not None),
     ]  # fmt: skip
-    events = "view=whatif" if running else ""
-    response = page("What if", Html().join(parts), request, events=events, status=400 if problem else 200)
+    response = page("What if", Html().join(parts), request, status=400 if problem else 200)
     if running:
         response.headers["Refresh"] = str(REFRESH_S)
     return response
