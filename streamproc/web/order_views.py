@@ -25,8 +25,7 @@ from streamproc.web.orders import (
 )
 
 if TYPE_CHECKING:
-    from streamproc.web.access.gate import Layout
-    from streamproc.web.access.login import Fields
+    from streamproc.web.access.login import Fields, Layout
     from streamproc.web.access.session import Session
 
 BUTTONS: Final = {
