@@ -52,9 +52,10 @@ class ReportBuilder:
 
     # -- one run
 
-    def run(self, history: RunHistory, turns_shown: int = TURNS_SHOWN) -> RunReport:
-        """Return the report of a run, with at most `turns_shown` turns listed."""
-        main = facts.main_decision(history)
+    def run(self, history: RunHistory, turns_shown: int = TURNS_SHOWN, about: str = "") -> RunReport:
+        """Return the report of a run, with at most `turns_shown` turns listed. It is about the decision with the id
+        `about`; without it, about the one that halted the run, else about the first warning."""
+        main = next((one for one in history.decisions if one.id == about), None) or facts.main_decision(history)
         end = history.turns - 1
         decided = min(end, facts.turn_of(main)) if main is not None else end
         onset = min(decided, main.onset) if main is not None and main.onset is not None else None

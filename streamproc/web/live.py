@@ -1,0 +1,170 @@
+"""Keeps open pages current by Server-Sent Events.
+
+Each connection holds a set of changed runs, not a queue of events: a browser that reads slowly costs no memory, and
+gets the latest state of each run, ten times a second at most. The beat every 5 s says how old the page is, and keeps
+proxies from closing the connection; a comment line would only do the latter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aiohttp import web
+
+from streamproc.read_model import LiveRun, RunFilter
+from streamproc.report.words import grouped
+from streamproc.web.access import session_of
+from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
+from streamproc.web.views.fleet import fits, order_of, run_row, strip
+
+if TYPE_CHECKING:
+    from streamproc.read_model import ReadModel
+    from streamproc.report.markup import Html
+
+EVERY_S: Final = 0.1  # between two writes to a browser
+BEAT_S: Final = 5.0
+STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
+ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
+CONNECTIONS_MAX: Final = 400
+RETRY_MS: Final = 2_000
+HOUR_MS: Final = 3_600_000
+
+
+class ChangedRuns(Protocol):
+    """What a connection waits for."""
+
+    async def changed(self) -> set[str]:
+        """Return the runs that have changed since the last call, once there are any."""
+
+
+class LiveViews:
+    """The open connections. `subscribe` gives each of them its own set of changed runs."""
+
+    def __init__(self, subscribe: Callable[[], Any], alive: Callable[[Any], bool]) -> None:
+        self._subscribe = subscribe
+        self.alive = alive
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[ChangedRuns]:
+        """Open a connection; it ends when the page's process ends."""
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        subscription = self._subscribe()
+        try:
+            yield subscription
+        finally:
+            self._tasks.discard(task)
+            if (close := getattr(subscription, "close", None)) is not None:
+                close()
+
+    async def close(self, _app: web.Application) -> None:
+        """End all connections."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """Serve the changes of a view until the browser leaves."""
+    view, run_id = request.query.get("view", ""), request.query.get("run", "")
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    )
+    session = session_of(request)
+    async with request.app[LIVE].connection() as subscription:
+        await response.prepare(request)
+        feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
+        with contextlib.suppress(ConnectionResetError):  # the browser has left
+            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(set(), beat=True)))
+            while request.app[LIVE].alive(session):
+                changed = await _changed(subscription)
+                if messages := feed.messages(changed, beat=not changed):
+                    await response.write(written(messages))
+                await asyncio.sleep(EVERY_S)
+    return response
+
+
+async def _changed(subscription: ChangedRuns) -> set[str]:
+    try:
+        return await asyncio.wait_for(subscription.changed(), BEAT_S)
+    except TimeoutError:
+        return set()
+
+
+def written(messages: Iterable[tuple[str, Any]]) -> bytes:
+    """Return messages as they go over the wire; JSON has no line breaks, which would end them."""
+    lines = (f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n" for name, data in messages)
+    return "".join(lines).encode()
+
+
+class ChangeFeed:
+    """Tells a view to load itself again when something has changed: any run, or the one that it shows."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def messages(self, changed: set[str], *, beat: bool) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        found: list[tuple[str, Any]] = []
+        if self._run_id in changed or (changed and not self._run_id):
+            found.append(("changed", 0))
+        if found or beat:
+            found.append(("beat", _now_ms()))
+        return found
+
+
+class FleetFeed:
+    """Sends the strip and the changed rows of the fleet that fit a filter."""
+
+    def __init__(self, model: ReadModel, chosen: RunFilter) -> None:
+        self._model = model
+        self._chosen = chosen
+        self._strip: Html | None = None
+        self._strip_at = 0.0
+
+    def messages(self, changed: set[str], *, beat: bool) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        found: list[tuple[str, Any]] = []
+        if len(changed) > ROWS_MAX:
+            found.append(("changed", 0))
+        elif rows := [self._row(run_id) for run_id in sorted(changed)]:
+            found.append(("rows", rows))
+        if beat or time.monotonic() - self._strip_at >= STRIP_EVERY_S:
+            found += self._counts()
+        found.append(("beat", _now_ms()))
+        return found
+
+    def _counts(self) -> list[tuple[str, Any]]:
+        self._strip_at = time.monotonic()
+        shown = strip(self._model.counts(_now_ms()))
+        if shown == self._strip:
+            return []
+        self._strip = shown
+        totals = {
+            f"count-{group}": grouped(self._model.runs(group, self._chosen, limit=1).total)
+            for group in ("halted", "warned", "others")
+        }
+        return [("swap", {"strip": shown}), ("texts", totals)]
+
+    def _row(self, run_id: str) -> dict[str, Any]:
+        run = self._model.run(run_id)
+        if run is None or not fits(run, self._chosen) or _is_over(run):
+            return {"id": element_id(run_id)}
+        return {"id": element_id(run_id), "group": run.group, "order": order_of(run), "html": run_row(run)}
+
+
+def _is_over(run: LiveRun) -> bool:
+    """Return whether a run was halted too long ago for the fleet's view."""
+    return run.group == "halted" and run.halted_at_ms < _now_ms() - HOUR_MS
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
