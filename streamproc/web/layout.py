@@ -12,6 +12,7 @@ from aiohttp import web
 
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.words import clock
+from streamproc.web.access import session_of
 
 # Files below /static: their package, their place in it, their type.
 ASSETS: Final = {
@@ -58,7 +59,7 @@ def page(
 
     `refresh_s` makes browsers without script load the page again.
     """
-    session = request.get("session")
+    session = session_of(request)
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from streamproc.read_model import Changes, RunFilter
 from streamproc.report.words import grouped
+from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
 from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
 
@@ -68,12 +69,13 @@ async def events(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
+    session = session_of(request)
     async with request.app[LIVE].connection() as subscription:
         await response.prepare(request)
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
         with contextlib.suppress(ConnectionResetError):  # the browser has left
             await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(Changes())))
-            while request.app[LIVE].alive(request["session"]):
+            while request.app[LIVE].alive(session):
                 if messages := feed.messages(await _changes(subscription)):
                     await response.write(written(messages))
     return response

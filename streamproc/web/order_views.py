@@ -25,8 +25,7 @@ from streamproc.web.orders import (
 )
 
 if TYPE_CHECKING:
-    from streamproc.web.access.gate import Layout
-    from streamproc.web.access.login import Fields
+    from streamproc.web.access.login import Fields, Layout
     from streamproc.web.access.session import Session
 
 BUTTONS: Final = {
@@ -118,7 +117,7 @@ class _OrderViews:
     async def new(self, request: web.Request) -> web.Response:
         """Show the form of an order, with the number of runs that it would hit."""
         verb, scope = request.query.get("verb", ""), unquote(request.query.get("scope", ""))
-        session = session_in(request)
+        session = own_session(request)
         try:
             if not scope:
                 scope = read_scope("tenant", request.query.get("user", ""), request.query.get("tenant", ""))
@@ -133,7 +132,7 @@ class _OrderViews:
 
     async def place(self, request: web.Request) -> web.StreamResponse:
         """Place an order and go to its page; show what is wrong with it otherwise."""
-        session = session_in(request)
+        session = own_session(request)
         fields = await form_fields(request)
         try:
             draft = _posted(fields)
@@ -154,7 +153,7 @@ class _OrderViews:
         return response
 
     def _form(self, request: web.Request, draft: OrderDraft, said: Mapping[str, str] | None = None) -> web.Response:
-        form = _draft_form(session_in(request), draft, self._orders, said)
+        form = _draft_form(own_session(request), draft, self._orders, said)
         head = tag("h1", BUTTONS[draft.verb]) + tag("p", "To ", foreign(draft.scope, code=True))
         return self._layout(BUTTONS[draft.verb], head + form, request)
 
@@ -165,7 +164,7 @@ class _OrderViews:
         return response
 
 
-def session_in(request: web.Request) -> Session:
+def own_session(request: web.Request) -> Session:
     """Return the session of a request to a route that needs one."""
     session = session_of(request)
     if session is None:

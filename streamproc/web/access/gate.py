@@ -18,10 +18,10 @@ from aiohttp import web
 
 from streamproc.errors import InvalidSettings
 from streamproc.model.escaping import escape
-from streamproc.report.markup import NOTHING, Html, tag
+from streamproc.report.markup import NOTHING, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address
 from streamproc.web.access.headers import TRANSPORT, add_headers
-from streamproc.web.access.login import Fields, LoginRefused
+from streamproc.web.access.login import Fields, Layout, LoginRefused
 from streamproc.web.access.own_address import OwnAddress, loopback_address, own_path
 from streamproc.web.access.rights import VIEW
 from streamproc.web.access.session import Session, Sessions
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Layout = Callable[[str, Html, web.Request], web.Response]
-
 SESSION: Final = web.RequestKey("session", object)  # ask `session_of`
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "X-CSRF-Token"
-STATIC: Final = "/static/{name}"
+STATIC: Final = "/static/"  # style sheets, which the login page needs, too
 PUBLIC: Final = frozenset({"/login", "/login/continue.js", "/favicon.ico", "/favicon.svg"})
 BODY_BYTES_MAX: Final = 65_536  # of a form without a session
 CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n'
@@ -59,7 +57,7 @@ class Access:
     ) -> None:
         self.sessions = Sessions(now)
         self._methods = {method.name: method for method in methods}
-        self._layout = layout
+        self.layout = layout
         self._address = address
         self._proxies = proxies
         self._throttle = LoginThrottle(now)
@@ -81,7 +79,7 @@ class Access:
         own = [
             web.get("/login", self._login_page),
             web.get("/login/continue.js", self._continue_script),
-            *(route for method in self._methods.values() for route in method.routes(lambda: self.address)),
+            *(route for method in self._methods.values() for route in method.routes(self)),
             web.post("/login/{method}", self._log_in),
             web.post("/logout", self._log_out),
         ]
@@ -149,7 +147,7 @@ class Access:
     def _is_public(self, request: web.Request) -> bool:
         """By the route that was found, not by the text of the path: that can be written in many ways."""
         resource = request.match_info.route.resource
-        return resource is not None and (resource.canonical in self._own_paths or resource.canonical == STATIC)
+        return resource is not None and (resource.canonical in self._own_paths or resource.canonical.startswith(STATIC))
 
     def _unauthenticated(self, request: web.Request) -> web.Response:
         if request.method == "POST" or "text/html" not in request.headers.get("Accept", ""):
@@ -157,7 +155,7 @@ class Access:
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
             # A link from elsewhere brings no `SameSite=Strict` cookie; the same address, opened by our page, does.
             again = tag("p", tag("a", "Continue", href=request.raw_path))
-            response = self._layout("One moment", again, request)
+            response = self.layout("One moment", again, request)
             response.headers["Refresh"] = "0"
             return response
         target = own_path(request.raw_path)
@@ -186,7 +184,7 @@ class Access:
     def _show_login(self, request: web.Request, back_to: str, problem: str = "") -> web.Response:
         forms = NOTHING.join(method.form(request, back_to) for method in self._methods.values())
         said = tag("p", problem, role="alert") if problem else NOTHING
-        return self._layout("Log in", tag("h1", "Log in") + said + forms, request)
+        return self.layout("Log in", tag("h1", "Log in") + said + forms, request)
 
     async def _continue_script(self, _request: web.Request) -> web.Response:
         return web.Response(text=CONTINUE_SCRIPT, content_type="text/javascript")
@@ -210,7 +208,7 @@ class Access:
             response.set_status(403)
             return response
         self._throttle.succeeded(address)
-        return self._begin(request, identity, address, back_to)
+        return self._begin(request, identity, address, identity.back_to or back_to)
 
     def _begin(self, request: web.Request, identity: Identity, address: str, back_to: str) -> web.StreamResponse:
         if (before := session_of(request)) is not None:

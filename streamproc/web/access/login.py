@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,22 +11,36 @@ from aiohttp import web
 from streamproc.report.markup import NOTHING, Html, tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streamproc.web.access.own_address import OwnAddress
     from streamproc.web.access.session import Session
 
 Fields = Mapping[str, str]
-Layout = "Callable[[str, Html, web.Request], web.Response]"
+Layout = Callable[[str, Html, web.Request], web.Response]  # title, body, request
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who logged in. `basis` is compared later to see whether the login still holds."""
+    """Who logged in. `basis` is compared later to see whether the login still holds; `back_to` is the path to go to, if
+    the form does not say."""
 
     name: str
     rights: frozenset[str]
     basis: str = ""
+    back_to: str = ""
+
+
+class LoginSite(Protocol):
+    """What a way to log in needs of the page that it is part of."""
+
+    @property
+    def address(self) -> OwnAddress:
+        """The address under which browsers reach the page."""
+
+    @property
+    def layout(self) -> Layout:
+        """Makes a page of a title and a body."""
 
 
 class LoginRefused(Exception):
@@ -47,7 +61,7 @@ class LoginMethod(Protocol):
     def current(self, session: Session, request: web.Request) -> frozenset[str] | None:
         """Return the rights that the session has now; None if its login no longer holds."""
 
-    def routes(self, address: Callable[[], OwnAddress]) -> Sequence[web.RouteDef]:
+    def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
         """Return further routes below ``/login/``; they need no session."""
 
     def address_hint(self) -> str:

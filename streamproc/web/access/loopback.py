@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from streamproc.report.markup import Html, tag
-from streamproc.web.access.login import Fields, Identity, LoginRefused, continue_form
+from streamproc.web.access.login import Fields, Identity, LoginRefused, LoginSite, continue_form
 from streamproc.web.access.rights import FLEET, rights_up_to
 
 if TYPE_CHECKING:
-    from streamproc.web.access.own_address import OwnAddress
     from streamproc.web.access.session import Session
 
 TOKEN_BYTES = 32
@@ -51,7 +50,7 @@ class LoopbackLogin:
         """Return the rights of the session: they never change."""
         return session.rights
 
-    def routes(self, _address: Callable[[], OwnAddress]) -> Sequence[web.RouteDef]:
+    def routes(self, _site: LoginSite) -> Sequence[web.RouteDef]:
         """Return no further routes."""
         return ()
 

@@ -45,7 +45,9 @@ def _query(chosen: DecisionFilter) -> str:
 
 def _none(chosen: DecisionFilter) -> Html:
     if any(getattr(chosen, name) for name in FIELDS):
-        return empty("No decision fits", "Take something out of the filter, or ", tag("a", "show all", href="/decisions"))
+        return empty(
+            "No decision fits", "Take something out of the filter, or ", tag("a", "show all", href="/decisions")
+        )
     return empty("No decisions yet", "They appear here as soon as a detector warns of a run or halts it.")
 
 

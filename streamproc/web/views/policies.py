@@ -60,7 +60,9 @@ def seen_section(seen: tuple[PolicyRow, ...], own: str) -> Html:
         text = f"{len(recent)} policies decide at the same time: a roll-out, or workers that were not restarted."
         note = tag("p", text, class_="note")
     elif recent[0].hash != own:
-        text = "The workers decide by another policy than the one that this page was started with. Timelines and what-if "
+        text = (
+            "The workers decide by another policy than the one that this page was started with. Timelines and what-if "
+        )
         note = tag("p", text, "use the page's own. Start it with the workers' policy.", class_="note")
     rows = [
         TableRow([

@@ -17,6 +17,7 @@ from streamproc.report.model import RunReport
 from streamproc.report.run_sections import LiveParts, heading, run_sections
 from streamproc.report.words import grouped, money
 from streamproc.report.writing import report_text
+from streamproc.web.access import session_of
 from streamproc.web.keys import MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
 from streamproc.web.layout import missing, moment, page
 from streamproc.web.order_views import order_form
@@ -94,7 +95,9 @@ def now_line(live: LiveRun) -> Html:
 def _downloads(run_id: str) -> Html:
     links = [tag("a", name, href=run_href(run_id, f"report.{kind}"), download=True)
              for kind, name in (("html", "Report"), ("md", "for a ticket"), ("json", "JSON"))]  # fmt: skip
-    keys = tag("span", tag("kbd", "j"), " ", tag("kbd", "k"), " flags, ", tag("kbd", "."), " next repeat", class_="keys")
+    keys = tag(
+        "span", tag("kbd", "j"), " ", tag("kbd", "k"), " flags, ", tag("kbd", "."), " next repeat", class_="keys"
+    )
     decisions = tag("a", "Its decisions", href=f"/decisions?{urlencode({'run_id': run_id}, errors='replace')}")
     return tag("div", *links, decisions, keys, class_="actions")
 
@@ -102,7 +105,7 @@ def _downloads(run_id: str) -> Html:
 def _orders(request: web.Request, live: LiveRun) -> Html:
     """Return the forms that halt or resume the run, for those who may."""
     verb = "resume" if live.status == "halted" else "halt"
-    forms = order_form(request["session"], f"run:{live.run_id}", (verb,), orders=request.app[ORDERS])
+    forms = order_form(session_of(request), f"run:{live.run_id}", (verb,), orders=request.app[ORDERS])
     if live.status == "finished":
         return NOTHING
     return tag("section", tag("h2", "Orders"), forms, class_="orders", id="orders") if forms else NOTHING

@@ -16,6 +16,7 @@ from streamproc.report.tables import Cell, TableRow, muted, number, section, tab
 from streamproc.report.words import grouped
 from streamproc.web.keys import MODEL, SETTINGS, TRIALS, run_href
 from streamproc.web.layout import page
+from streamproc.web.order_views import own_session
 from streamproc.web.trial_process import TURNS_MAX
 from streamproc.web.trials import SECONDS_MAX, Trials, TrialState
 
@@ -128,7 +129,7 @@ def _form(request: web.Request, text: str, asked: Mapping[str, str], *, blocked:
     area = tag("textarea", Html("\n") + text, name="policy", rows=22, spellcheck="false", autocomplete="off")
     return tag(
         "form",
-        tag("input", type="hidden", name="csrf", value=request["session"].csrf),
+        tag("input", type="hidden", name="csrf", value=own_session(request).csrf),
         tag("div", tag("label", "Policy", area)),
         tag("div", tag("h2", "On which runs"), *fields, tag("label", "Turns of", tag("select", *ages, name="since")),
             muted(limits), tag("p", tag("button", "Try it", class_="main", disabled=blocked))),
@@ -140,7 +141,7 @@ def _form(request: web.Request, text: str, asked: Mapping[str, str], *, blocked:
 
 def _trial(request: web.Request, state: TrialState) -> Html:
     if state.running:
-        stop = tag("form", tag("input", type="hidden", name="csrf", value=request["session"].csrf),
+        stop = tag("form", tag("input", type="hidden", name="csrf", value=own_session(request).csrf),
                    tag("input", type="hidden", name="job", value=state.id), tag("button", "Cancel"),
                    method="post", action="/whatif/cancel")  # fmt: skip
         return section("Trying it …", tag("p", f"On {plural(state.runs, 'run')}. This page shows the result by itself."),
