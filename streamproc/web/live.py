@@ -18,8 +18,8 @@ from aiohttp import web
 
 from streamproc.read_model import Changes, RunFilter
 from streamproc.report.words import grouped
-from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
+from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
-    session = session_of(request)
+    session = own_session(request)
     async with request.app[LIVE].connection() as subscription:
         await response.prepare(request)
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from streamproc.errors import plural
 from streamproc.read_model import FleetCounts, FleetPage, LiveRun, RunFilter
+from streamproc.read_model.queries import Field
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.words import grouped, lasted, money
 from streamproc.web.keys import FIELDS, MODEL, element_id, field_of, filter_of, number_of, query_of, run_href
@@ -31,6 +32,7 @@ NOTHING_THERE: Final[dict[FleetGroup, str]] = {
     "others": "No other run is known.",
     "earlier": "",
 }
+NAMED: Final[tuple[Field, ...]] = ("workflow", "tenant", "user", "code")  # what runs can be chosen by
 HOUR_MS: Final = 3_600_000
 HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last sign of life")
 NUMERIC: Final = frozenset({"Turns", "Cost"})
@@ -166,14 +168,14 @@ def filter_form(model: ReadModel, chosen: RunFilter) -> Html:
     fields = [
         tag("label", "Search", tag("input", type="search", name="text", value=chosen.text, id="search",
                                    placeholder="run, sentence, code …"), class_="grow"),
-        *(_field(model, name, getattr(chosen, name)) for name in ("workflow", "tenant", "user", "code")),
+        *(_field(model, name, getattr(chosen, name)) for name in NAMED),
     ]  # fmt: skip
     hidden = tag("input", type="hidden", name="status", value=chosen.status) if chosen.status else NOTHING
     clear = tag("a", "Show all", href="/") if chosen_any(chosen) else NOTHING
     return tag("form", *fields, hidden, tag("button", "Filter"), clear, class_="filters", action="/", role="search")
 
 
-def _field(model: ReadModel, name: str, value: str) -> Html:
+def _field(model: ReadModel, name: Field, value: str) -> Html:
     options = [tag("option", value=one) for one in model.names(name)[:NAMES_MAX]]
     known = tag("datalist", *options, id=f"known-{name}") if options else NOTHING
     shown = tag("input", name=name, value=value, list=f"known-{name}" if options else None, autocomplete="off")

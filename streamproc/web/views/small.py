@@ -62,8 +62,7 @@ def identicon(hash_: int) -> Html:
     for cell in range(CELLS):
         if bits >> cell & 1:
             column, row = divmod(cell, 5)
-            for x in {column, 4 - column}:
-                squares.append(f"M{x} {row}h1v1h-1z")
+            squares += [f"M{x} {row}h1v1h-1z" for x in {column, 4 - column}]
     name = f"{bits:016x}"
     drawn = tag("path", d="".join(sorted(squares)) or "M2 2h1v1h-1z")
     return tag("svg", tag("title", name), drawn, viewBox="-.5 -.5 6 6", role="img",
