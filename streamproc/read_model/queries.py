@@ -42,6 +42,7 @@ TEXT_MAX: Final = 200  # characters of a text to search for
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
 HOUR_MS: Final = 3_600_000
+LATEST_MS: Final = 1 << 62
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
     "warned": f"shown = {SHOWN['warned']}",
@@ -111,9 +112,24 @@ class Queries:
             read_share=1.0 if self.caught_up else self.read_share,
         )  # fmt: skip
 
-    def runs(self, group: RunGroup, filter: RunFilter, *, limit: int = 200, offset: int = 0) -> FleetPage:  # noqa: A002
-        """Return runs of a group, the most urgent first; of the others, running ones before finished ones."""
+    def runs(
+        self,
+        group: RunGroup,
+        filter: RunFilter,  # noqa: A002
+        *,
+        limit: int = 200,
+        offset: int = 0,
+        since_ms: int = 0,
+        before_ms: int = 0,
+    ) -> FleetPage:
+        """Return runs of a group, the most urgent first; of the others, running ones before finished ones.
+
+        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
+        """
         where, values = _run_filter(filter)
+        if group == "halted" and (since_ms or before_ms):
+            where.append("rank >= CAST(? AS INTEGER) AND rank < CAST(? AS INTEGER)")
+            values += [str(since_ms), str(before_ms or LATEST_MS)]
         condition = " AND ".join([GROUPS[group], *where])
         rows = self._all(
             f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY shown, rank DESC, run_id LIMIT ? OFFSET ?",
