@@ -27,7 +27,7 @@ from streamproc.read_model.rows import (
 )
 from streamproc.read_model.run_facts import FINISHED, SHOWN, live_run
 from streamproc.read_model.run_table import unpack_facts
-from streamproc.read_model.turn_table import POINT_EVERY, SLOT_MS
+from streamproc.read_model.turn_table import SLOT_MS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,6 +42,7 @@ TEXT_MAX: Final = 200  # characters of a text to search for
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 10_000  # decisions whose delays make the median
 HOUR_MS: Final = 3_600_000
+LATEST_MS: Final = 1 << 62
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
     "warned": f"shown = {SHOWN['warned']}",
@@ -111,9 +112,24 @@ class Queries:
             read_share=1.0 if self.caught_up else self.read_share,
         )  # fmt: skip
 
-    def runs(self, group: RunGroup, filter: RunFilter, *, limit: int = 200, offset: int = 0) -> FleetPage:  # noqa: A002
-        """Return runs of a group, the most urgent first; of the others, running ones before finished ones."""
+    def runs(
+        self,
+        group: RunGroup,
+        filter: RunFilter,  # noqa: A002
+        *,
+        limit: int = 200,
+        offset: int = 0,
+        since_ms: int = 0,
+        before_ms: int = 0,
+    ) -> FleetPage:
+        """Return runs of a group, the most urgent first; of the others, running ones before finished ones.
+
+        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
+        """
         where, values = _run_filter(filter)
+        if group == "halted" and (since_ms or before_ms):
+            where.append("rank >= CAST(? AS INTEGER) AND rank < CAST(? AS INTEGER)")
+            values += [str(since_ms), str(before_ms or LATEST_MS)]
         condition = " AND ".join([GROUPS[group], *where])
         rows = self._all(
             f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY shown, rank DESC, run_id LIMIT ? OFFSET ?",
@@ -225,11 +241,8 @@ class Queries:
             found.append(PartitionHealth(topic=role, partition=number, position=at, end=end, last_ms=last_ms))
         return tuple(found)
 
-    def point_before(self, run_id: str, turns_back: int) -> tuple[Point, int] | None:
-        """Return where at least `turns_back` turns of a run begin, and how many turns were read in all.
-
-        None: no turn of the run was read.
-        """
+    def point_before(self, run_id: str, turns_back: int) -> Point | None:
+        """Return where the last turns of a run begin, at least `turns_back` if so many were read; None: none was."""
         last = self._one("SELECT max(number) FROM points WHERE run_id = ?", _bound(run_id))
         if last is None or last[0] is None:
             return None
@@ -240,7 +253,7 @@ class Queries:
         ) or self._one(
             "SELECT number, partition, position FROM points WHERE run_id = ? ORDER BY number LIMIT 1", _bound(run_id)
         )  # fmt: skip
-        return Point(*row), last[0] + POINT_EVERY
+        return Point(*row)
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
         with self._read_lock:

@@ -63,7 +63,7 @@ class ReportBuilder:
         shown, left_out, period = occurrences(history, main, decided) if main and end >= 0 else ([], 0, 1)
         chosen = facts.chosen_turns(history, main, onset, decided, turns_shown)
         scope = PolicyScope(*facts.scope_of(history))
-        about: dict[str, Any] = {} if main is None else self._about(history, main, split, decided)
+        about_main: dict[str, Any] = {} if main is None else self._about(history, main, split, decided)
         return RunReport(
             run_id=history.run_id,
             state=facts.standing(history),
@@ -100,8 +100,8 @@ class ReportBuilder:
             reproduce=self._commands(history, main),
             log=self._where(history),
             version=self._version,
-            notes=tuple(facts.notes(history)),
-            **about,
+            notes=tuple(facts.notes(history, self._recording.left_out)),
+            **about_main,
         )
 
     def _about(self, history: RunHistory, main: Decision, split: int, decided: int) -> dict[str, Any]:

@@ -90,14 +90,17 @@ class TimelineForm(NamedTuple):
     open_nodes: Sequence[str] = ()
 
 
-def timeline(report: RunReport, form: TimelineForm = TimelineForm()) -> Html:
+PLAIN_TIMELINE: Final = TimelineForm()
+
+
+def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
     """Draw the turns of each node, the loop as a band, warnings and halts as flags."""
     if not report.stretches:
         return NOTHING
     height = TOP + LANE * len(report.nodes) + 24
     room = WIDTH - LEFT - RIGHT - (OPEN_ROOM if form.open_nodes else 0)
     step = room / len(report.stretches)
-    centres = _centres(form.widths, step, room) if form.widths else [
+    centres = _centres(form.widths, room) if form.widths else [
         LEFT + (number + 0.5) * step for number in range(len(report.stretches))
     ]  # fmt: skip
 
@@ -133,7 +136,7 @@ def timeline(report: RunReport, form: TimelineForm = TimelineForm()) -> Html:
     return _svg(_timeline_title(report), WIDTH, height, *parts, class_="timeline")
 
 
-def _centres(widths: Sequence[float], step: float, room: float) -> list[float]:
+def _centres(widths: Sequence[float], room: float) -> list[float]:
     """Return where stretches are whose widths differ; none is narrower than a fifth of the mean."""
     mean = sum(widths) / len(widths) or 1.0
     wide = [max(one, mean / 5) for one in widths]

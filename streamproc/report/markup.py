@@ -71,6 +71,11 @@ def _named(key: str) -> str:
 _SPELT: Final = {"viewBox": "viewBox", "preserveAspectRatio": "preserveAspectRatio"}
 
 
+def written_lines(text: str) -> Html:
+    """Return text with its line breaks and tabs, for a field that shows it as it was written."""
+    return Html(entities(escape(text, keep="\n\t"), quote=True))
+
+
 def foreign(text: Any, *, code: bool = False, class_: str | None = None) -> Html:
     """Return the text of others, isolated in its own direction."""
     return tag("code" if code else "bdi", text, dir="auto", class_=class_)

@@ -54,13 +54,16 @@ class LiveParts(NamedTuple):
     """What the page of a run adds to its report: the form of the timeline, what stands above it, and what stands below
     the occurrences."""
 
-    form: drawings.TimelineForm = drawings.TimelineForm()
+    form: drawings.TimelineForm = drawings.PLAIN_TIMELINE
     above_timeline: Html = NOTHING
     below_occurrences: Html = NOTHING
     chosen: str = ""  # id of the decision that the sections are about
 
 
-def run_sections(report: RunReport, prefix: str = "", live: LiveParts = LiveParts()) -> Iterator[Html]:
+NOT_LIVE: Final = LiveParts()
+
+
+def run_sections(report: RunReport, prefix: str = "", live: LiveParts = NOT_LIVE) -> Iterator[Html]:
     """Yield the sections of a report. `prefix` keeps ids apart where a page has several."""
     yield _culprit(report)
     yield _facts(report)

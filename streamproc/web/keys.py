@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from streamproc.web.run_log import RunLog
     from streamproc.web.trials import Trials
 
-MODEL: Final = web.AppKey["ReadModel"]("model")
-SETTINGS: Final = web.AppKey["Settings"]("settings")
-POLICY: Final = web.AppKey["Policy"]("policy")
-LIVE: Final = web.AppKey["LiveViews"]("live")
-RUN_LOG: Final = web.AppKey["RunLog"]("run_log")
-ORDERS: Final = web.AppKey["PageOrders"]("orders")
-TRIALS: Final = web.AppKey["Trials"]("trials")
+MODEL: Final[web.AppKey[ReadModel]] = web.AppKey("model")
+SETTINGS: Final[web.AppKey[Settings]] = web.AppKey("settings")
+POLICY: Final[web.AppKey[Policy]] = web.AppKey("policy")
+LIVE: Final[web.AppKey[LiveViews]] = web.AppKey("live")
+RUN_LOG: Final[web.AppKey[RunLog]] = web.AppKey("run_log")
+ORDERS: Final[web.AppKey[PageOrders]] = web.AppKey("orders")
+TRIALS: Final[web.AppKey[Trials]] = web.AppKey("trials")
 
 QUERY_MAX: Final = 300  # characters of a field of a query
 FIELDS: Final = tuple(one.name for one in fields(RunFilter))

@@ -12,46 +12,38 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from streamproc.read_model import LiveRun, RunFilter
+from streamproc.read_model import Changes, RunFilter
 from streamproc.report.words import grouped
-from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
-from streamproc.web.views.fleet import fits, order_of, run_row, strip
+from streamproc.web.order_views import own_session
+from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model import ChangeSubscription, ReadModel
     from streamproc.report.markup import Html
+    from streamproc.web.access import Session
 
-EVERY_S: Final = 0.1  # between two writes to a browser
 BEAT_S: Final = 5.0
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
 ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
 CONNECTIONS_MAX: Final = 400
 RETRY_MS: Final = 2_000
-HOUR_MS: Final = 3_600_000
-
-
-class ChangedRuns(Protocol):
-    """What a connection waits for."""
-
-    async def changed(self) -> set[str]:
-        """Return the runs that have changed since the last call, once there are any."""
 
 
 class LiveViews:
     """The open connections. `subscribe` gives each of them its own set of changed runs."""
 
-    def __init__(self, subscribe: Callable[[], Any], alive: Callable[[Any], bool]) -> None:
+    def __init__(self, subscribe: Callable[[], ChangeSubscription], alive: Callable[[Session], bool]) -> None:
         self._subscribe = subscribe
         self.alive = alive
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[ChangedRuns]:
+    async def connection(self) -> AsyncIterator[ChangeSubscription]:
         """Open a connection; it ends when the page's process ends."""
         if len(self._tasks) >= CONNECTIONS_MAX:
             raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
@@ -63,8 +55,7 @@ class LiveViews:
             yield subscription
         finally:
             self._tasks.discard(task)
-            if (close := getattr(subscription, "close", None)) is not None:
-                close()
+            subscription.close()
 
     async def close(self, _app: web.Application) -> None:
         """End all connections."""
@@ -78,25 +69,25 @@ async def events(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
-    session = session_of(request)
+    session = own_session(request)
     async with request.app[LIVE].connection() as subscription:
         await response.prepare(request)
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
         with contextlib.suppress(ConnectionResetError):  # the browser has left
-            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(set(), beat=True)))
+            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(Changes())))
             while request.app[LIVE].alive(session):
-                changed = await _changed(subscription)
-                if messages := feed.messages(changed, beat=not changed):
+                if messages := feed.messages(await _changes(subscription)):
                     await response.write(written(messages))
-                await asyncio.sleep(EVERY_S)
     return response
 
 
-async def _changed(subscription: ChangedRuns) -> set[str]:
+async def _changes(subscription: ChangeSubscription) -> Changes:
+    """Return what has changed; nothing after the time of a beat."""
     try:
-        return await asyncio.wait_for(subscription.changed(), BEAT_S)
+        await asyncio.wait_for(subscription.changed(), BEAT_S)
     except TimeoutError:
-        return set()
+        return Changes()
+    return subscription.last
 
 
 def written(messages: Iterable[tuple[str, Any]]) -> bytes:
@@ -111,14 +102,12 @@ class ChangeFeed:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
 
-    def messages(self, changed: set[str], *, beat: bool) -> list[tuple[str, Any]]:
-        """Return what the browser must know."""
-        found: list[tuple[str, Any]] = []
-        if self._run_id in changed or (changed and not self._run_id):
-            found.append(("changed", 0))
-        if found or beat:
-            found.append(("beat", _now_ms()))
-        return found
+    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know; without a change, how late it is."""
+        beat = ("beat", _now_ms())
+        if not changes:
+            return [beat]
+        return [("changed", 0), beat] if not self._run_id or self._run_id in changes.run_ids else []
 
 
 class FleetFeed:
@@ -130,40 +119,34 @@ class FleetFeed:
         self._strip: Html | None = None
         self._strip_at = 0.0
 
-    def messages(self, changed: set[str], *, beat: bool) -> list[tuple[str, Any]]:
+    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
         """Return what the browser must know."""
         found: list[tuple[str, Any]] = []
-        if len(changed) > ROWS_MAX:
+        if len(changes.run_ids) > ROWS_MAX:
             found.append(("changed", 0))
-        elif rows := [self._row(run_id) for run_id in sorted(changed)]:
+        elif rows := [self._row(run_id) for run_id in sorted(changes.run_ids)]:
             found.append(("rows", rows))
-        if beat or time.monotonic() - self._strip_at >= STRIP_EVERY_S:
+        if not changes or time.monotonic() - self._strip_at >= STRIP_EVERY_S:
             found += self._counts()
         found.append(("beat", _now_ms()))
         return found
 
     def _counts(self) -> list[tuple[str, Any]]:
         self._strip_at = time.monotonic()
-        shown = strip(self._model.counts(_now_ms()))
+        shown = strip(fleet_standing(self._model))
         if shown == self._strip:
             return []
         self._strip = shown
         totals = {
-            f"count-{group}": grouped(self._model.runs(group, self._chosen, limit=1).total)
-            for group in ("halted", "warned", "others")
+            f"count-{group}": grouped(group_page(self._model, group, self._chosen, limit=1).total) for group in GROUPS
         }
         return [("swap", {"strip": shown}), ("texts", totals)]
 
     def _row(self, run_id: str) -> dict[str, Any]:
         run = self._model.run(run_id)
-        if run is None or not fits(run, self._chosen) or _is_over(run):
+        if run is None or not fits(run, self._chosen):
             return {"id": element_id(run_id)}
-        return {"id": element_id(run_id), "group": run.group, "order": order_of(run), "html": run_row(run)}
-
-
-def _is_over(run: LiveRun) -> bool:
-    """Return whether a run was halted too long ago for the fleet's view."""
-    return run.group == "halted" and run.halted_at_ms < _now_ms() - HOUR_MS
+        return {"id": element_id(run_id), "group": group_of(run), "order": order_of(run), "html": run_row(run)}
 
 
 def _now_ms() -> int:

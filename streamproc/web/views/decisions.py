@@ -79,8 +79,9 @@ def decision_row(one: DecisionRow) -> Html:
     group = GROUP_OF.get(one.severity, "others")
     href = f"{run_href(one.run_id, decision=one.id)}#evidence"
     scope = [foreign(name, class_="scope") for name in (one.workflow, one.tenant, one.user) if name]
-    severity = tag("span", tag("b", SEVERITIES.get(one.severity, "?"), class_=f"flag flag-of-{group}", aria_hidden="true"),
-                   tag("span", one.severity, class_=f"word-{group}"), " ", tag("code", one.code), class_="state")  # fmt: skip
+    letter = tag("b", SEVERITIES.get(one.severity, "?"), class_=f"flag flag-of-{group}", aria_hidden="true")
+    word = tag("span", one.severity, class_=f"word-{group}")
+    severity = tag("span", letter, word, " ", tag("code", one.code), class_="state")
     return tag(
         "tr",
         tag("td", moment(one.at_ms), class_="when"),

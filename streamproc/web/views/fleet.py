@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from aiohttp import web
 
 from streamproc.errors import plural
 from streamproc.read_model import FleetCounts, FleetPage, LiveRun, RunFilter
-from streamproc.read_model.rows import RunGroup
+from streamproc.read_model.queries import Field
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.words import grouped, lasted, money
 from streamproc.web.keys import FIELDS, MODEL, element_id, field_of, filter_of, number_of, query_of, run_href
@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 
 ROWS: Final = 200  # of a group on a page
 NAMES_MAX: Final = 200  # of a filter's suggestions
-GROUPS: Final[dict[RunGroup, str]] = {
+FleetGroup = Literal["halted", "warned", "others", "earlier"]
+GROUPS: Final[dict[FleetGroup, str]] = {
     "halted": "Halted in the last hour", "warned": "Warned", "others": "Others, by spend",
+    "earlier": "Halted earlier",
 }  # fmt: skip
-NOTHING_THERE: Final[dict[RunGroup, str]] = {
+NOTHING_THERE: Final[dict[FleetGroup, str]] = {
     "halted": "No run was halted in the last hour.",
     "warned": "No run has a warning.",
     "others": "No other run is known.",
+    "earlier": "",
 }
+NAMED: Final[tuple[Field, ...]] = ("workflow", "tenant", "user", "code")  # what runs can be chosen by
+HOUR_MS: Final = 3_600_000
 HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last sign of life")
 NUMERIC: Final = frozenset({"Turns", "Cost"})
 LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "info": ("·", "")}
@@ -39,20 +44,51 @@ LATE_MS: Final = 5_000  # a delay of decisions that people should know of
 async def fleet(request: web.Request) -> web.Response:
     """Serve the fleet, or with `group` and `offset` a further part of one group."""
     model, chosen = request.app[MODEL], filter_of(request)
-    counts = model.counts(time.time_ns() // 1_000_000)
+    standing = fleet_standing(model)
     group, offset = field_of(request, "group"), number_of(request, "offset")
-    wanted: list[RunGroup] = [one for one in GROUPS if group in ("", one)]
-    found = {one: model.runs(one, chosen, limit=ROWS, offset=offset) for one in wanted}
+    wanted: list[FleetGroup] = [one for one in GROUPS if group in ("", one)]
+    found = {one: group_page(model, one, chosen, offset=offset) for one in wanted}
     live = group == "" and offset == 0
     parts = [
-        strip(counts, live=live),
+        strip(standing, live=live),
         filter_form(model, chosen),
-        *(group_section(one, found[one], chosen, offset) for one in wanted),
+        *(group_section(one, found[one], chosen, offset) for one in wanted if one != "earlier" or found[one].total),
     ]
     if not chosen_any(chosen) and not any(one.total for one in found.values()):
-        parts[1:] = [nothing_yet(counts)]
+        parts[1:] = [nothing_yet(standing.counts)]
     events = "view=fleet" + query_of(chosen).replace("?", "&", 1) if live else ""
-    return page(headline(counts), Html().join(parts), request, events=events)
+    return page(headline(standing), Html().join(parts), request, events=events)
+
+
+class FleetStanding(NamedTuple):
+    """How the fleet stands, and how many runs were halted in the last hour."""
+
+    counts: FleetCounts
+    halted: int
+
+
+def fleet_standing(model: ReadModel) -> FleetStanding:
+    """Return how the fleet stands now."""
+    halted = group_page(model, "halted", RunFilter(), limit=1).total
+    return FleetStanding(model.counts(time.time_ns() // 1_000_000), halted)
+
+
+def group_page(
+    model: ReadModel, group: FleetGroup, chosen: RunFilter, *, limit: int = ROWS, offset: int = 0
+) -> FleetPage:
+    """Return runs of a group of the view."""
+    hour_ago = time.time_ns() // 1_000_000 - HOUR_MS
+    if group == "halted":
+        return model.runs("halted", chosen, limit=limit, offset=offset, since_ms=hour_ago)
+    if group == "earlier":
+        return model.runs("halted", chosen, limit=limit, offset=offset, before_ms=hour_ago)
+    return model.runs(group, chosen, limit=limit, offset=offset)
+
+
+def group_of(run: LiveRun) -> FleetGroup:
+    """Return the group of the view that a run is in."""
+    recent = run.halted_at_ms >= time.time_ns() // 1_000_000 - HOUR_MS
+    return "earlier" if run.group == "halted" and not recent else run.group
 
 
 def chosen_any(chosen: RunFilter) -> bool:
@@ -63,34 +99,36 @@ def chosen_any(chosen: RunFilter) -> bool:
 # -- strip
 
 
-def headline(counts: FleetCounts) -> str:
+def headline(standing: FleetStanding) -> str:
     """Return how the fleet stands, in a sentence."""
+    counts, halted = standing
     if counts.fleet_status != "CLEAR":
         return f"The fleet is {FLEET_WORDS.get(counts.fleet_status, counts.fleet_status)}"
-    if counts.halted:
-        return f"{plural(counts.halted, 'run')} halted in the last hour"
+    if halted:
+        return f"{plural(halted, 'run')} halted in the last hour"
     if counts.warned:
         return f"{plural(counts.warned, 'run')} with a warning"
     return "Nothing is stuck"
 
 
-def strip(counts: FleetCounts, *, live: bool = True) -> Html:
+def strip(standing: FleetStanding, *, live: bool = True) -> Html:
     """Return the fleet at a glance."""
-    state = "halted" if counts.halted or counts.fleet_status == "STOP" else (
+    counts, halted = standing
+    state = "halted" if halted or counts.fleet_status == "STOP" else (
         "warned" if counts.warned or counts.fleet_status != "CLEAR" else "fine"
     )  # fmt: skip
     late = counts.delay_ms is not None and counts.delay_ms > LATE_MS
     tiles = [
         _tile("Working", grouped(counts.working)),
         _tile("Warned", grouped(counts.warned), "is-warn" if counts.warned else ""),
-        _tile("Halted, last hour", grouped(counts.halted), "is-halt" if counts.halted else ""),
+        _tile("Halted, last hour", grouped(halted), "is-halt" if halted else ""),
         _tile("Turns a second", f"{counts.turns_per_second:.1f}"),
         _tile("Spend an hour", money(counts.spend_usd_micro_per_hour)),
         _tile("Decided after", "—" if counts.delay_ms is None else lasted(counts.delay_ms), "is-warn" if late else ""),
     ]
     return tag(
         "section",
-        tag("div", tag("h1", headline(counts)), _order(counts), class_="headline"),
+        tag("div", tag("h1", headline(standing)), _order(counts), class_="headline"),
         tag("dl", *tiles, class_="tiles"),
         _reading(counts),
         class_=f"strip {state}",
@@ -130,14 +168,14 @@ def filter_form(model: ReadModel, chosen: RunFilter) -> Html:
     fields = [
         tag("label", "Search", tag("input", type="search", name="text", value=chosen.text, id="search",
                                    placeholder="run, sentence, code …"), class_="grow"),
-        *(_field(model, name, getattr(chosen, name)) for name in ("workflow", "tenant", "user", "code")),
+        *(_field(model, name, getattr(chosen, name)) for name in NAMED),
     ]  # fmt: skip
     hidden = tag("input", type="hidden", name="status", value=chosen.status) if chosen.status else NOTHING
     clear = tag("a", "Show all", href="/") if chosen_any(chosen) else NOTHING
     return tag("form", *fields, hidden, tag("button", "Filter"), clear, class_="filters", action="/", role="search")
 
 
-def _field(model: ReadModel, name: str, value: str) -> Html:
+def _field(model: ReadModel, name: Field, value: str) -> Html:
     options = [tag("option", value=one) for one in model.names(name)[:NAMES_MAX]]
     known = tag("datalist", *options, id=f"known-{name}") if options else NOTHING
     shown = tag("input", name=name, value=value, list=f"known-{name}" if options else None, autocomplete="off")
@@ -147,7 +185,7 @@ def _field(model: ReadModel, name: str, value: str) -> Html:
 # -- groups and rows
 
 
-def group_section(group: RunGroup, found: FleetPage, chosen: RunFilter, offset: int = 0) -> Html:
+def group_section(group: FleetGroup, found: FleetPage, chosen: RunFilter, offset: int = 0) -> Html:
     """Return the runs of a group."""
     rows = [run_row(one) for one in found.rows]
     body = tag("tbody", *rows, id=f"rows-{group}", data_most=ROWS)
@@ -164,7 +202,7 @@ def group_section(group: RunGroup, found: FleetPage, chosen: RunFilter, offset: 
     )
 
 
-def more(group: RunGroup, found: FleetPage, chosen: RunFilter, offset: int = 0) -> Html:
+def more(group: FleetGroup, found: FleetPage, chosen: RunFilter, offset: int = 0) -> Html:
     """Return the links to the runs of a group that are not on this page."""
     left = found.total - offset - len(found.rows)
     links = []

@@ -94,7 +94,7 @@ def now_line(live: LiveRun) -> Html:
 
 def _downloads(run_id: str) -> Html:
     links = [tag("a", name, href=run_href(run_id, f"report.{kind}"), download=True)
-             for kind, name in (("html", "Report"), ("md", "for a ticket"), ("json", "JSON"))]  # fmt: skip
+             for kind, name in (("html", "Download the report"), ("md", "Markdown"), ("json", "JSON"))]  # fmt: skip
     keys = tag(
         "span", tag("kbd", "j"), " ", tag("kbd", "k"), " flags, ", tag("kbd", "."), " next repeat", class_="keys"
     )

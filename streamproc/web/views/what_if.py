@@ -11,7 +11,7 @@ from aiohttp import web
 from streamproc.errors import InvalidPolicy, StreamprocError, plural
 from streamproc.policy.files import preset_names
 from streamproc.read_model import RunFilter
-from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.markup import NOTHING, Html, foreign, tag, written_lines
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
 from streamproc.report.words import grouped
 from streamproc.web.keys import MODEL, SETTINGS, TRIALS, run_href
@@ -111,8 +111,7 @@ def _page(
         _trial(request, state) if state is not None else NOTHING,
         _form(request, text, asked, blocked=trials.running is not None),
     ]  # fmt: skip
-    events = "view=whatif" if running else ""
-    response = page("What if", Html().join(parts), request, events=events, status=400 if problem else 200)
+    response = page("What if", Html().join(parts), request, status=400 if problem else 200)
     if running:
         response.headers["Refresh"] = str(REFRESH_S)
     return response
@@ -127,7 +126,9 @@ def _form(request: web.Request, text: str, asked: Mapping[str, str], *, blocked:
                             ("code", "Code"))
     ]  # fmt: skip
     limits = f"At most {grouped(TURNS_MAX)} turns of {grouped(RUNS_MAX)} runs, and {SECONDS_MAX:g} s."
-    area = tag("textarea", Html("\n") + text, name="policy", rows=22, spellcheck="false", autocomplete="off")
+    area = tag(
+        "textarea", Html("\n") + written_lines(text), name="policy", rows=22, spellcheck="false", autocomplete="off"
+    )
     return tag(
         "form",
         tag("input", type="hidden", name="csrf", value=own_session(request).csrf),
@@ -142,11 +143,11 @@ def _form(request: web.Request, text: str, asked: Mapping[str, str], *, blocked:
 
 def _trial(request: web.Request, state: TrialState) -> Html:
     if state.running:
-        stop = tag("form", tag("input", type="hidden", name="csrf", value=request["session"].csrf),
+        stop = tag("form", tag("input", type="hidden", name="csrf", value=own_session(request).csrf),
                    tag("input", type="hidden", name="job", value=state.id), tag("button", "Cancel"),
                    method="post", action="/whatif/cancel")  # fmt: skip
-        return section("Trying it …", tag("p", f"On {plural(state.runs, 'run')}. This page shows the result by itself."),
-                       stop, id_="trial")  # fmt: skip
+        said = tag("p", f"On {plural(state.runs, 'run')}. This page shows the result by itself.")
+        return section("Trying it …", said, stop, id_="trial")
     result = state.result
     assert result is not None
     if result.problem:
