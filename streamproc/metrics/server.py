@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S: Final = 0.5  # for answers that are under way at a stop
-HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "streamproc"}
 
 Missing = Callable[[], Sequence[str]]
 """What a program still waits for before it is ready, in words; nothing if it is."""

@@ -14,7 +14,7 @@ from streamproc.worker.eviction import HALTED, STUB
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from streamproc.worker.composition import Worker
     from streamproc.worker.counts import WorkerCounts
@@ -45,7 +45,7 @@ class WorkerMetrics:
         worker = self.worker
         if worker is None:
             return
-        yield from _events(worker.counts)
+        yield from _events(worker.counts, worker.store.partitions)
         yield from _decisions(worker)
         yield from _states(worker)
         yield from _troubles(worker)
@@ -54,8 +54,9 @@ class WorkerMetrics:
             yield Reading(definitions.LAG_SECONDS, seconds, (str(partition),))
 
 
-def _events(counts: WorkerCounts) -> Iterator[Reading]:
-    by_type: Counter[tuple[int, str]] = Counter()
+def _events(counts: WorkerCounts, partitions: Iterable[int]) -> Iterator[Reading]:
+    turn = str(Turn.__struct_config__.tag)
+    by_type = Counter({(partition, turn): 0 for partition in partitions})
     for (partition, kind), times in counts.others.items():
         by_type[partition, str(kind.__struct_config__.tag)] += times
     for partition, times in counts.invalid.items():
@@ -63,7 +64,6 @@ def _events(counts: WorkerCounts) -> Iterator[Reading]:
     not_turns: Counter[int] = Counter()
     for (partition, _), times in by_type.items():
         not_turns[partition] += times
-    turn = str(Turn.__struct_config__.tag)
     for partition, times in counts.records.items():
         by_type[partition, turn] = times - not_turns[partition]
     for (partition, event_type), times in sorted(by_type.items()):
