@@ -20,7 +20,7 @@ from itertools import cycle, islice
 from statistics import median
 from typing import Final, NamedTuple
 
-from benchmarks.fleet_log import FleetLog, Record, fleet_log, partition_of
+from benchmarks.fleet_log import ACTIVE_RUNS_MAX, FleetLog, Record, fleet_log, partition_of
 from benchmarks.kafka_log import consumer, counting, fill, fill_topic, own_topics, read_all
 from benchmarks.machine import broker_pid
 from benchmarks.sizes import Sizes
@@ -55,7 +55,6 @@ class Together(NamedTuple):
     broker_us: float | None  # None if the broker runs elsewhere
     state_sizes: list[int]
     changelog_bytes: int
-    busy_s: float  # from the first record to the last commit
 
     @property
     def broker_cores(self) -> float | None:
@@ -90,7 +89,8 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
     statuses_per_s = await _listener_start(settings, sizes.recovered_runs)
     return [
         *_scaling(rounds, log),
-        *_wide(wide, wide_log, sizes.wide_runs),
+        *_states(rounds[0][1], log, "scaling.narrow", ACTIVE_RUNS_MAX),
+        *_wide(wide, wide_log, sizes.wide_runs, median(found[1].workers_us for found in rounds)),
         *_bytes(published, alone_bytes),
         Row(
             "scaling.listener", "listener, statuses read at its start", statuses_per_s, "records/s",
@@ -115,23 +115,21 @@ async def _together(settings: Settings, name: str, log: FleetLog, count: int) ->
                     member.pause()
                 try:
                     await fill(own, log)
-                    before = group.cpu_s(), cpu_s(pid) if pid else 0.0, time.monotonic()
+                    before = group.cpu_s(), cpu_s(pid) if pid else 0.0
                 finally:
                     for member in group.members:
                         member.go_on()
                 watched = await watch(reader, group, log)
             await all_committed(own, group)
-            after = group.cpu_s(), cpu_s(pid) if pid else 0.0, time.monotonic()
+            after = group.cpu_s(), cpu_s(pid) if pid else 0.0
             last_ms = await last_stored_ms(own)
         same_decisions(watched, log)
         sizes, changelog_bytes = await same_states(own, log)
         published = await _published(own, sum(log.turns_of.values()))
     seconds = (max(last_ms, *watched.ended_ms) - min(watched.began_ms)) / 1000
     workers_us, broker_us = ((after[place] - before[place]) / log.records * 1e6 for place in (0, 1))
-    return Together(
-        log.measured_records / seconds, workers_us, broker_us if pid else None, sizes, changelog_bytes,
-        after[2] - before[2],
-    ), published  # fmt: skip
+    per_s = log.measured_records / seconds
+    return Together(per_s, workers_us, broker_us if pid else None, sizes, changelog_bytes), published
 
 
 async def _ready(group: Group, partitions: int) -> None:
@@ -223,12 +221,13 @@ def _scaling(rounds: list[dict[int, Together]], log: FleetLog) -> list[Row]:
             efficiency = median(one[count].per_s / one[1].per_s for one in rounds) / count
             beside = f"{count} times one worker", count * single, efficiency
         found.append(Row(f"scaling.{count}", f"{what} on this machine", best, "turns/s", *beside, note=_cores(ours)))
+    single_us = median(one[1].workers_us for one in rounds)
+    found.append(Row("scaling.cpu.1", "one worker, processor time per event", single_us, "µs"))
     for count in WORKERS[1:]:
-        taken, single_us = (median(one[which].workers_us for one in rounds) for which in (count, 1))
-        found.append(Row(
-            f"scaling.cpu.{count}", f"{count} workers, processor time of all of them per event", taken, "µs",
-            "one worker", single_us, median(one[count].workers_us / one[1].workers_us for one in rounds),
-        ))  # fmt: skip
+        taken = median(one[count].workers_us for one in rounds)
+        ratio = median(one[count].workers_us / one[1].workers_us for one in rounds)
+        what = f"{count} workers, processor time of all of them per event"
+        found.append(Row(f"scaling.cpu.{count}", what, taken, "µs", "one worker", single_us, ratio))
     return found
 
 
@@ -240,16 +239,28 @@ def _cores(ours: list[Together]) -> str:
     return f"workers {workers:.2f}, {broker} of {os.cpu_count()} cores"
 
 
-def _wide(wide: Together, log: FleetLog, runs: int) -> list[Row]:
-    turns, states = sum(log.turns_of.values()), len(wide.state_sizes)
+def _states(one: Together, log: FleetLog, name: str, runs: int) -> list[Row]:
+    """Return what a written state is worth in one of the logs."""
+    turns, states = sum(log.turns_of.values()), len(one.state_sizes)
+    what = f"worker, {shown(runs)} runs that take turns"
+    return [
+        Row(f"{name}.states", f"{what}, turns per written state", turns / states, "turns"),
+        Row(
+            f"{name}.state", f"{what}, changelog per written state, as stored by the broker",
+            one.changelog_bytes / states, "bytes", note=f"{sum(one.state_sizes) / states:.0f} before compression",
+        ),
+    ]  # fmt: skip
+
+
+def _wide(wide: Together, log: FleetLog, runs: int, single_us: float) -> list[Row]:
     what = f"worker, {shown(runs)} runs that take turns"
     return [
         Row("scaling.wide", f"{what}, one worker", wide.per_s * log.turn_share, "turns/s", note=_cores([wide])),
-        Row("scaling.wide.states", f"{what}, turns per written state", turns / states, "turns"),
         Row(
-            "scaling.wide.changelog", f"{what}, changelog per written state, as stored by the broker",
-            wide.changelog_bytes / states, "bytes", note=f"{sum(wide.state_sizes) / states:.0f} before compression",
+            "scaling.wide.cpu", f"{what}, processor time per event", wide.workers_us, "µs",
+            f"{shown(ACTIVE_RUNS_MAX)} runs", single_us,
         ),
+        *_states(wide, log, "scaling.wide", runs),
     ]  # fmt: skip
 
 

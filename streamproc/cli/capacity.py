@@ -123,7 +123,7 @@ def make_plan(load: FleetLoad, cluster: Cluster, figures: MeasuredFigures) -> Ca
     """Return the deployment for a load. Raises `ValueError` for more killed workers than can be survived."""
     held = load.runs + _finished(load)
     per_state = 1 + load.turns_per_second / load.runs * STORE_LINGER_S
-    worker_per_s = 1e6 / _turn_us(per_state, figures)
+    worker_per_s = figures.turns_per_second * figures.event_us / _event_us(per_state, figures)
     runs_max = RUNS_MAX if cluster.store == "memory" else RUNS_ON_DISK_MAX
     by = {
         "processor time": ceil(load.turns_per_second / worker_per_s / cluster.utilisation),
@@ -183,15 +183,14 @@ def _finished(load: FleetLoad) -> float:
     return load.turns_per_second / load.turns_per_run * FINISHED_KEEP_MS / 1_000
 
 
-def _turn_us(per_state: float, figures: MeasuredFigures) -> float:
-    """Microseconds of a turn: a part that each turn takes, and one that each written state takes, from two
-    measurements. Never less than in the faster one."""
-    common, rare = 1e6 / figures.turns_per_second, 1e6 / figures.rare_turns_per_second
-    common_states, rare_states = 1 / figures.turns_per_state, 1 / figures.rare_turns_per_state
-    if rare_states <= common_states:
-        return max(common, rare)
-    state_us = max(0.0, (rare - common) / (rare_states - common_states))
-    return max(common, common + state_us * (1 / per_state - common_states))
+def _event_us(per_state: float, figures: MeasuredFigures) -> float:
+    """Microseconds of a worker's processor time for an event: a part that each takes, and one that each written state
+    takes, from two measurements. Never less than in the cheaper one."""
+    common, rare = 1 / figures.turns_per_state, 1 / figures.rare_turns_per_state  # states that a turn writes
+    if rare <= common:
+        return max(figures.event_us, figures.rare_event_us)
+    state_us = max(0.0, (figures.rare_event_us - figures.event_us) / (rare - common))
+    return figures.event_us + state_us * max(0.0, 1 / per_state - common)
 
 
 def _memory(runs: float, cluster: Cluster, figures: MeasuredFigures) -> float:
@@ -207,7 +206,7 @@ def _incoming(load: FleetLoad, figures: MeasuredFigures, writes: float) -> dict[
     turns = load.turns_per_second
     return {
         "turns": turns * figures.turn_bytes,
-        "changelog": writes * figures.changelog_bytes * figures.turns_per_state,
+        "changelog": writes * figures.state_bytes,
         "control": turns * figures.control_bytes,
         "runs": turns * figures.runs_bytes,
     }
@@ -220,7 +219,7 @@ def _disk(
     once = {
         "turns": incoming["turns"] * retention_days("turns") * DAY_S,
         "control": incoming["control"] * retention_days("control") * DAY_S,
-        "changelog": states * figures.changelog_bytes * figures.turns_per_state,
+        "changelog": states * figures.state_bytes,
         "runs": statuses * figures.status_bytes,
     }
     return {topic: size * cluster.replicas for topic, size in once.items()}
@@ -332,7 +331,7 @@ def _extrapolated(
     if cluster.store == "rocksdb":
         yield "RocksDB: turns/s were measured with runs in memory"
     if per_state < figures.rare_turns_per_state:
-        yield f"{per_state:.2g} turns share a state: measured down to {figures.rare_turns_per_state:.2g}"
+        yield f"{per_state:.3g} turns share a state: measured down to {figures.rare_turns_per_state:.3g}"
     if cluster.replicas > 1:
         yield "brokers' processor time: measured on one broker without replicas, TLS, or listeners"
     if load.listeners > 1:

@@ -31,10 +31,11 @@ class MeasuredFigures:
     """What one worker, one broker and one listener do. All values are above 0."""
 
     turns_per_second: float
+    event_us: float
     turns_per_state: float
-    rare_turns_per_second: float
+    rare_event_us: float
     rare_turns_per_state: float
-    changelog_bytes: float
+    state_bytes: float
     run_memory_bytes: float
     worker_memory_bytes: float
     recovered_per_second: float
@@ -64,15 +65,16 @@ class FigureSource(NamedTuple):
 SOURCES: Final = (
     FigureSource("turns_per_second", "worker.limit", "worker, all detectors", 1,
                  "turns/s of a worker on a core; 1 000 runs take turns"),
-    FigureSource("turns_per_state", "worker.turns_per_state", "worker, turns per written state", 1,
+    FigureSource("event_us", "scaling.cpu.1", "one worker, processor time per event", 1,
+                 "µs of a worker's processor time for an event; 1 000 runs take turns: many turns share a state"),
+    FigureSource("turns_per_state", "scaling.narrow.states", "worker, 1 000 runs .*, turns per written state", 1,
                  "turns of a run that share a written state, in that measurement"),
-    FigureSource("rare_turns_per_second", "scaling.wide", r"worker, [\d ]+ runs that take turns, one worker", 1,
-                 "turns/s of a worker on a core; many runs take turns, so that few turns share a state"),
-    FigureSource("rare_turns_per_state", "scaling.wide.states",
-                 r"worker, [\d ]+ runs that take turns, turns per written state", 1,
+    FigureSource("rare_event_us", "scaling.wide.cpu", r"worker, \d\d+ 000 runs .*, processor time per event", 1,
+                 "the same for many runs that take turns: few turns share a state"),
+    FigureSource("rare_turns_per_state", "scaling.wide.states", r"worker, \d\d+ 000 runs .*, turns per written", 1,
                  "turns that share a written state, in that measurement"),
-    FigureSource("changelog_bytes", "worker.changelog", "worker, changelog per turn", 1,
-                 "changelog bytes of a turn as stored by the broker, at turns_per_state"),
+    FigureSource("state_bytes", "scaling.narrow.state", "worker, 1 000 runs .*, changelog per written state", 1,
+                 "bytes of a written state in the changelog, as stored by the broker"),
     FigureSource("run_memory_bytes", "state.table", "resident memory of 1 000 000 real runs", GIB / 1_000_000,
                  "resident bytes of a run in a worker"),
     FigureSource("worker_memory_bytes", "recovery.resident", "peak resident memory of that worker", MIB,

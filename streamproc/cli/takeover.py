@@ -72,11 +72,18 @@ def simulate_takeover(
     each_s = turns_per_s / partitions  # that arrive in one partition
     if turns_per_s >= alive * worker_per_s:
         return Takeover(float("inf"), None)
-    owned = [partitions // workers + (number < partitions % workers) for number in range(workers)]
-    orphans = sum(owned[:killed])
-    ranks = ((own, orphans // alive + (number < orphans % alive)) for number, own in enumerate(owned[killed:]))
-    survivors = [_Survivor(own, inherited) for own, inherited in dict.fromkeys(ranks)]
+    survivors = [_Survivor(own, inherited) for own, inherited in _kinds(partitions, workers, killed)]
     return _simulate(survivors, each_s, worker_per_s, detected_s, recovery_s)
+
+
+def _kinds(partitions: int, workers: int, killed: int) -> set[tuple[int, int]]:
+    """Return how many own and inherited partitions a survivor may have. The first workers have one more than the
+    others; of them die the first, and the first survivors inherit one more."""
+    alive = workers - killed
+    each, more_own = divmod(partitions, workers)
+    inherited, more_inherited = divmod(killed * each + min(killed, more_own), alive)
+    ranks = {0, more_inherited, max(0, more_own - killed)}
+    return {(each + (killed + rank < more_own), inherited + (rank < more_inherited)) for rank in ranks if rank < alive}
 
 
 def _simulate(
