@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BUILT_IN: Final = Path(__file__).with_name("measured_figures.json")
 MIB, GIB = 1 << 20, 1 << 30
+SMALLEST, LARGEST = 1e-6, 1e15
 
 
 class UnusableFigures(StreamprocError):
@@ -170,6 +171,6 @@ def _given(text: str) -> tuple[str, float]:
 
 
 def _positive(what: str, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise UnusableFigures(f"{what} is {value:g}, but must be above 0 and finite")
+    if not SMALLEST <= value <= LARGEST:
+        raise UnusableFigures(f"{what} is {value:g}, but must be above 0: between {SMALLEST:g} and {LARGEST:g}")
     return value

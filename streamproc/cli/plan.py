@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from streamproc.cli.terminal import clean, examples, fail
 
 if TYPE_CHECKING:
     from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad
+    from streamproc.cli.measured_figures import Sourced
 
 app = typer.Typer()
 
@@ -39,11 +40,13 @@ def plan(
     kill: Annotated[int, typer.Option(help="Workers that die at once, for the time until all turns are stepped.")] = 1,
     outage_minutes: Annotated[float, typer.Option(help="How long all workers are down, for the time after it.")] = 10,
     store: Annotated[Literal["memory", "rocksdb"], typer.Option(help="Where workers keep runs.")] = "memory",
-    utilisation: Annotated[float, typer.Option(help="Share of its most that a worker or broker does, to 0.95.")] = 0.5,
+    utilisation: Annotated[
+        float, typer.Option(help="Share of its most that a worker or broker does, 0.05 to 0.95.")
+    ] = 0.5,
     replicas: Annotated[int, typer.Option(help="Replicas of each topic.")] = 3,
     broker_cores: Annotated[float, typer.Option(help="Cores of a broker.")] = 16,
     broker_mb_per_second: Annotated[float, typer.Option(help="MB/s that a broker receives and sends.")] = 750,
-    broker_tb: Annotated[float, typer.Option(help="TB of disk of a broker.")] = 16,
+    broker_tb: Annotated[float, typer.Option(help="TB that Kafka may fill on a broker.")] = 16,
     broker_partitions: Annotated[int, typer.Option(help="Partitions of a broker, leaders and followers.")] = 4_000,
     figures: Annotated[
         str | None,
@@ -73,8 +76,8 @@ def plan(
         "--broker-partitions": broker_partitions,
     }  # fmt: skip
     _check(positive, {"--listeners": listeners, "--days": days, "--kill": kill, "--outage-minutes": outage_minutes})
-    if not 0 < utilisation <= 0.95:
-        raise fail(f"--utilisation is {utilisation:g}, but must be above 0 and at most 0.95: a share of the most")
+    if not 0.05 <= utilisation <= 0.95:
+        raise fail(f"--utilisation is {utilisation:g}, but must be between 0.05 and 0.95: a share of the most")
     load = FleetLoad(
         _whole("--runs", runs), turns_per_second, turns_per_run,
         _whole("--listeners", listeners) or -(-int(runs) // 100), turns_per_request, days, kill, outage_minutes * 60,
@@ -89,11 +92,7 @@ def plan(
         raise fail(f"--kill {kill}: {problem}. Give fewer, or a larger load") from None
     with output_to(output) as out:
         if as_json:
-            import orjson
-
-            given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
-            shown = given | {"figures_from": sourced.source, "plan": _as_json(found)}
-            out.json(orjson.dumps(shown, option=orjson.OPT_SERIALIZE_NUMPY).decode())
+            out.json(_json(load, cluster, sourced, found))
             return
         for text in _lines(load, cluster, found):
             out.text(text, LABEL)
@@ -113,11 +112,14 @@ def _whole(name: str, value: float) -> int:
     return int(value)
 
 
-def _as_json(found: CapacityPlan) -> dict[str, Any]:
+def _json(load: FleetLoad, cluster: Cluster, sourced: Sourced, found: CapacityPlan) -> str:
+    import orjson
+
     shown = asdict(found)
     shown["takeover"] = found.takeover and found.takeover._asdict()
     shown["bounds"] = [bound._asdict() | {"share": bound.share} for bound in found.bounds]
-    return shown
+    given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
+    return orjson.dumps(given | {"figures_from": sourced.source, "plan": shown}).decode()
 
 
 def _lines(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:

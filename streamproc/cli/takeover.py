@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-STEP_S: Final = 0.1
+STEP_S: Final = 0.1  # at first; then a thousandth of the time that has passed
 CAUGHT_UP_S: Final = 1.0  # a partition is caught up when its oldest turn has waited for less
 LONGEST_S: Final = 86_400.0
 
@@ -91,13 +91,14 @@ def _simulate(
 ) -> Takeover:
     now_s = worst = 0.0
     while now_s < LONGEST_S:
-        now_s += STEP_S
+        step_s = max(STEP_S, now_s / 1_000)
+        now_s += step_s
         for one in survivors:
-            one.arrive(each_s * STEP_S)
+            one.arrive(each_s * step_s)
             if now_s <= detected_s:
-                one.waiting_own = max(0.0, one.waiting_own - worker_per_s * STEP_S / one.own)
+                one.waiting_own = max(0.0, one.waiting_own - worker_per_s * step_s / one.own)
             elif now_s > detected_s + one.inherited * recovery_s:
-                one.step(worker_per_s * STEP_S)
+                one.step(worker_per_s * step_s)
         delay = max(one.most for one in survivors) / each_s
         worst = max(worst, delay)
         if delay < CAUGHT_UP_S and now_s > detected_s:

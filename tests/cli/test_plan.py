@@ -270,7 +270,8 @@ def test_an_impossible_load_is_refused_with_its_option(run, options: tuple[objec
 
 def test_the_largest_and_the_smallest_loads_are_planned(run) -> None:
     for runs, turns in (("1", "1e-9"), ("1e15", "1e-9"), ("1", "1e15"), ("1e15", "1e15")):
-        assert run("plan", "--runs", runs, "--turns-per-second", turns).exit_code == 0
+        for figure in ("turns_per_second=1e-6", "turns_per_second=1e15", "rare_event_us=1e15", "status_bytes=1e-6"):
+            assert run("plan", "--runs", runs, "--turns-per-second", turns, "--figure", figure).exit_code == 0
 
 
 def test_the_text_says_what_breaks_first_and_what_is_extrapolated(run, tmp_path) -> None:
