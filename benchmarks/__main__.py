@@ -28,6 +28,7 @@ from benchmarks import (
     publisher_speed,
     recovery,
     replay_speed,
+    scaling,
     scan_speed,
     signing,
     state_size,
@@ -47,7 +48,7 @@ IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
-    "failover": failover.rows, "replay": replay_speed.rows, "page": page.rows,
+    "failover": failover.rows, "replay": replay_speed.rows, "page": page.rows, "scaling": scaling.rows,
 }  # fmt: skip
 PARTS: Final = [*IN_PROCESS, *ON_KAFKA]
 

@@ -78,8 +78,11 @@ def partition_of(run_id: str, partitions: int) -> int:
     return int(murmur2(run_id.encode()) & 0x7FFFFFFF) % partitions
 
 
-def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) -> FleetLog:
-    """Build a log of at least `turns` turns. The same arguments give the same log."""
+def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11, *, wide: int = 0) -> FleetLog:
+    """Build a log of at least `turns` turns. The same arguments give the same log.
+
+    With `wide`, so many runs take turns and the log ends in the middle of them: each state changes rarely.
+    """
     log = FleetLog([[] for _ in range(partitions)], {}, {}, {}, warm_up=max(1, turns // partitions // 20))
     marked = _Markers(partitions, start_ms)
     runs = Runs()
@@ -96,7 +99,7 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) ->
                 log.markers[decision.id] = marker
         partition.append(Record(run_id.encode(), wire.encode(event), at_ms))
 
-    for event, at_ms in _interleaved(turns, start_ms, seed):
+    for event, at_ms in _interleaved(turns, start_ms, seed, wide):
         add(event, at_ms)
         if len(log.partitions[places[event.run_id]]) == log.warm_up:
             add(*marked.event(places[event.run_id], at_ms), BEGIN)
@@ -108,14 +111,14 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11) ->
     return log
 
 
-def _interleaved(turns: int, start_ms: int, seed: int) -> Iterator[tuple[Event, int]]:
+def _interleaved(turns: int, start_ms: int, seed: int, wide: int) -> Iterator[tuple[Event, int]]:
     """Interleave runs, each in its order. When one ends, the next begins."""
     dice = random.Random(seed)
     copies = copies_of_samples(start_ms)
-    active = [next(copies) for _ in range(min(ACTIVE_RUNS_MAX, max(8, turns // 40)))]
+    active = [next(copies) for _ in range(wide or min(ACTIVE_RUNS_MAX, max(8, turns // 40)))]
     begun = 0
     clock = count(start_ms, EVENT_MS)
-    while active:
+    while active and not (wide and begun >= turns):
         place = dice.randrange(len(active))
         event = next(active[place], None)
         if event is not None:

@@ -61,11 +61,18 @@ def _proc(name: str) -> list[str]:
 
 def _kafka(brokers: str) -> str:
     """Describe the Kafka. Brokers do not report a version; that of brokers started by deploy/local is known."""
+    if broker_pid(brokers) is not None:
+        return f"Apache Kafka {kafka.kafka_version()} on the same machine"
+    return f"the Kafka at {brokers}"
+
+
+def broker_pid(brokers: str) -> int | None:
+    """Return the process of a broker that deploy/local started; None for any other."""
     for directory in kafka.HOME.glob("*/state.json"):
         state = kafka.Broker(directory.parent).running()
         if state is not None and f"{service.HOST}:{state.port}" == brokers:
-            return f"Apache Kafka {kafka.kafka_version()} on the same machine"
-    return f"the Kafka at {brokers}"
+            return state.pid
+    return None
 
 
 def _commit() -> str:

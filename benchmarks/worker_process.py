@@ -96,6 +96,14 @@ class Process:
         self._stderr.seek(0)
         return self._stderr.read()[-4_000:].decode("utf-8", "replace")
 
+    def pause(self) -> None:
+        """Freeze it."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._process.send_signal(signal.SIGCONT)
+
     def peak_bytes(self) -> int:
         """Return its peak resident memory."""
         status = Path(f"/proc/{self._process.pid}/status").read_text("ascii")
@@ -103,8 +111,33 @@ class Process:
 
     def cpu_s(self) -> float:
         """Return its processor time so far, in seconds."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+        return cpu_s(self._process.pid)
+
+
+class Group:
+    """Several processes, of which `worker_speed` asks what it asks of one."""
+
+    def __init__(self, members: list[Process]) -> None:
+        self.members = members
+
+    def check(self) -> None:
+        """Raise `BenchmarkDefect` if one has exited."""
+        for member in self.members:
+            member.check()
+
+    def stderr(self) -> str:
+        """Return the ends of their standard errors."""
+        return "\n".join(member.stderr() for member in self.members)
+
+    def cpu_s(self) -> float:
+        """Return the processor time of all so far, in seconds."""
+        return sum(member.cpu_s() for member in self.members)
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
 def worker(settings: Settings, *options: str, **environment: str) -> Process:

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from benchmarks.fleet_log import BEGIN, END, FleetLog
 from benchmarks.kafka_log import committed, consumer, counting, end_offsets, read_all
 from benchmarks.table import BenchmarkDefect
-from benchmarks.worker_process import Process, worker
+from benchmarks.worker_process import Group, Process, worker
 from streamproc.kafka import topics
 from streamproc.settings import Settings
 
@@ -59,16 +59,16 @@ async def worker_speed(settings: Settings, log: FleetLog, group: str, *options: 
         for place in reader.assignment():
             await reader.position(place)
         with worker(own, *options, **environment) as process:
-            watched = await _watch(reader, process, log)
-            await _all_committed(own, process)
-            last_ms = await _last_stored_ms(own)
-    _same_decisions(watched, log)
+            watched = await watch(reader, process, log)
+            await all_committed(own, process)
+            last_ms = await last_stored_ms(own)
+    same_decisions(watched, log)
     seconds = (max(last_ms, *watched.ended_ms) - min(watched.began_ms)) / 1000
     cpu_us = (watched.cpu_ended_s - watched.cpu_began_s) / log.measured_records * 1e6
-    return Measured(Speed(log.measured_records / seconds, cpu_us), *await _same_states(own, log))
+    return Measured(Speed(log.measured_records / seconds, cpu_us), *await same_states(own, log))
 
 
-async def _watch(reader: AIOKafkaConsumer, process: Process, log: FleetLog) -> Watched:
+async def watch(reader: AIOKafkaConsumer, process: Process | Group, log: FleetLog) -> Watched:
     """Read until the decisions on all end markers have arrived."""
     watched = Watched()
     wanted = sum(marker == END for marker in log.markers.values())
@@ -84,7 +84,7 @@ async def _watch(reader: AIOKafkaConsumer, process: Process, log: FleetLog) -> W
     return watched
 
 
-def _note(watched: Watched, record: Any, process: Process, log: FleetLog) -> None:
+def _note(watched: Watched, record: Any, process: Process | Group, log: FleetLog) -> None:
     control = dict(record.headers)["ce_id"].decode()
     watched.ids.append(control)
     marker = log.markers.get(control)
@@ -96,7 +96,7 @@ def _note(watched: Watched, record: Any, process: Process, log: FleetLog) -> Non
         watched.ended_ms.append(record.timestamp)
 
 
-async def _all_committed(settings: Settings, process: Process) -> None:
+async def all_committed(settings: Settings, process: Process | Group) -> None:
     ends = await end_offsets(settings, settings.topic("turns"))
     async with asyncio.timeout(SILENCE_MAX_S):
         while await committed(settings, settings.topic("turns")) != ends:
@@ -104,7 +104,7 @@ async def _all_committed(settings: Settings, process: Process) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _last_stored_ms(settings: Settings) -> int:
+async def last_stored_ms(settings: Settings) -> int:
     """Return when the last state was written, by the worker's clock."""
     async with consumer(settings, topics.changelog_topic(settings)) as reader:
         ends = await reader.end_offsets(list(reader.assignment()))
@@ -113,7 +113,7 @@ async def _last_stored_ms(settings: Settings) -> int:
         return max([(await reader.getone(place)).timestamp for place, end in ends.items() if end])
 
 
-def _same_decisions(watched: Watched, log: FleetLog) -> None:
+def same_decisions(watched: Watched, log: FleetLog) -> None:
     """Check that the ids are those of the engine's decisions on the log."""
     missing, extra = log.decisions.keys() - set(watched.ids), set(watched.ids) - log.decisions.keys()
     if missing or extra or len(watched.ids) != len(log.decisions):
@@ -123,7 +123,7 @@ def _same_decisions(watched: Watched, log: FleetLog) -> None:
         )
 
 
-async def _same_states(settings: Settings, log: FleetLog) -> tuple[list[int], int]:
+async def same_states(settings: Settings, log: FleetLog) -> tuple[list[int], int]:
     """Check that the last state of each run includes all its turns. Return the sizes of all states in the changelog,
     and the bytes that the broker stores for them."""
     from streamproc.worker.codec import decode_run

@@ -1,5 +1,7 @@
 """Write the generated parts of the documentation: detector pages, tables of settings, topics and budgets, figures.
 
+The figures of docs/performance.md also become those of `streamproc plan`.
+
     .venv/bin/python docs/generate.py
 
 Generated parts of a page stand between `<!-- made:NAME:begin -->` and `<!-- made:NAME:end -->`; the rest is its own.
@@ -9,7 +11,9 @@ Generated parts of a page stand between `<!-- made:NAME:begin -->` and `<!-- mad
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,8 +21,11 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
+from typer.testing import CliRunner
 
+from streamproc.cli import build
 from streamproc.cli.detector_page import Page, markdown, read_page
+from streamproc.cli.measured_figures import BUILT_IN, SOURCES
 from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.kafka.acls import ROLES
@@ -35,6 +42,7 @@ BANNER: Final = "<!-- Made by docs/generate.py from {source}: change that file, 
 def pages() -> dict[Path, str]:
     """Return every generated or partly generated file with its intended text."""
     found = {ROOT / "docs" / "detectors" / f"{page.code}.md": text for page, text in _detector_pages()}
+    found[BUILT_IN] = plan_figures()
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if path not in found:
             text = path.read_text(encoding="utf-8")
@@ -266,6 +274,54 @@ def _machine(page: str) -> str:
     return re.search(r"^Machine: (.+?)\.?$", _figures(page), re.MULTILINE)[1]  # type: ignore[index]
 
 
+def plan_figures() -> str:
+    """Return the rows of docs/performance.md that `streamproc plan` uses, as its file of figures. Raises `ValueError`
+    unless exactly one row is meant by each figure, in the unit that the plan expects."""
+    figures = {one.field: _number(_measured_cell(one.what)) * one.factor for one in SOURCES}
+    machine = f"docs/performance.md: {_machine(PERFORMANCE)}"
+    return json.dumps({"source": machine, "figures": figures}, indent=1) + "\n"
+
+
+def _measured_cell(what: str) -> str:
+    """Return the cell `figure` of the rows with this first cell; of several rows it is the same."""
+    cells = {
+        cell.strip()
+        for first, cell in re.findall(r"^\| ([^|]+) \| ([^|]+) \|", _figures(PERFORMANCE), re.MULTILINE)
+        if re.match(what, first)
+    }
+    if len(cells) != 1:
+        raise ValueError(f"docs/performance.md has {len(cells)} figures for {what}; run the whole `make bench`")
+    return cells.pop()
+
+
+def _number(cell: str) -> float:
+    """Return the number in front of a cell's unit."""
+    return float(re.match(r"[\d. ]*\d", cell)[0].replace(" ", ""))  # type: ignore[index]
+
+
+def plans() -> str:
+    """Return the sessions of docs/scaling.md: each command with what it prints."""
+    return "".join(map(_session, PLANS))
+
+
+def _session(step: tuple[str, str]) -> str:
+    title, command = step
+    result = CliRunner().invoke(build(), shlex.split(command)[1:])
+    if result.exit_code:
+        raise ValueError(f"{command}: {result.output}")
+    return f"### {title}\n\n```console\n$ {command}\n{result.output}```\n\n"
+
+
+PLANS: Final = (
+    ("A thousand runs", "streamproc plan --runs 1000 --turns-per-second 100"),
+    ("A hundred thousand runs",
+     "streamproc plan --runs 100000 --turns-per-second 10000 --listeners 200 --kill 2 --outage-minutes 30"),
+    ("Ten million runs", "streamproc plan --runs 10000000 --turns-per-second 100000 --listeners 1000 --store rocksdb"),
+    ("A million turns a second",
+     "streamproc plan --runs 10000000 --turns-per-second 1000000 --listeners 1000 --turns-per-request 20"),
+)  # fmt: skip
+
+
 PARTS: Final = {
     "headlines": headlines,
     "acls": acls,
@@ -273,6 +329,7 @@ PARTS: Final = {
     "settings": settings,
     "topics": topics,
     "budgets": budgets,
+    "plans": plans,
     "presets": presets,
     "tested": tested,
     "triggers": triggers,
@@ -280,7 +337,8 @@ PARTS: Final = {
 
 
 def main() -> None:
-    """Write the files that differ."""
+    """Write the files that differ. The plan's figures come first: pages show what the plan makes of them."""
+    BUILT_IN.write_text(plan_figures(), encoding="utf-8")
     for path, text in pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

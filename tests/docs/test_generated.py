@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel
 
+from benchmarks.table import shown
 from docs import generate
+from streamproc.cli.measured_figures import BUILT_IN, SOURCES
 from streamproc.model import raw_events
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import TYPED
@@ -88,3 +92,25 @@ def test_the_page_of_a_detector_shows_its_limits_and_the_results_of_its_examples
     assert "| `halt` | 2 |" in page.read_text(encoding="utf-8")
     assert any("→ halt: coder left its artifact unchanged" in text for text in played)
     assert any(text.endswith("→ nothing\n") for text in played)
+
+
+def test_the_figures_of_the_plan_are_cells_of_the_table(made: dict[Path, str]) -> None:
+    figures = json.loads(made[BUILT_IN])["figures"]
+    table = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+
+    assert json.loads(BUILT_IN.read_text(encoding="utf-8"))["figures"] == figures
+    for one in SOURCES:
+        [row, *_] = [line for line in table.splitlines() if re.match(rf"\| {one.what}", line)]
+        cell = row.split(" | ")[1].strip()
+        assert cell.startswith(f"{shown(figures[one.field] / one.factor)} "), one.field
+
+
+def test_a_changed_table_changes_the_figures_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = generate._figures("performance")
+
+    monkeypatch.setattr(generate, "_figures", lambda _: re.sub(r"[\d ]+ turns/s", " 12 300 turns/s", table))
+    assert json.loads(generate.plan_figures())["figures"]["turns_per_second"] == 12_300
+
+    monkeypatch.setattr(generate, "_figures", lambda _: table.replace("one worker, processor time per event", ""))
+    with pytest.raises(ValueError, match="0 figures for one worker, processor time per event; run the whole"):
+        generate.plan_figures()

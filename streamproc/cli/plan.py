@@ -1,0 +1,232 @@
+"""``streamproc plan``: how large a deployment must be for a load, and what breaks first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from streamproc.cli.output import OutputFile, output_to
+from streamproc.cli.terminal import clean, examples, fail
+
+if TYPE_CHECKING:
+    from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad
+    from streamproc.cli.measured_figures import Sourced
+
+app = typer.Typer()
+
+LABEL = 22  # columns of a line's name
+REMEDY_SHARE = 0.5  # of a limit, above which the way around it is shown
+
+
+@app.command(
+    epilog=examples(
+        "streamproc plan --runs 1000 --turns-per-second 100",
+        "streamproc plan --runs 100000 --turns-per-second 10000 --listeners 200 --kill 2 --outage-minutes 30",
+        "streamproc plan --runs 1e7 --turns-per-second 1e6 --store rocksdb --figures measured.json --json",
+    )
+)
+def plan(
+    runs: Annotated[float, typer.Option(help="Runs that are in progress at a time.")],
+    turns_per_second: Annotated[float, typer.Option(help="Turns of all runs together, on average.")],
+    turns_per_run: Annotated[float, typer.Option(help="Turns of a run from its start to its end.")] = 30,
+    listeners: Annotated[
+        float, typer.Option(help="Processes with a HaltListener. Default: one for 100 runs.", show_default=False)
+    ] = 0,
+    turns_per_request: Annotated[float, typer.Option(help="Turns that a publisher sends together.")] = 1,
+    days: Annotated[float, typer.Option(help="Age of the topic `runs`, which forgets no run.")] = 30,
+    kill: Annotated[int, typer.Option(help="Workers that die at once, for the time until all turns are stepped.")] = 1,
+    outage_minutes: Annotated[float, typer.Option(help="How long all workers are down, for the time after it.")] = 10,
+    store: Annotated[Literal["memory", "rocksdb"], typer.Option(help="Where workers keep runs.")] = "memory",
+    utilisation: Annotated[
+        float, typer.Option(help="Share of its most that a worker or broker does, 0.05 to 0.95.")
+    ] = 0.5,
+    replicas: Annotated[int, typer.Option(help="Replicas of each topic.")] = 3,
+    broker_cores: Annotated[float, typer.Option(help="Cores of a broker.")] = 16,
+    broker_mb_per_second: Annotated[float, typer.Option(help="MB/s that a broker receives and sends.")] = 750,
+    broker_tb: Annotated[float, typer.Option(help="TB that Kafka may fill on a broker.")] = 16,
+    broker_partitions: Annotated[int, typer.Option(help="Partitions of a broker, leaders and followers.")] = 4_000,
+    figures: Annotated[
+        str | None,
+        typer.Option(
+            help="Figures of your machine: a file of `make bench ARGS='--json FILE'`. Default: docs/performance.md.",
+            show_default=False,
+        ),
+    ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(help="One figure as NAME=VALUE; may be repeated. --json names all.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, in bytes and seconds.")] = False,
+    output: OutputFile = None,
+) -> None:
+    """Calculate partitions, workers, brokers, memory, disk and network for a load, and the times of recovery.
+
+    The figures are measured on one machine; what is extrapolated from them is marked.
+    """
+    from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
+    from streamproc.cli.measured_figures import figures_of
+
+    positive = {
+        "--runs": runs, "--turns-per-second": turns_per_second, "--turns-per-run": turns_per_run,
+        "--turns-per-request": turns_per_request, "--replicas": replicas, "--broker-cores": broker_cores,
+        "--broker-mb-per-second": broker_mb_per_second, "--broker-tb": broker_tb,
+        "--broker-partitions": broker_partitions,
+    }  # fmt: skip
+    _check(positive, {"--listeners": listeners, "--days": days, "--kill": kill, "--outage-minutes": outage_minutes})
+    if not 0.05 <= utilisation <= 0.95:
+        raise fail(f"--utilisation is {utilisation:g}, but must be between 0.05 and 0.95: a share of the most")
+    load = FleetLoad(
+        _whole("--runs", runs), turns_per_second, turns_per_run,
+        _whole("--listeners", listeners) or -(-int(runs) // 100), turns_per_request, days, kill, outage_minutes * 60,
+    )  # fmt: skip
+    cluster = Cluster(
+        store, utilisation, replicas, broker_cores, broker_mb_per_second * 1e6, broker_tb * 1e12, broker_partitions
+    )
+    sourced = figures_of(figures, figure or ())
+    try:
+        found = make_plan(load, cluster, sourced.figures)
+    except ValueError as problem:
+        raise fail(f"--kill {kill}: {problem}. Give fewer, or a larger load") from None
+    with output_to(output) as out:
+        if as_json:
+            out.json(_json(load, cluster, sourced, found))
+            return
+        for text in _lines(load, cluster, found):
+            out.text(text, LABEL)
+        out.text(f"figures: {clean(sourced.source)}", LABEL)
+
+
+def _check(positive: dict[str, float], others: dict[str, float]) -> None:
+    for name, value in (positive | others).items():
+        if not (value > 0 if name in positive else value >= 0) or value > 1e15:
+            wanted = "above 0" if name in positive else "0 or more"
+            raise fail(f"{name} is {value:g}, but must be {wanted} and at most 1e15")
+
+
+def _whole(name: str, value: float) -> int:
+    if value != int(value):
+        raise fail(f"{name} is {value:g}: give a whole number")
+    return int(value)
+
+
+def _json(load: FleetLoad, cluster: Cluster, sourced: Sourced, found: CapacityPlan) -> str:
+    import orjson
+
+    shown = asdict(found)
+    shown["takeover"] = found.takeover and found.takeover._asdict()
+    shown["bounds"] = [bound._asdict() | {"share": bound.share} for bound in found.bounds]
+    given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
+    return orjson.dumps(given | {"figures_from": sourced.source, "plan": shown}).decode()
+
+
+def _lines(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:
+    each_s = load.runs / load.turns_per_second
+    yield (
+        f"{_count(load.runs)} runs at a time, {_count(load.turns_per_second)} turns/s: a turn of each run every "
+        f"{_time(each_s)}, {_count(load.turns_per_run)} turns a run, {_time(each_s * load.turns_per_run)} long"
+    )
+    yield ""
+    yield from _of_workers(load, cluster, found)
+    yield from _of_brokers(load, cluster, found)
+    yield from _of_times(load, found)
+    yield ""
+    yield "what breaks first, as a share of what is possible"
+    for bound in found.bounds:
+        yield f"{_share(bound.share):>8}  {_count(bound.needs)} of {_count(bound.allows)} {bound.what}"
+        if bound.share > REMEDY_SHARE:
+            yield f"{'':>8}  {bound.remedy}"
+    yield ""
+    yield "extrapolated"
+    for text in found.extrapolated:
+        yield f"  {text}"
+
+
+def _of_workers(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:
+    finished = found.runs_held - load.runs
+    yield _line("runs held", found.runs_held, f"of them finished within the hour: {_count(finished)}")
+    yield _line("workers", found.workers, _because(found.workers_by))
+    yield _line(
+        "  turns/s of a core", found.worker_per_s,
+        f"{found.turns_per_state:.3g} turns share a written state; planned to {_share(cluster.utilisation).strip()}",
+    )  # fmt: skip
+    total = found.worker_memory * found.workers
+    yield _line("  memory", _size(found.worker_memory), f"each, {_size(total)} in all")
+    if found.worker_disk:
+        yield _line("  disk", _size(found.worker_disk), "each, in RocksDB")
+    yield _line("partitions", found.partitions, "of each topic; they cannot change later")
+
+
+def _of_brokers(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:
+    yield _line("brokers", found.brokers, _because(found.brokers_by))
+    for name, traffic in (("  written", found.traffic_in), ("  read", found.traffic_out)):
+        yield _line(name, f"{_size(sum(traffic.values()))}/s", _parts(traffic))
+    yield _line("  disk", _size(sum(found.disk.values())), f"{_count(cluster.replicas)} replicas: {_parts(found.disk)}")
+    heard = f"{_count(found.listener_records)} records/s for each, of them {_count(found.decisions_per_s)} decisions"
+    yield _line("listeners", load.listeners, heard)
+
+
+def _of_times(load: FleetLoad, found: CapacityPlan) -> Iterator[str]:
+    records = f"{_count(found.changelog_records)} records of the changelog"
+    yield _line("a worker restarts in", _time(found.restart_s), records)
+    if found.takeover is not None:
+        late, until = found.takeover
+        what = f"turns wait for up to {_time(late)}" if until is not None else "the others cannot take over"
+        yield _line(f"{_count(load.killed)} killed, over in", _time(until), what)
+    if found.outage_s is not None:
+        yield _line(
+            "an outage, over in", _time(found.outage_s), f"after all workers were down for {_time(load.outage_s)}"
+        )
+    yield _line(
+        "a listener starts in", _time(found.listener_start_s), f"it reads the statuses of {_count(load.age_days)} days"
+    )
+
+
+def _line(name: str, value: float | str, why: str) -> str:
+    shown = value if isinstance(value, str) else _count(value)
+    return f"{name:<{LABEL}}{shown:>12}  {why}"
+
+
+def _because(by: dict[str, int]) -> str:
+    """List reasons, the deciding one first."""
+    ordered = sorted(by.items(), key=lambda one: one[1], reverse=True)
+    return "; ".join(f"{name} {_count(count)}" for name, count in ordered)
+
+
+def _parts(traffic: dict[str, float]) -> str:
+    ordered = sorted(traffic.items(), key=lambda one: one[1], reverse=True)
+    return ", ".join(f"{name} {size / sum(traffic.values()):.0%}" for name, size in ordered)
+
+
+def _count(value: float) -> str:
+    """Format with three significant digits below 100, whole and grouped above: 0.05, 12.5, 1 250."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{_rounded(value):,.0f}".replace(",", " ")
+
+
+def _rounded(value: float) -> float:
+    """Round to three significant digits what is above 100 000: no figure is more exact."""
+    return float(f"{value:.3g}") if abs(value) >= 100_000 else round(value)
+
+
+def _size(value: float) -> str:
+    for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}" if value / size < 1_000 else f"{_count(value / size)} {unit}"
+    return f"{value:.0f} B"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None or seconds == float("inf"):
+        return "never"
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{_count(seconds / length)} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _share(share: float) -> str:
+    if share < 0.01:
+        return "  <1%"
+    return f"{share:>5.0%}" if share < 10 else f"{_count(share):>5}x"
