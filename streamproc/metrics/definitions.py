@@ -82,7 +82,7 @@ def _histogram(name: str, meaning: str, buckets: tuple[float, ...], *programs: P
 EVENTS: Final = _counter(
     "streamproc_events_total",
     ("partition", "type"),
-    "Records of the turns topic that were processed, by the type of their event; `unreadable` is none",
+    "Records of the turns topic that were processed, by the type of their event; `invalid` is no event",
     "worker",
 )
 DECISIONS: Final = _counter(
