@@ -22,7 +22,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 OF_PROMETHEUS = {"job", "instance", "le"}
-OF_EVERY_PYTHON = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+OF_EVERY_PYTHON = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds"}
 VALUES = {
     ("streamproc_fleet_status", "status"): FLEET_STATUSES,
     ("streamproc_runs", "state"): RUN_STATES,
