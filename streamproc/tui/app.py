@@ -90,8 +90,8 @@ class FleetApp(App[None]):
     TITLE = "streamproc watch"
     CSS_PATH = "screens.tcss"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (30, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012  # the base declares it for instances
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012  # the base declares it for instances
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("P", "order('pause', True)", "Pause the fleet", show=False),
         Binding("S", "order('stop', True)", "Stop the fleet", show=False),
