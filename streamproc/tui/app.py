@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set as AbstractSet
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from textual.app import App
@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.theme import Theme
 
 from streamproc.errors import plural
+from streamproc.model.fleet_command import FLEET
 from streamproc.read_model.rows import AccountRow, FleetPage, RunFilter, RunGroup
 from streamproc.tui.fleet_screen import FleetScreen
 from streamproc.tui.help_screen import HelpScreen
@@ -48,7 +49,7 @@ LIGHT: Final = Theme(
 class FleetModel(OrdersModel, Protocol):
     """What the screens ask of the read model."""
 
-    def runs(self, group: RunGroup, filter_: RunFilter, *, limit: int = 200, offset: int = 0) -> FleetPage:
+    def runs(self, group: RunGroup, filter_: RunFilter, /, *, limit: int = 200, offset: int = 0) -> FleetPage:
         """Return the runs of a group."""
         ...
 
@@ -56,31 +57,33 @@ class FleetModel(OrdersModel, Protocol):
         """Return the budgets that runs share."""
         ...
 
-    def runs_in_scope(self, scope: str) -> int:
-        """Return the number of working runs that a command to this scope hits."""
+
+class News(Protocol):
+    """Tells of changes of the read model."""
+
+    async def changed(self) -> AbstractSet[str]:
+        """Wait for changes of anything; return the ids of the runs that have changed since the last call."""
         ...
 
 
 class Feed(Protocol):
-    """What keeps the read model up to date."""
+    """What keeps the read model up to date, such as a `ModelReader`."""
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether all that was on the topics at the start is read."""
-        ...
+    caught_up: bool
+    missing: tuple[str, ...]
 
     @property
     def progress(self) -> float:
-        """How much of it is read, 0 to 1."""
+        """The share of what was there at the start that is read, 0 to 1."""
         ...
 
     @property
-    def lost_since_ms(self) -> int | None:
-        """Since when the broker has been away (wall clock); None while it answers."""
+    def trouble(self) -> Exception | None:
+        """Why nothing new is read; None while the connection works."""
         ...
 
-    async def changed(self) -> set[str]:
-        """Wait for news; return the ids of the runs with news."""
+    def subscribe(self) -> News:
+        """Return what tells of changes from now on."""
         ...
 
 
@@ -121,6 +124,8 @@ class FleetApp(App[None]):
         """Why no order can be given here; empty if orders can be given."""
         self.followed: list[FollowedOrder] = []
         """The orders of this session, the last one last."""
+        self.lost_since_ms: int | None = None
+        """Since when the broker has been away (wall clock); None while it answers."""
         self._read_at, self._read_s = 0.0, 0.0
 
     @property
@@ -134,9 +139,9 @@ class FleetApp(App[None]):
         return self._feed.progress
 
     @property
-    def lost_since_ms(self) -> int | None:
-        """Since when the broker has been away."""
-        return self._feed.lost_since_ms
+    def missing(self) -> tuple[str, ...]:
+        """Topics that cannot be read."""
+        return self._feed.missing
 
     def now_ms(self) -> int:
         """Return the wall clock in ms."""
@@ -151,12 +156,12 @@ class FleetApp(App[None]):
     # -- news
 
     async def _follow(self) -> None:
+        news = self._feed.subscribe()
         while True:
-            changed = await self._feed.changed()
-            self._show(changed)
+            self._show(await news.changed())
             await asyncio.sleep(REFRESH_S)
 
-    def _show(self, changed: set[str]) -> None:
+    def _show(self, changed: AbstractSet[str] = frozenset()) -> None:
         self.followed = [follow(one, self.model) for one in self.followed]
         screen = self._screen_of_runs()
         if isinstance(screen, FleetScreen):
@@ -167,6 +172,10 @@ class FleetApp(App[None]):
                 screen.reload()
 
     def _tick(self) -> None:
+        if self._feed.trouble is None:
+            self.lost_since_ms = None
+        elif self.lost_since_ms is None:
+            self.lost_since_ms = self.now_ms()
         screen = self._screen_of_runs()
         if screen is not None:
             screen.tick(self.now_ms())
@@ -204,7 +213,7 @@ class FleetApp(App[None]):
         if refusal:
             self.notify(refusal, title="Nothing was sent", severity="warning", timeout=10, markup=False)
             return
-        hit = self.model.runs_in_scope("fleet") if fleet else 1
+        hit = self.model.runs_in_scope(FLEET) if fleet else 1
         self.push_screen(OrderDialog(verb, run_id, self._orders.by, hit), self._send)
 
     def _refusal(self, verb: Verb, run_id: str, *, fleet: bool) -> str:
@@ -229,11 +238,11 @@ class FleetApp(App[None]):
     async def _deliver(self, order: TerminalOrder) -> None:
         place = len(self.followed)
         self.followed.append(FollowedOrder(order=order))
-        self._show(set())
+        self._show()
         self.followed[place] = await self._orders.send(order)
         if self.followed[place].state == "failed":
             self.notify(self.followed[place].note, title="Nothing was sent", severity="error", timeout=15, markup=False)
-        self._show(set())
+        self._show()
 
     # -- keys
 

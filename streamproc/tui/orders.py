@@ -45,7 +45,11 @@ class OrdersModel(Protocol):
         """Return commands."""
         ...
 
-    def decisions(self, filter_: DecisionFilter, *, limit: int = 200) -> tuple[DecisionRow, ...]:
+    def runs_in_scope(self, scope: str) -> int:
+        """Return the number of working runs that a command to this scope hits."""
+        ...
+
+    def decisions(self, filter_: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
         """Return decisions, the newest first."""
         ...
 
@@ -152,7 +156,7 @@ def _follow_command(found: FollowedOrder, command: CommandRow, model: OrdersMode
         return replace(found, state="obeyed", note="another command has replaced it since")
     if order.verb == "stop":
         halted = f"{plural(command.obeyed_runs, 'run')} of {order.hit} halted"
-        done = command.obeyed_runs >= order.hit or not model.counts(0).working
+        done = command.obeyed_runs >= order.hit or not model.runs_in_scope(FLEET)
         return replace(found, state="obeyed" if done else "standing", note=halted)
     what = "work goes on as it is, and none starts" if order.verb == "pause" else "work may start again"
     return replace(found, state="obeyed", note=what)

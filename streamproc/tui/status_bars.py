@@ -51,6 +51,8 @@ def _place(app: FleetApp, filter_text: str) -> Content:
         parts.append(Content.styled(f"◌ reading, {app.progress:.0%}", "$caution"))
     if app.read_only:
         parts.append(Content.styled("read-only", "$caution"))
+    if app.missing:
+        parts.append(styled(f"not readable: {', '.join(app.missing)}", "$caution"))
     if filter_text:
         parts.append(joined(Content.styled("filter ", "$quiet"), styled(filter_text, "bold $caution")))
     return Content("  ").join(parts)

@@ -40,12 +40,16 @@ class HandMade:
         self.ordered: list[CommandRow] = []
         self.fleet_status = "CLEAR"
         self.caught_up, self.progress = True, 1.0
-        self.lost_since_ms: int | None = None
+        self.trouble: Exception | None = None
+        self.missing: tuple[str, ...] = ()
         self._news: asyncio.Queue[set[str]] = asyncio.Queue()
 
     def put(self, *runs: LiveRun) -> None:
         self.all |= {run.run_id: run for run in runs}
         self._news.put_nowait({run.run_id for run in runs})
+
+    def subscribe(self) -> HandMade:
+        return self
 
     async def changed(self) -> set[str]:
         return await self._news.get()
@@ -55,7 +59,7 @@ class HandMade:
         return FleetCounts(
             at_ms=now_ms,
             fleet_status=self.fleet_status,
-            working=sum(run.status == "running" for run in self.all.values()),
+            working=sum(run.group == "others" and run.status == "running" for run in self.all.values()),
             warned=groups.count("warned"),
             halted=groups.count("halted"),
             turns_per_second=41.3,
