@@ -6,10 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Set as AbstractSet
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.theme import Theme
 
 from streamproc.errors import plural
@@ -164,11 +166,11 @@ class FleetApp(App[None]):
     def _show(self, changed: AbstractSet[str] = frozenset()) -> None:
         self.followed = [follow(one, self.model) for one in self.followed]
         screen = self._screen_of_runs()
-        if isinstance(screen, FleetScreen):
+        if screen is None:
+            return
+        with suppress(NoMatches):  # the screen is being taken down
             screen.show()
-        elif isinstance(screen, RunScreen):
-            screen.show()
-            if screen.run_id in changed and self._may_read():
+            if isinstance(screen, RunScreen) and screen.run_id in changed and self._may_read():
                 screen.reload()
 
     def _tick(self) -> None:
@@ -177,8 +179,9 @@ class FleetApp(App[None]):
         elif self.lost_since_ms is None:
             self.lost_since_ms = self.now_ms()
         screen = self._screen_of_runs()
-        if screen is not None:
-            screen.tick(self.now_ms())
+        with suppress(NoMatches):
+            if screen is not None:
+                screen.tick(self.now_ms())
 
     def _screen_of_runs(self) -> FleetScreen | RunScreen | None:
         """Return the screen in front, dialogs apart."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
@@ -71,7 +73,8 @@ class FleetScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Show what has changed while another screen was in front."""
-        self.show()
+        with suppress(NoMatches):  # it is in front for the first time, and not laid out yet
+            self.show()
 
     @property
     def run_id(self) -> str:

@@ -170,12 +170,18 @@ def _follow_resume(found: FollowedOrder, model: OrdersModel) -> FollowedOrder:
     return found
 
 
-def _cause(decision: DecisionRow) -> str:
+def body_of(decision: DecisionRow) -> dict[str, Any]:
+    """Return the JSON of a decision; empty if it is none."""
     try:
-        trigger = json.loads(decision.body).get("trigger") or {}
-    except (ValueError, AttributeError):
-        return ""
-    return str(trigger.get("event_id", ""))
+        body = json.loads(decision.body)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _cause(decision: DecisionRow) -> str:
+    trigger = body_of(decision).get("trigger")
+    return str(trigger.get("event_id", "")) if isinstance(trigger, dict) else ""
 
 
 def news(orders: Sequence[FollowedOrder]) -> str:

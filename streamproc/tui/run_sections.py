@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ from streamproc.model.advice import ADVICE
 from streamproc.read_model.rows import AccountRow, DecisionRow, LiveRun
 from streamproc.report.facts import listed_gaps
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, clock, grouped, lasted, money, time_of_day
+from streamproc.tui.orders import body_of
 from streamproc.tui.texts import (
     SEVERITY_STYLES,
     STATE_STYLES,
@@ -69,15 +69,6 @@ def why(run: LiveRun, decisions: Sequence[DecisionRow]) -> Content:
     main = next((one for one in decisions if one.code == run.code), None)
     found += [joined("→ ", text) for text in todo(body_of(main))] if main is not None else []
     return lines(found)
-
-
-def body_of(decision: DecisionRow) -> dict[str, Any]:
-    """Return the JSON of a decision; empty if it is none."""
-    try:
-        body = json.loads(decision.body)
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
 
 
 def todo(body: dict[str, Any]) -> Iterator[Content]:

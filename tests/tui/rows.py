@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamproc.read_model.rows import (
     AccountRow,
@@ -127,17 +127,18 @@ def fleet(count: int = 40, now_ms: int | None = None) -> list[LiveRun]:
     return found
 
 
-def decision(run_id: str, **fields: object) -> DecisionRow:
+def decision(run_id: str, **fields: Any) -> DecisionRow:
     """Return a halt with its evidence."""
     body = {
         "code": "LOOP003", "message": SENTENCE, "action": "halt", "suggested_actions": ["ask_human"],
         "evidence": {"kind": "repeated_call", "count": 3, "turns": [29, 30, 31], "tool": "Bash", "match": "exact",
                      "args_excerpt": "git status", "first_error": "fatal: not a git repository"},
     }  # fmt: skip
-    given = {"id": "d1", "at_ms": 1_795_000_000_000, "code": "LOOP003", "severity": "halt", "action": "halt"}
-    return DecisionRow(
-        run_id=run_id, message=SENTENCE, turn=31, body=json.dumps(body).encode(), **(given | fields)  # type: ignore[arg-type]
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "id": "d1", "at_ms": 1_795_000_000_000, "code": "LOOP003", "severity": "halt", "action": "halt",
+        "message": SENTENCE, "turn": 31, "body": json.dumps(body).encode(),
+    }  # fmt: skip
+    return DecisionRow(run_id=run_id, **given | fields)
 
 
 async def no_report(run_id: str) -> RunReport | None:
@@ -149,5 +150,5 @@ def watching(
     model: HandMade, *, by: str = "ada", key: str = "ops:0123456789abcdef0123456789abcdef", **more
 ) -> FleetApp:
     """Return the application over hand-made rows; it can sign orders with `key`, and has no broker to send them to."""
-    settings = load_settings(brokers="127.0.0.1:1", command_key=key or None)
+    settings = load_settings(brokers="127.0.0.1:1", command_key=key or None, command_auth="signed")
     return FleetApp(model, model, TerminalOrders(settings, by), more.pop("report", no_report), place="fleet", **more)
