@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from streamproc.read_model.changes import ChangeSubscription
 from streamproc.read_model.model import ReadModel
+from streamproc.read_model.one_run import read_run
 from streamproc.read_model.reader import ModelReader
 from streamproc.read_model.rows import (
     AccountRow,
@@ -39,4 +40,5 @@ __all__ = (
     "ReadModel",
     "RefusedRow",
     "RunFilter",
+    "read_run",
 )

@@ -27,7 +27,7 @@ from streamproc.read_model.rows import (
 )
 from streamproc.read_model.run_facts import FINISHED, SHOWN, live_run
 from streamproc.read_model.run_table import unpack_facts
-from streamproc.read_model.turn_table import POINT_EVERY, SLOT_MS
+from streamproc.read_model.turn_table import SLOT_MS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -225,11 +225,8 @@ class Queries:
             found.append(PartitionHealth(topic=role, partition=number, position=at, end=end, last_ms=last_ms))
         return tuple(found)
 
-    def point_before(self, run_id: str, turns_back: int) -> tuple[Point, int] | None:
-        """Return where at least `turns_back` turns of a run begin, and how many turns were read in all.
-
-        None: no turn of the run was read.
-        """
+    def point_before(self, run_id: str, turns_back: int) -> Point | None:
+        """Return where the last turns of a run begin, at least `turns_back` if so many were read; None: none was."""
         last = self._one("SELECT max(number) FROM points WHERE run_id = ?", _bound(run_id))
         if last is None or last[0] is None:
             return None
@@ -240,7 +237,7 @@ class Queries:
         ) or self._one(
             "SELECT number, partition, position FROM points WHERE run_id = ? ORDER BY number LIMIT 1", _bound(run_id)
         )  # fmt: skip
-        return Point(*row), last[0] + POINT_EVERY
+        return Point(*row)
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
         with self._read_lock:

@@ -99,7 +99,7 @@ class ReportBuilder:
             reproduce=self._commands(history, main),
             log=self._where(history),
             version=self._version,
-            notes=tuple(facts.notes(history)),
+            notes=tuple(facts.notes(history, self._recording.left_out)),
             **about,
         )
 
