@@ -126,11 +126,9 @@ class ModelReader:
         names[accounts_topic(self._settings)] = "accounts"
         if not self.model.turns:
             del names[self._settings.topic("turns")]
-        needed = await find_partitions(consumer._client, self._settings, *NEEDED)
-        cluster = consumer._client.cluster
-        found = needed | {
-            name: sorted(cluster.partitions_for_topic(name) or ()) for name in names if name not in needed
-        }
+        await find_partitions(consumer._client, self._settings, *NEEDED)  # raises, and names what is missing
+        cluster = await consumer._client.fetch_all_metadata()
+        found = {name: sorted(cluster.partitions_for_topic(name) or ()) for name in names}
         missing = tuple(sorted(name for name, numbers in found.items() if not numbers))
         if missing and missing != self.missing:
             log.warning("what these topics hold is not shown, as they cannot be seen: %s", ", ".join(missing))

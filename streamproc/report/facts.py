@@ -247,8 +247,8 @@ def notes(history: RunHistory, left_out: int = 0) -> Iterator[str]:
     """Yield what a reader must know about the report itself; `left_out` is the number of turns before the first one."""
     if left_out:
         yield (
-            f"The first {plural(left_out, 'turn')} of the run were not read. Turns are numbered from the first one that "
-            "was, and what happened before it is not counted."
+            f"The first {plural(left_out, 'turn')} of the run were not read. Turns are numbered from the first one "
+            "that was read, and what happened before it is not counted."
         )
     if history.turns and not history.has_content:
         yield (

@@ -75,6 +75,8 @@ async def test_it_reads_to_the_ends_and_then_live(settings: Settings) -> None:
         changes = reader.subscribe()
         await until(lambda: reader.caught_up)
         assert reader.progress == 1.0
+        assert reader.missing == ()
+        assert {one.topic for one in model.health() if one.position} >= {"runs", "control", "turns"}
         assert ids(model, "halted") == ["halted"]
         assert model.counts(int(time.time() * 1000)).caught_up
         assert {one.behind for one in model.health()} == {0}
