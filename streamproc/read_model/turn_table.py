@@ -113,14 +113,15 @@ class TurnTable:
         self._count: int = self._db.execute("SELECT count(*) FROM points").fetchone()[0]
 
     def fold(self, run: RunFacts, head: TurnHead) -> None:
-        """Count a turn of a run, and remember where it is if it is a 64th one."""
-        if head.turn and run.turns % POINT_EVERY == 0:
+        """Count a turn of a run, and remember where it is if it is a 64th one: from the event before it that declares
+        the run's budgets, if there is one."""
+        if run.turns % POINT_EVERY == 0:
             self._points.append((head.run_id, run.turns, head.partition, head.offset, head.at_ms))
         note_head(run, head)
 
     def add(self, heads: Sequence[TurnHead]) -> None:
         """Write what `fold` has found, and count the turns of each slot of time."""
-        self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?)", self._points)
+        self._db.executemany("INSERT OR IGNORE INTO points VALUES (?, ?, ?, ?, ?)", self._points)
         self._count += len(self._points)
         self._points.clear()
         self._db.executemany(
