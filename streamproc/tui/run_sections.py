@@ -66,7 +66,7 @@ def why(run: LiveRun, decisions: Sequence[DecisionRow]) -> Content:
     style = SEVERITY_STYLES.get(run.severity, "")
     badge = joined("   ", styled(run.badge, "bold $caution")) if run.badge else Content("")
     found = [joined(styled(run.code, f"bold {style}"), badge), styled(run.message)]
-    main = next((one for one in decisions if one.code == run.code), None)
+    main = next((one for one in decisions if (one.code, one.severity) == (run.code, run.severity)), None)
     found += [joined("→ ", text) for text in todo(body_of(main))] if main is not None else []
     return lines(found)
 
@@ -114,7 +114,7 @@ def trend(run: LiveRun, report: RunReport | None) -> Content:
 def decided(rows: Sequence[DecisionRow]) -> Content:
     """Return the decisions on a run, the newest first, each with its evidence."""
     found: list[Content] = []
-    for row in rows[:DECISIONS_SHOWN]:
+    for row in sorted(rows, key=lambda one: (-one.at_ms, -(one.turn or 0)))[:DECISIONS_SHOWN]:
         place = f"turn {row.turn}" if row.turn is not None else ""
         severity = Content.styled(f"{row.severity:<4}", f"bold {SEVERITY_STYLES.get(row.severity, '')}")
         found.append(joined(f"{time_of_day(row.at_ms):<8}  ", severity, "  ", styled(row.code, "bold"), f"  {place}"))
