@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 import typer
 
+from streamproc.cli.fleet import By, issuer_name
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 
@@ -31,6 +33,7 @@ app = typer.Typer()
 RESERVED_ROWS = 1  # of the terminal, for the cursor; the others show events
 EVENTS_MAX = 200  # more than a terminal shows
 INDENT = 10  # columns of a reason
+TUI_SINCE = "1d"  # a start that takes seconds; what a person has to do with is of today
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 Format = Annotated[Literal["text", "jsonl"], typer.Option("--format", help="Text for people, or JSON Lines.")]
@@ -38,28 +41,51 @@ Since = Annotated[
     str | None,
     typer.Option(
         help="Start with the events published since then: beginning, or an age such as 90s, 15m, 2h, 1d. "
-        "Default: only new events.",
+        "Default: only new events; with --tui, those of the last day.",
         show_default=False,
     ),
 ]
 Count = Annotated[
     int | None, typer.Option(min=1, help="Exit after this many events. Default: no limit.", show_default=False)
 ]
+Tui = Annotated[
+    bool,
+    typer.Option(
+        "--tui", help="Show the fleet on the whole terminal: runs, evidence, orders. Needs the extra streamproc[tui]."
+    ),
+]
 
 
 @app.command(
-    epilog=examples("streamproc watch", "streamproc watch --since 15m", "streamproc watch --format jsonl --count 1")
+    epilog=examples(
+        "streamproc watch",
+        "streamproc watch --since 15m",
+        "streamproc watch --format jsonl --count 1",
+        "streamproc watch --tui --by ada",
+    )
 )
 def watch(
     format_: Format = "text",
     since: Since = None,
     count: Count = None,
+    tui: Tui = False,
+    by: By = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Show control events as they are published: the latest in a terminal, lines elsewhere. Stop it with Ctrl-C."""
-    begin_ms = since_ms(since)
+    """Show control events as they are published: the latest in a terminal, lines elsewhere. Stop it with Ctrl-C.
+
+    With --tui: all runs and their state, live, with orders to halt, resume, pause and stop. --by is who gives them.
+    """
+    if tui:
+        _check_screen(format_, count)
+    begin_ms = since_ms(since or (TUI_SINCE if tui else None))
     settings = kafka_settings(brokers, topic_prefix)
+    if tui:
+        from streamproc.tui.fleet import watch_fleet
+
+        asyncio.run(watch_fleet(settings, since_ms=begin_ms or 0, by=issuer_name(by)))
+        return
     with contextlib.ExitStack() as stack:
         if format_ == "jsonl":
             show: Callable[[ControlEvent], None] = _show_json
@@ -69,6 +95,18 @@ def watch(
             show = _show_line
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_watch(settings, begin_ms, count, show))
+
+
+def _check_screen(format_: str, count: int | None) -> None:
+    """Report what keeps --tui from working, before anything is connected."""
+    from importlib.util import find_spec
+
+    if format_ != "text" or count is not None:
+        raise fail("--tui: it shows runs, not a list of events: leave out --format and --count")
+    if find_spec("textual") is None:
+        raise fail("--tui: it needs a package that is not installed: pip install 'streamproc[tui]'")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        raise fail("--tui: it needs a terminal. For a pipe or a file: streamproc watch --format jsonl")
 
 
 async def _watch(

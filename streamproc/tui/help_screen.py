@@ -1,0 +1,57 @@
+"""The keys, on one screen."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from streamproc.tui.filters import HINT
+from streamproc.tui.texts import LETTERS, STATE_STYLES, joined, lines
+
+KEYS: Final = (
+    ("The runs", (
+        ("↑ ↓  j k", "choose a run"), ("Tab", "the next group"), ("Enter", "open the run"), ("s", "sort"),
+        ("/", f"filter: {HINT}"), ("Esc", "clear the filter, go back"),
+    )),
+    ("A run", (
+        ("h", "halt it"), ("r", "resume it, with a grant"), ("a", "acknowledge its halt"),
+        ("t  d  g", "its turns, its decisions, the top"),
+    )),
+    ("The fleet", (("P", "pause"), ("S", "stop"), ("C", "clear"))),
+    ("Everywhere", (("l", "light or dark"), ("?", "this help"), ("q", "quit"))),
+)  # fmt: skip
+
+
+class HelpScreen(ModalScreen[None]):
+    """Shows the keys until one is pressed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "dismiss(None)", "Close")]
+
+    def __init__(self, read_only: str) -> None:
+        super().__init__()
+        self._read_only = read_only  # why no order can be given; empty if orders can be given
+
+    def compose(self) -> ComposeResult:
+        """Lay out the help."""
+        with VerticalScroll(id="dialog"):
+            yield Static(lines(self._lines()), markup=False)
+
+    def _lines(self) -> list[Content]:
+        found: list[Content] = []
+        for title, keys in KEYS:
+            found += [Content.styled(title, "bold $accent")]
+            found += [joined(Content.styled(f"  {key:<10}", "bold"), what) for key, what in keys]
+            found += [Content("")]
+        words = [
+            joined(Content.styled(f" {LETTERS[name]} ", style), f" {name}") for name, style in STATE_STYLES.items()
+        ]
+        found += [Content("   ").join(words)]
+        if self._read_only:
+            found += [Content(""), Content.styled(f"Read-only: {self._read_only}", "$caution")]
+        return found

@@ -1,0 +1,67 @@
+"""The lines at the top of every screen: which deployment this is, how old the picture is, and what is wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from streamproc.tui.orders import news
+from streamproc.tui.texts import joined, styled
+
+if TYPE_CHECKING:
+    from streamproc.tui.app import FleetApp
+
+NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "failed": "$bad"}
+
+
+class StatusBars(Widget):
+    """Shows up to three lines; those that have nothing to say take no room."""
+
+    def compose(self) -> ComposeResult:
+        """Lay out the lines."""
+        yield Static(id="place", markup=False)
+        yield Static(id="lost", markup=False)
+        yield Static(id="news", markup=False)
+
+    def show(self, app: FleetApp, filter_text: str = "") -> None:
+        """Show what is to be said now."""
+        self.query_one("#place", Static).update(_place(app, filter_text))
+        lost = self.query_one("#lost", Static)
+        lost.update(_lost(app))
+        lost.display = app.lost_since_ms is not None
+        line = self.query_one("#news", Static)
+        text = news(app.followed)
+        line.display = bool(text)
+        if text:
+            line.update(styled(text, NEWS_STYLES.get(app.followed[-1].state, "$accent")))
+
+
+def _place(app: FleetApp, filter_text: str) -> Content:
+    parts = [Content.styled("streamproc", "bold $accent"), styled(app.place)]
+    if app.lost_since_ms is not None:
+        parts.append(Content.styled("● not connected", "$bad"))
+    elif app.caught_up:
+        parts.append(joined(Content.styled("● live", "$good"), f" {_clock(app.now_ms())}"))
+    else:
+        parts.append(Content.styled(f"◌ reading, {app.progress:.0%}", "$caution"))
+    if app.read_only:
+        parts.append(Content.styled("read-only", "$caution"))
+    if app.missing:
+        parts.append(styled(f"not readable: {', '.join(app.missing)}", "$caution"))
+    if filter_text:
+        parts.append(joined(Content.styled("filter ", "$quiet"), styled(filter_text, "bold $caution")))
+    return Content("  ").join(parts)
+
+
+def _lost(app: FleetApp) -> Content:
+    since = _clock(app.lost_since_ms) if app.lost_since_ms is not None else ""
+    return Content(f" Not connected since {since}: trying again. What you see is as of then.")
+
+
+def _clock(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,123 @@
+"""Texts of the terminal screen: escaped, with styles that the theme resolves. Nothing in them is read as markup."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.content import Content
+
+from streamproc.model.budgets import USD_MICRO
+from streamproc.model.escaping import escape
+from streamproc.read_model.rows import FleetCounts, LiveRun
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000  # ms
+
+# Letters and words say the same as the colours do.
+LETTERS: Final = {"halted": "H", "warned": "W", "running": "·", "finished": "F"}
+STATE_STYLES: Final = {
+    "halted": "bold $halt-text on $halt-ground",
+    "warned": "bold $warn-text on $warn-ground",
+    "running": "$good",
+    "finished": "$quiet",
+}
+SEVERITY_STYLES: Final = {"halt": "$bad", "warn": "$caution", "info": "$quiet"}
+FLEET_STYLES: Final = {"CLEAR": "$good", "PAUSE": STATE_STYLES["warned"], "STOP": STATE_STYLES["halted"]}
+
+
+def styled(text: str, style: str = "") -> Content:
+    """Return a text of anyone with its unprintable characters visible, as one line."""
+    return Content.styled(escape(text), style)
+
+
+def joined(*parts: Content | str) -> Content:
+    """Return parts in a row; plain strings are ours."""
+    return Content("").join([Content(part) if isinstance(part, str) else part for part in parts])
+
+
+def lines(parts: list[Content]) -> Content:
+    """Return parts one below the other."""
+    return Content("\n").join(parts)
+
+
+def state_of(run: LiveRun) -> str:
+    """Return the word for the state of a run: halted, warned, running, finished."""
+    if run.status == "halted":
+        return "halted"
+    if run.group == "warned":
+        return "warned"
+    return "finished" if run.status == "finished" else "running"
+
+
+def letter(run: LiveRun) -> Content:
+    """Return the letter of a run's state, three columns wide."""
+    state = state_of(run)
+    return Content.styled(f" {LETTERS[state]} ", STATE_STYLES[state])
+
+
+def sparkline(values: tuple[int, ...], width: int) -> str:
+    """Return the last values as bars, zero as the lowest."""
+    shown = values[-width:]
+    most = max(shown, default=0)
+    return "".join(BARS[(value * (len(BARS) - 1)) // most if most else 0] for value in shown)
+
+
+def trend_style(values: tuple[int, ...]) -> str:
+    """Return the style of a trend: fewer failures than before is good, as many or more is not."""
+    if len(values) < 2:
+        return "$quiet"
+    return "$good" if values[-1] < values[0] else "$bad"
+
+
+def age(at_ms: int, now_ms: int) -> str:
+    """Return how long ago something was, at most four columns wide: ``12s``, ``5m``, ``3h``, ``2d``."""
+    if not at_ms:
+        return ""
+    ms = max(0, now_ms - at_ms)
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if ms >= unit:
+            return f"{ms // unit}{name}"
+    return f"{ms // _SECOND}s"
+
+
+def dollars(micro: int) -> str:
+    """Return micro-USD for a column: ``0.42``, ``1 204.00``."""
+    return f"{micro / USD_MICRO:,.2f}".replace(",", " ")
+
+
+def count(value: int) -> str:
+    """Return a whole number with its thousands apart."""
+    return f"{value:,}".replace(",", " ")
+
+
+def bar(used: float, limit: float, width: int) -> Content:
+    """Return how much of a limit is used, as a bar with its share."""
+    share = used / limit if limit else 0.0
+    full = min(width, round(share * width))
+    style = "$bad" if share >= 1 else "$caution" if share >= 0.8 else "$good"
+    return joined(Content.styled("█" * full, style), Content.styled("░" * (width - full), "$quiet"), f" {share:>4.0%}")
+
+
+def strip(counts: FleetCounts) -> Content:
+    """Return the line above the runs: the state of the fleet and what it does now."""
+    parts = [joined("fleet ", Content.styled(f" {counts.fleet_status} ", FLEET_STYLES[counts.fleet_status]))]
+    if counts.fleet_status != "CLEAR":
+        why = f": {counts.fleet_why}" if counts.fleet_why else ""
+        parts.append(styled(f"by {counts.fleet_by or 'an unnamed operator'}{why}", "$caution"))
+    for number, word, style in (
+        (counts.halted, "halted", "bold $bad"),
+        (counts.warned, "warned", "bold $caution"),
+        (counts.working, "working", "bold $good"),
+    ):
+        parts.append(joined(Content.styled(count(number), style if number else "$quiet"), f" {word}"))
+    parts.append(joined(Content.styled(_rate(counts.turns_per_second), "bold"), " turns/s"))
+    parts.append(joined(Content.styled(dollars(counts.spend_usd_micro_per_hour), "bold"), " USD/h"))
+    if counts.delay_ms is not None:
+        parts.append(joined("decided in ", Content.styled(f"{counts.delay_ms} ms", "bold")))
+    if counts.behind_records and counts.caught_up:
+        parts.append(Content.styled(f"{count(counts.behind_records)} records behind", "$caution"))
+    return Content("  ").join(parts)
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.1f}" if per_second < 10 else count(round(per_second))

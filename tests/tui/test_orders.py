@@ -1,0 +1,225 @@
+"""Orders from the terminal: what a dialog asks for, what it refuses, and how an order is followed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.widgets import Button, Input, Static
+
+from streamproc.read_model.rows import CommandRow, LiveRun
+from streamproc.tui.order_dialog import OrderDialog
+from streamproc.tui.orders import FollowedOrder, TerminalOrder, TerminalOrders, follow
+from streamproc.tui.run_list import RunList
+from tests.tui.rows import HandMade, decision, fleet, watching
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from streamproc.tui.app import FleetApp
+
+SIZE = (120, 50)
+WORKING = "nightly-009"
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[TerminalOrder]:
+    """The orders that the dialogs hand over; here, they go no further."""
+    given: list[TerminalOrder] = []
+
+    async def keep(self: TerminalOrders, order: TerminalOrder) -> FollowedOrder:
+        given.append(order)
+        return FollowedOrder(order=order, state="sent", id="c1")
+
+    monkeypatch.setattr(TerminalOrders, "send", keep)
+    return given
+
+
+def choose(app: FleetApp, run_id: str) -> None:
+    app.screen.query_one(RunList).choose(run_id)
+
+
+def problem(app: FleetApp) -> str:
+    return str(app.screen.query_one("#problem", Static).render())
+
+
+def notices(app: FleetApp) -> list[str]:
+    return [one.message for one in app._notifications]
+
+
+async def test_a_halt_asks_for_a_reason_of_three_characters(sent: list[TerminalOrder]) -> None:
+    async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        choose(app, WORKING)
+        await pilot.press("h")
+        await until(lambda: isinstance(app.screen, OrderDialog))
+        assert WORKING in str(app.screen.query_one("#about", Static).render())
+        await pilot.press(*"no", "enter")
+        assert "3 characters" in problem(app)
+        assert not sent
+
+        await pilot.press(*" way", "enter")
+        await until(lambda: sent)
+        assert sent == [TerminalOrder(verb="halt", run_id=WORKING, reason="no way")]
+
+
+async def test_an_order_to_the_fleet_needs_the_number_of_runs_that_it_hits(sent: list[TerminalOrder]) -> None:
+    model = HandMade(fleet())
+    hit = model.runs_in_scope("fleet")
+    assert hit == 35
+    async with watching(model).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        for key, verb in (("S", "stop"), ("P", "pause"), ("C", "clear")):
+            await pilot.press(key)
+            await until(lambda: isinstance(app.screen, OrderDialog))
+            await pilot.press(*"the deployment is broken", "enter", *"34", "enter")
+            assert "35" in problem(app)
+            app.screen.query_one("#hit", Input).value = ""
+            await pilot.press(*"35", "enter")
+            await until(lambda: not isinstance(app.screen, OrderDialog))
+            assert sent.pop() == TerminalOrder(verb=verb, reason="the deployment is broken", hit=35)
+
+
+async def test_a_resume_has_a_grant_and_refuses_one_that_is_no_number(sent: list[TerminalOrder]) -> None:
+    model = HandMade(fleet())
+    async with watching(model).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        choose(app, "nightly-001")
+        await pilot.press("r")
+        await until(lambda: isinstance(app.screen, OrderDialog))
+        app.screen.query_one("#reason", Input).value = "one more try"
+        app.screen.query_one("#turns", Input).value = "-5"
+        app.screen.query_one("#send", Button).press()
+        await until(lambda: "positive" in problem(app))
+        app.screen.query_one("#turns", Input).value = "10"
+        app.screen.query_one("#cost", Input).value = "0.50"
+        app.screen.query_one("#send", Button).press()
+        await until(lambda: sent)
+        assert sent == [
+            TerminalOrder(
+                verb="resume", run_id="nightly-001", reason="one more try", grant={"turns": 10, "cost": "0.50"}
+            )
+        ]
+
+
+async def test_escape_sends_nothing(sent: list[TerminalOrder]) -> None:
+    async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
+        choose(pilot.app, WORKING)
+        await pilot.press("h", *"a good reason", "escape")
+        await until(lambda: not isinstance(pilot.app.screen, OrderDialog))
+        assert not sent
+        assert not pilot.app.followed
+
+
+@pytest.mark.parametrize(
+    ("key", "run_id", "word"),
+    [
+        ("r", WORKING, "running"),
+        ("a", WORKING, "running"),
+        ("h", "nightly-001", "halted"),
+        ("h", "nightly-021", "finished"),
+    ],
+)
+async def test_an_order_that_cannot_be_right_is_refused_with_the_reason(
+    sent: list[TerminalOrder], key: str, run_id: str, word: str
+) -> None:
+    async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
+        choose(pilot.app, run_id)
+        await pilot.press(key)
+        await until(lambda: notices(pilot.app))
+        assert word in notices(pilot.app)[0]
+        assert not isinstance(pilot.app.screen, OrderDialog)
+
+
+async def test_only_what_stops_work_can_be_ordered_before_everything_is_read(sent: list[TerminalOrder]) -> None:
+    model = HandMade(fleet())
+    model.caught_up = False
+    async with watching(model).run_test(size=SIZE) as pilot:
+        choose(pilot.app, "nightly-001")
+        await pilot.press("r", "C")
+        await until(lambda: len(notices(pilot.app)) == 2)
+        assert all("not up to date" in one for one in notices(pilot.app))
+        choose(pilot.app, WORKING)
+        await pilot.press("h")
+        await until(lambda: isinstance(pilot.app.screen, OrderDialog))
+
+
+@pytest.mark.parametrize("key", ["", "ops:ed25519-public:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="])
+async def test_without_a_key_that_signs_it_is_read_only_and_says_so(sent: list[TerminalOrder], key: str) -> None:
+    async with watching(HandMade(fleet()), key=key).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        await until(lambda: "read-only" in str(app.screen.query_one("#place", Static).render()))
+        for press in "hraPSC":
+            await pilot.press(press)
+        await until(lambda: len(notices(app)) == 6)
+        assert all("STREAMPROC_COMMAND_KEY" in one for one in notices(app))
+        assert not isinstance(app.screen, OrderDialog)
+        await pilot.press("?")
+        await pilot.pause()
+        shown = "".join(segment.text for strip in app.screen._compositor.render_strips() for segment in strip)
+        assert "Read-only" in shown
+
+
+async def test_a_broker_that_is_away_leaves_an_order_failed_with_the_reason() -> None:
+    model = HandMade(fleet())
+    async with watching(model).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        choose(app, WORKING)
+        await pilot.press("h", *"wrong branch", "enter")
+        await until(lambda: app.followed and app.followed[0].state == "failed", 60)
+        assert "127.0.0.1:1" in app.followed[0].note
+        await until(lambda: "failed" in str(app.screen.query_one("#news", Static).render()))
+        assert notices(app)
+
+
+async def test_the_news_of_an_order_are_on_the_screen(sent: list[TerminalOrder]) -> None:
+    model = HandMade(fleet())
+    async with watching(model).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        choose(app, WORKING)
+        await pilot.press("h", *"wrong branch", "enter")
+        await until(lambda: "sent" in str(app.screen.query_one("#news", Static).render()))
+
+        model.ordered = [standing()]
+        model.put()
+        await until(lambda: "standing" in str(app.screen.query_one("#news", Static).render()))
+
+        model.put(LiveRun(run_id=WORKING, status="halted", severity="halt"))
+        await until(lambda: "obeyed: the run is halted" in str(app.screen.query_one("#news", Static).render()))
+
+
+def standing(**fields: Any) -> CommandRow:
+    given = {"id": "c1", "scope": f"run:{WORKING}", "status": "STOP", "by": "ada", "why": "x", "at_ms": 1}
+    return CommandRow(**{"state": "standing", **given, **fields})
+
+
+def followed(verb: str, row: CommandRow | None, *runs: LiveRun, **fields: Any) -> FollowedOrder:
+    model = HandMade(runs)
+    model.ordered = [row] if row is not None else []
+    order = TerminalOrder(verb=verb, reason="because", **fields)  # type: ignore[arg-type]
+    return follow(FollowedOrder(order=order, state="sent", id="c1"), model)
+
+
+def test_an_order_is_followed_by_what_the_topics_say() -> None:
+    at_work = LiveRun(run_id=WORKING, status="running", severity="info")
+    assert followed("halt", None, at_work, run_id=WORKING).state == "sent"
+    assert followed("halt", standing(id="another"), at_work, run_id=WORKING).state == "sent"
+    assert followed("halt", standing(), at_work, run_id=WORKING).state == "standing"
+    assert followed("halt", standing(obeyed_runs=1), at_work, run_id=WORKING).state == "obeyed"
+    refused = followed("halt", standing(state="refused", reason="not signed"), at_work, run_id=WORKING)
+    assert (refused.state, refused.note) == ("refused", "not signed")
+
+    stop = standing(scope="fleet", obeyed_runs=1)
+    assert followed("stop", stop, at_work, hit=2).note == "1 run of 2 halted"
+    assert followed("stop", stop, at_work, hit=2).state == "standing"
+    assert followed("stop", stop, hit=2).state == "obeyed"  # nothing is at work any more
+    assert followed("pause", standing(scope="fleet", status="PAUSE"), at_work, hit=2).state == "obeyed"
+
+
+def test_a_resume_is_obeyed_when_a_decision_names_its_event() -> None:
+    model = HandMade([LiveRun(run_id=WORKING, status="halted", severity="halt")])
+    order = FollowedOrder(order=TerminalOrder(verb="resume", run_id=WORKING, reason="again"), state="sent", id="e1")
+    model.decided = [decision(WORKING, body=b"[]"), decision(WORKING, body=b"{"), decision(WORKING)]
+    assert follow(order, model).state == "sent"
+    model.decided.append(decision(WORKING, body=json.dumps({"trigger": {"event_id": "e1"}}).encode()))
+    assert follow(order, model).state == "obeyed"
