@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.kafka_log import own_topics
+from benchmarks.page_http import served_pages
 from benchmarks.page_load import history
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
@@ -76,6 +77,7 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
         decided = len(model.ages_ms)
         grown = (_resident() - before) / 2**20
         model.close()
+        served = await served_pages(settings, sizes.page_s, load_of(sizes))
     if decided != DECISIONS_PER_S * sizes.page_s:
         raise BenchmarkDefect(f"the model has {decided} decisions, expected {DECISIONS_PER_S * sizes.page_s}")
     load = f"{sizes.page_runs:,} runs, {per_s:.0f} decisions/s".replace(",", " ")
@@ -84,12 +86,29 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
             note=f"{sizes.page_runs} runs"),
         Row("page.shown", f"a decision from the log into the read model, {load}, p99",
             percentile(model.ages_ms, 0.99), "ms", aim=SHOWN_MS_MAX),
+        *_served(served, load),
         Row("page.queries", "the queries of one fleet page meanwhile, p99", percentile(queries, 0.99), "ms",
             note=f"p50 {median(queries):.1f} ms", aim=PAGE_MS_MAX),
         Row("page.blocked", "the event loop stands still meanwhile, p99", percentile(blocked, 0.99), "ms",
             note=f"at most {max(blocked):.0f} ms", detail=True),
         Row("page.run", "memory of the read model: a run with its decision", per_run, "bytes", detail=True),
         Row("page.memory", f"memory after {sizes.page_s} s of that load", grown, "MiB", detail=True),
+    ]  # fmt: skip
+
+
+def load_of(sizes: Sizes) -> tuple[str, ...]:
+    """Return the command that sends the load."""
+    return "benchmarks.page_load", str(DECISIONS_PER_S), str(TURNS_PER_S), str(sizes.page_runs), str(sizes.page_s)
+
+
+def _served(served: list[float], load: str) -> list[Row]:
+    """Return the rows of the page itself; none where it does not exist."""
+    if not served:
+        return []
+    note = f"p50 {median(served):.0f} ms"
+    return [
+        Row("page.http", f"the fleet page from a server with its own model, {load}, p99", percentile(served, 0.99),
+            "ms", note=note, aim=PAGE_MS_MAX)
     ]  # fmt: skip
 
 
@@ -101,9 +120,8 @@ async def _live(
     queries: list[float] = []
     blocked: list[float] = []
     ticking = asyncio.ensure_future(_tick(blocked))
-    load = ("benchmarks.page_load", str(DECISIONS_PER_S), str(TURNS_PER_S), str(sizes.page_runs), str(sizes.page_s))
     try:
-        with Process(settings, *load) as sending:
+        with Process(settings, *load_of(sizes)) as sending:
             deadline = time.monotonic() + WAIT_S
             while len(model.ages_ms) < DECISIONS_PER_S * sizes.page_s:
                 if time.monotonic() > deadline:
