@@ -40,7 +40,7 @@ def make_app(
     access.install(app)
     app.middlewares.append(errors)
     app[SETTINGS], app[POLICY], app[MODEL], app[ORDERS] = settings, policy, model, orders
-    app[LIVE] = live.LiveViews(reader.subscribe, access.alive)
+    app[LIVE] = live.LiveViews(reader, access.alive)
     app[RUN_LOG] = RunLog(settings, policy, model)
     app[TRIALS] = Trials(settings)
     app.on_shutdown.append(app[LIVE].close)
