@@ -49,7 +49,7 @@ def harmless(page: Any) -> bool:
     """Whether all elements are ours: none that a text has made. Raises if one is not."""
     assert page.locator("img, iframe, object, embed, base, [onerror], [onload], [onclick]").count() == 0
     assert page.locator("script").count() == page.locator("script[src^='/static/page.js']").count() <= 1
-    assert page.locator("a[href^='javascript'], a[href*='evil.example']").count() == 0
+    assert page.locator("a:not([href^='/']):not([href^='#'])").count() == 0
     return True
 
 
