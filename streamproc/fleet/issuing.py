@@ -93,20 +93,34 @@ def apply_record(
 
 
 async def issue_command(
-    settings: Settings, status: Status, scope: str, by: str, why: str, *, command_id: str = ""
+    settings: Settings,
+    status: Status,
+    scope: str,
+    by: str,
+    why: str,
+    *,
+    command_id: str = "",
+    stored: Callable[[str], None] = lambda _place: None,
 ) -> tuple[FleetCommand, FleetCommand | None]:
     """Issue a command, with a given id or a new one. Returns it and the previous command of its scope, once the broker
-    has stored it.
+    has stored it; `stored` gets the place of its record, as a refusal names it.
 
     Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
     """
     command_signer(settings).must_sign()
     fleet = await read_fleet(settings)
     command = new_command(fleet, status, scope, by, why, command_id=command_id)
-    return await send(settings, command), fleet.latest(scope)
+    return await send(settings, command, stored=stored), fleet.latest(scope)
 
 
-async def send(settings: Settings, command: FleetCommand, issuer: str = "", *, sign: bool = True) -> FleetCommand:
+async def send(
+    settings: Settings,
+    command: FleetCommand,
+    issuer: str = "",
+    *,
+    sign: bool = True,
+    stored: Callable[[str], None] = lambda _place: None,
+) -> FleetCommand:
     """Sign a command and send it. Returns it as sent, once the broker has stored it. Raises `Unavailable`."""
     signed = command_signer(settings).sign(command, issuer) if sign else command
     producer = AIOKafkaProducer(
@@ -114,7 +128,8 @@ async def send(settings: Settings, command: FleetCommand, issuer: str = "", *, s
     )
     try:
         await access.start(producer, settings)
-        await producer.send_and_wait(settings.topic("commands"), encode_command(signed), signed.scope.encode())
+        at = await producer.send_and_wait(settings.topic("commands"), encode_command(signed), signed.scope.encode())
+        stored(f"{at.topic}[{at.partition}]@{at.offset}")
     except (KafkaError, OSError) as problem:
         raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from None
     finally:

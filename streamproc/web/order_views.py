@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from aiohttp import web
 
 from streamproc.errors import plural
+from streamproc.model.fleet_command import FLEET
+from streamproc.model.redaction import NAME_MAX
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access.gate import CSRF_FIELD, form_fields, session_of
 from streamproc.web.access.login import hidden
+from streamproc.web.order_list import BUTTONS, new_order_path, order_list, progress_view
+from streamproc.web.order_progress import progress
 from streamproc.web.orders import (
     REASON_MAX,
     REASON_MIN,
@@ -20,7 +25,6 @@ from streamproc.web.orders import (
     OrderDraft,
     OrderRefused,
     PageOrders,
-    PlacedOrder,
     read_scope,
 )
 
@@ -28,14 +32,6 @@ if TYPE_CHECKING:
     from streamproc.web.access.login import Fields, Layout
     from streamproc.web.access.session import Session
 
-BUTTONS: Final = {
-    "halt": "Halt this run",
-    "resume": "Resume this run",
-    "kill": "Halt these runs, and future ones",
-    "stop": "Stop the fleet",
-    "pause": "Pause the fleet",
-    "clear": "Clear: work may start again",
-}
 GRANTS: Final = {"turns": "Additional turns", "iterations": "Additional iterations", "cost": "Additional cost in USD"}
 READ_ONLY: Final = "This page is read-only: it was started without --orders."
 ON_RUNS: Final = frozenset({"halt", "resume"})  # their forms stand on the page of the run itself
@@ -55,11 +51,6 @@ def order_form(session: Session | None, scope: str, verbs: Sequence[str], *, ord
         else tag("p", tag("a", f"{BUTTONS[verb]}…", href=new_order_path(verb, scope), class_="order"))
         for verb in allowed
     )
-
-
-def new_order_path(verb: str, scope: str) -> str:
-    """Return the address of the form of an order, which shows how many runs it would hit."""
-    return f"/orders/new?{urlencode({'verb': verb, 'scope': quote(scope, safe='')})}"
 
 
 def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: Mapping[str, str] | None = None) -> Html:
@@ -94,6 +85,23 @@ def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: M
     )
 
 
+def kill_form(session: Session, orders: PageOrders) -> Html:
+    """Return the form that names whose runs to halt; its page then shows how many these are."""
+    if not orders.allows(session, "kill"):
+        return NOTHING
+    return tag(
+        "form",
+        hidden("verb", "kill"),
+        _input("user", "User", required=None, maxlength=NAME_MAX),
+        _input("tenant", "Tenant", required=None, maxlength=NAME_MAX),
+        tag("button", "Halt the runs of this user or tenant…"),
+        method="get",
+        action="/orders/new",
+        class_="order",
+        data_verb="kill",
+    )
+
+
 def _input(name: str, label: str, *, required: bool | None = True, **attributes: Any) -> Html:
     field = tag("input", name=name, autocomplete="off", required=required, **attributes)
     return tag("p", tag("label", f"{label} ", field))
@@ -103,6 +111,7 @@ def order_routes(orders: PageOrders, layout: Layout) -> list[web.RouteDef]:
     """Return the routes of orders: their forms, where they are posted to, and the page of each."""
     views = _OrderViews(orders, layout)
     return [
+        web.get("/orders", views.all),
         web.get("/orders/new", views.new),
         web.post("/orders", views.place),
         web.get("/orders/{order}", views.follow),
@@ -114,13 +123,21 @@ class _OrderViews:
         self._orders = orders
         self._layout = layout
 
+    async def all(self, request: web.Request) -> web.Response:
+        """Show what stands, what was ordered before, and the forms."""
+        session = own_session(request)
+        forms = order_form(session, FLEET, ("stop", "pause", "clear"), orders=self._orders) + kill_form(
+            session, self._orders
+        )
+        return self._layout("Orders", order_list(session, self._orders, forms), request)
+
     async def new(self, request: web.Request) -> web.Response:
         """Show the form of an order, with the number of runs that it would hit."""
         verb, scope = request.query.get("verb", ""), unquote(request.query.get("scope", ""))
         session = own_session(request)
         try:
             if not scope:
-                scope = read_scope("tenant", request.query.get("user", ""), request.query.get("tenant", ""))
+                scope = read_scope(request.query.get("user", ""), request.query.get("tenant", ""))
             if verb not in RULES or scope.partition(":")[0] not in RULES[verb].parts:
                 raise OrderRefused("There is no such order.")
             if not self._orders.allows(session, verb):
@@ -148,8 +165,10 @@ class _OrderViews:
         order = self._orders.placed.get(request.match_info["order"])
         if order is None:
             raise web.HTTPNotFound(text="No such order was placed here: see /orders.\n")
-        response = self._layout("Order", _progress(order), request)
-        response.headers["Refresh"] = str(REFRESH_S)
+        found = progress(order, self._orders.model)
+        response = self._layout("Order", progress_view(order, found), request)
+        if not found.over and time.time() * 1000 - order.at_ms < REFRESHED_MS:
+            response.headers["Refresh"] = str(REFRESH_S)
         return response
 
     def _form(self, request: web.Request, draft: OrderDraft, said: Mapping[str, str] | None = None) -> web.Response:
@@ -200,14 +219,3 @@ def _grant(fields: Fields) -> dict[str, Any]:
             raise OrderRefused(f"{label.lower()}: expected a number, such as {'0.50' if name == 'cost' else '10'}.")
         found[name] = text if name == "cost" else int(text)
     return found
-
-
-def _progress(order: PlacedOrder) -> Html:
-    state = {None: "being sent", True: "sent", False: "not sent"}[order.sent]
-    said = tag("p", order.problem, role="alert") if order.problem else NOTHING
-    return (
-        tag("h1", BUTTONS[order.verb])
-        + tag("p", "To ", foreign(order.scope, code=True), " by ", foreign(order.by), ": ", foreign(order.why))
-        + tag("p", state, id="order-state", data_state=state)
-        + said
-    )

@@ -28,7 +28,7 @@ from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
     from streamproc.model.fleet_command import Status
-    from streamproc.read_model.rows import CommandRow, LiveRun
+    from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, LiveRun
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
 
@@ -82,6 +82,9 @@ class OrderModel(Protocol):
     def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
         """Return the commands that were seen."""
 
+    def decisions(self, filter_: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
+        """Return decisions, the newest first."""
+
 
 class OrderRefused(Exception):
     """The page refuses to issue this order. `status` is that of HTTP."""
@@ -113,8 +116,12 @@ class PlacedOrder:
     why: str
     at_ms: int
     grant: Mapping[str, Any] = field(default_factory=dict)
+    counted: int = 1
+    """The number of working runs that it was said to hit."""
     sent: bool | None = None
     problem: str = ""
+    place: str = ""
+    """Where its record is, such as ``streamproc.commands[0]@17``; empty for an event of a run."""
 
     @property
     def run_id(self) -> str:
@@ -178,7 +185,7 @@ class PageOrders:
         self._check_number(draft, typed)
         order = PlacedOrder(
             id=draft.id, verb=draft.verb, scope=draft.scope, by=session.name, why=why, grant=grant,
-            at_ms=int(time.time() * 1000),
+            counted=draft.counted, at_ms=int(time.time() * 1000),
         )  # fmt: skip
         while len(self.placed) >= ORDERS_MAX:
             del self.placed[next(iter(self.placed))]
@@ -213,7 +220,15 @@ class PageOrders:
             if status is None:
                 await self._resume(order)
             else:
-                await issue_command(self._settings, status, order.scope, order.by, order.why, command_id=order.id)
+                await issue_command(
+                    self._settings,
+                    status,
+                    order.scope,
+                    order.by,
+                    order.why,
+                    command_id=order.id,
+                    stored=lambda place: setattr(order, "place", place),
+                )
             order.sent = True
         except StreamprocError as error:
             order.sent, order.problem = False, str(error)
@@ -241,11 +256,11 @@ def signing_first(settings: Settings, name: str) -> Settings:
     return settings.model_copy(update={"command_key": SecretStr(",".join(key.line() for key in keys))})
 
 
-def read_scope(part: str, user: str, tenant: str) -> str:
+def read_scope(user: str, tenant: str) -> str:
     """Return the scope of a kill form: a user, a tenant, or the user of a tenant. Raises `OrderRefused`."""
     try:
         if user and tenant:
             return scope_of("user", user, tenant)
-        return scope_of(part, user or tenant)
+        return scope_of("user", user) if user else scope_of("tenant", tenant)
     except InvalidEvent as error:
         raise OrderRefused(str(error)) from None

@@ -12,7 +12,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
-from streamproc.read_model.rows import CommandRow, LiveRun
+from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, LiveRun
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.settings import Settings
 from streamproc.web.access import Access, AccessOptions, build_access, session_of
@@ -51,6 +51,7 @@ class FewRuns:
     counts: dict[str, int] = field(default_factory=dict)
     runs: dict[str, LiveRun] = field(default_factory=dict)
     seen: list[CommandRow] = field(default_factory=list)
+    decided: list[DecisionRow] = field(default_factory=list)
     caught_up: bool = True
 
     def runs_in_scope(self, scope: str) -> int:
@@ -58,6 +59,9 @@ class FewRuns:
 
     def run(self, run_id: str) -> LiveRun | None:
         return self.runs.get(run_id)
+
+    def decisions(self, _filter: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
+        return tuple(self.decided[:limit])
 
     def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
         return tuple(row for row in self.seen if not standing or row.state == "standing")
@@ -79,7 +83,7 @@ class Served:
         self.access.install(app)
         app.add_routes(order_routes(self.orders, layout))
         app.add_routes([web.get("/", self._home), web.post("/change", self._change), web.get("/events", self._events)])
-        app.router.add_get("/runs/{run:.+}", self._run)
+        app.router.add_get("/runs/{run:(?s:.+)}", self._run)
         return app
 
     async def _home(self, request: web.Request) -> web.Response:
@@ -173,6 +177,13 @@ class Browser:
     async def log_in_with_token(self) -> Answer:
         """Open the printed address and send its form."""
         page = await self.get(self.served.access.address_hint().removeprefix(self.served.access.address.origins[0]))
+        return await self.post("/login/loopback", page.fields())
+
+    async def log_in_with_token_while_logged_in(self) -> Answer:
+        """Send the form of another token with the cookie of the session."""
+        kept, self.cookies = self.cookies, {}
+        page = await self.get(self.served.access.address_hint().removeprefix(self.served.access.address.origins[0]))
+        self.cookies = kept
         return await self.post("/login/loopback", page.fields())
 
     async def csrf(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import aiohttp
 from joserfc import jwt
@@ -60,14 +61,14 @@ class OidcProvider:
             "grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri,
             "client_id": self._client_id, "code_verifier": verifier,
         }  # fmt: skip
-        auth = None
+        headers = {}
         if self._secret:
             methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
             if "client_secret_basic" in methods:
-                auth = aiohttp.BasicAuth(self._client_id, self._secret)
+                headers["Authorization"] = basic(self._client_id, self._secret)
             else:
                 form["client_secret"] = self._secret
-        answer = await self._fetch("POST", found["token_endpoint"], data=form, auth=auth)
+        answer = await self._fetch("POST", found["token_endpoint"], data=form, headers=headers)
         token = answer.get("id_token")
         if not isinstance(token, str):
             raise Unavailable(f"{self.issuer}: the answer has no id_token: does the scope contain openid?")
@@ -116,6 +117,11 @@ class OidcProvider:
         if not isinstance(found, dict):
             raise Unavailable(f"{url}: the answer is no JSON object")
         return found
+
+
+def basic(name: str, secret: str) -> str:
+    """Return the header of a client: both parts are encoded as in a form (RFC 6749, 2.3.1), then as Basic has it."""
+    return f"Basic {base64.b64encode(f'{quote_plus(name)}:{quote_plus(secret)}'.encode()).decode()}"
 
 
 def is_safe(url: str) -> bool:

@@ -1,0 +1,139 @@
+"""What stands, what was ordered before, and how far one order is, as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode
+
+from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.web.keys import run_href
+from streamproc.web.layout import moment
+
+if TYPE_CHECKING:
+    from streamproc.read_model.rows import CommandRow
+    from streamproc.web.access.session import Session
+    from streamproc.web.order_progress import OrderProgress
+    from streamproc.web.orders import PageOrders, PlacedOrder
+
+BUTTONS: Final = {
+    "halt": "Halt this run",
+    "resume": "Resume this run",
+    "kill": "Halt these runs, and future ones",
+    "stop": "Stop the fleet",
+    "pause": "Pause the fleet",
+    "clear": "Clear: work may start again",
+}
+HISTORY: Final = 200
+PLACED: Final = 20
+HEADS: Final = ("To", "Order", "By", "Reason", "Given", "State", "Runs halted by it")
+STEPS: Final = {"sent": "sent", "standing": "standing", "obeyed": "obeyed"}
+REACHED: Final = {"sending": 0, "unsent": 0, "sent": 1, "standing": 2, "replaced": 2, "refused": 1, "obeyed": 3}
+
+
+def new_order_path(verb: str, scope: str) -> str:
+    """Return the address of the form of an order, which shows how many runs it would hit."""
+    return f"/orders/new?{urlencode({'verb': verb, 'scope': quote(scope, safe='', errors='replace')})}"
+
+
+def order_list(session: Session, orders: PageOrders, forms: Html) -> Html:
+    """Return the view of all orders; `forms` are those that this session may give."""
+    rows = orders.model.commands(standing=False)
+    standing = [row for row in rows if row.state == "standing" and row.status != "CLEAR"]
+    others = [row for row in rows if row not in standing][:HISTORY]
+    clears = orders.allows(session, "clear")
+    lead = (
+        "What people have ordered, from the commands topic. A stop, a pause and the halt of a user or tenant stand "
+        "until they are cleared."
+    )
+    none = tag("p", "No order stands: work may start.", class_="note fine")
+    return NOTHING.join(
+        (
+            tag("h1", "Orders"),
+            tag("p", lead, class_="lead"),
+            tag("h2", "Standing"),
+            _table("standing orders", standing, clears=clears) if standing else none,
+            _give(orders, forms),
+            _placed(list(orders.placed.values())[-PLACED:]),
+            tag("h2", "Earlier, replaced and refused"),
+            _table("earlier orders", others) if others else tag("p", "None was seen."),
+        )
+    )
+
+
+def _give(orders: PageOrders, forms: Html) -> Html:
+    if not orders.enabled:
+        text = "This page is read-only: it was started without --orders."
+    elif not forms:
+        text = "You have no right to give orders to more than one run."
+    else:
+        return tag("section", tag("h2", "Give an order"), forms, class_="orders")
+    return tag("p", text, class_="note")
+
+
+def _placed(placed: Sequence[PlacedOrder]) -> Html:
+    if not placed:
+        return NOTHING
+    links = (
+        tag(
+            "li", tag("a", BUTTONS[one.verb], href=f"/orders/{one.id}"), ": ", foreign(one.scope), ", ", foreign(one.by)
+        )
+        for one in reversed(placed)
+    )
+    return tag("h2", "Given from this page") + tag("ul", *links)
+
+
+def _table(name: str, rows: Sequence[CommandRow], *, clears: bool = False) -> Html:
+    heads = [tag("th", head, scope="col") for head in (*HEADS, *(("Release",) if clears else ()))]
+    body = tag("tbody", *(_row(row, clears=clears) for row in rows))
+    made = tag("table", tag("caption", name, class_="unseen"), tag("thead", tag("tr", *heads)), body)
+    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=f"{name}, table")
+
+
+def _row(row: CommandRow, *, clears: bool) -> Html:
+    state = row.state if not row.reason else f"{row.state}: {row.reason}"
+    cells = [
+        tag("td", foreign(row.scope, class_="mono")),
+        tag("td", row.status),
+        tag("td", foreign(row.by)),
+        tag("td", foreign(row.why)),
+        tag("td", moment(row.at_ms)),
+        tag("td", foreign(state)),
+        tag("td", str(row.obeyed_runs), class_="number"),
+    ]
+    if clears:  # the halt of a run is lifted on the run's own page
+        link = (
+            tag("a", "Clear…", href=new_order_path("clear", row.scope)) if not row.scope.startswith("run:") else NOTHING
+        )
+        cells.append(tag("td", link))
+    return tag("tr", *cells)
+
+
+def progress_view(order: PlacedOrder, found: OrderProgress) -> Html:
+    """Return the page of one order."""
+    target = foreign(order.scope, code=True)
+    if order.run_id:
+        target = tag("a", foreign(order.run_id, code=True), href=run_href(order.run_id))
+    steps = (
+        tag("li", ("✓ " if number < REACHED[found.stage] else "… ") + name, data_done=number < REACHED[found.stage])
+        for number, name in enumerate(STEPS)
+    )
+    bad = found.stage in ("unsent", "refused")
+    said = tag(
+        "p",
+        found.sentence,
+        id="order-state",
+        data_stage=found.stage,
+        role="alert" if bad else "status",
+        class_=f"note {'bad' if bad else 'fine'}",
+    )
+    return NOTHING.join(
+        (
+            tag("h1", BUTTONS[order.verb]),
+            tag("p", "To ", target, ", by ", foreign(order.by), ", ", moment(order.at_ms), ": ", foreign(order.why)),
+            said,
+            tag("ol", *steps, class_="stages", aria_label="stages"),
+            tag("p", found.outcome, id="order-outcome") if found.outcome else NOTHING,
+            tag("p", tag("a", "Reload", href=f"/orders/{order.id}"), " · ", tag("a", "All orders", href="/orders")),
+        )
+    )
