@@ -59,9 +59,9 @@ def make_app(
         web.get("/health", health.health),
         web.get("/run/", run.run),
         web.get("/run/{file:report\\.(html|md|json)}", run.download),
-        web.get("/runs/{run}/{file:report\\.(html|md|json)}", run.download),
+        web.get("/runs/{run:[^/]+}/{file:report\\.(html|md|json)}", run.download),
         *order_routes(orders, page),
-        web.get("/runs/{run:.+}", run.run),
+        web.get("/runs/{run:[\\s\\S]+}", run.run),  # ids may have line breaks
     ])  # fmt: skip
     return app
 
