@@ -61,7 +61,7 @@ def make_app(
         web.get("/run/{file:report\\.(html|md|json)}", run.download),
         web.get("/runs/{run}/{file:report\\.(html|md|json)}", run.download),
         *order_routes(orders, page),
-        web.get("/runs/{run:.+}", run.run),
+        web.get("/runs/{run:(?s:.+)}", run.run),
     ])  # fmt: skip
     return app
 
