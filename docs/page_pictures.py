@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-ROOT: Final = Path(__file__).parents[1]
-sys.path.append(str(ROOT))  # for `deploy`
+sys.path.append(str(Path(__file__).parents[1]))  # for `deploy`
 
 from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.client import TurnPublisher
@@ -32,13 +31,17 @@ from streamproc.demo.trajectories import load_trajectories
 from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 
+ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "images"
 BYTES_MAX: Final = 200_000
 TIMEOUT_S: Final = 120.0
 LOOP: Final = "release/coder-verifier"
 WORKFLOWS: Final = ("bugfix", "triage", "migration")
 TENANTS: Final = ("acme", "globex")
+USERS: Final = ("ada", "grace")
+RUNS: Final = 24
 SHOWN: Final = "kimi_k2.5/qemu-alpine-ssh__iF9Kaeq"
+HALTED: Final = (SHOWN, "kimi_k2.5/cobol-modernization__VeV7Ef9", "kimi_k2.5/winning-avg-corewars__bFQpPiR")
 TAKEN: Final = {  # name: path, width, height, colour scheme
     "page-light": ("/", 1280, 860, "light"),
     "page-dark": ("/", 1280, 860, "dark"),
@@ -52,18 +55,22 @@ async def publish(settings: Settings) -> None:
     trajectories = load_trajectories(int(time.time() * 1000))
     async with TurnPublisher(settings=settings, include_content=True, block_ms_max=60_000) as turns:
         budgets = {"maxCycleIterations": 8}
-        await turns.run_started(run_id=LOOP, workflow="release", tenant="acme", user="ada", graph=GRAPH, budgets=budgets)
+        await turns.run_started(
+            run_id=LOOP, workflow="release", tenant="acme", user="ada", graph=GRAPH, budgets=budgets
+        )
         for attempt in range(3):
             patch = PATCHES[attempt % len(PATCHES)]
             report = {"failed": FAILING[: 2 - (attempt > 0)], "passed": 7, "total": 9}
             usage = {"input_tokens": 9_000, "output_tokens": 700, "cost_usd": "0.21"}
             await turns.turn(run_id=LOOP, node="coder", artifact={"sort.py": patch}, usage=usage)
             await turns.send({"run_id": LOOP, "node": "verifier", "from": "coder", "tests": report})
-        for number, one in enumerate(trajectories):
-            scope = {"workflow": WORKFLOWS[number % 3], "tenant": TENANTS[number % 2], "user": ("ada", "grace")[number % 2]}
-            shown = one.turns if number % 3 else one.turns[: (one.halt_at or 40) - 2]
-            for turn in shown:
-                await turns.send(turn.model_copy(update=scope | {"at": None}))
+        for number, one in enumerate(trajectories[:RUNS]):
+            scope = {"workflow": WORKFLOWS[number % 3], "tenant": TENANTS[number % 2], "user": USERS[number % 2]}
+            whole = one.run_id in HALTED or one.halt_at is None
+            for turn in one.turns if whole else one.turns[: one.halt_at]:
+                usage = {"input_tokens": 6_000 + 700 * number, "output_tokens": 500, "cost_usd": f"0.0{1 + number % 8}"}
+                raw = turn.model_dump(by_alias=True, exclude_none=True, mode="json") | scope | {"usage": usage}
+                await turns.send(raw | {"at": None})
 
 
 @contextmanager
@@ -96,7 +103,10 @@ def take(browser: Any, address: str, folder: Path) -> None:
     page.goto(address)
     page.wait_for_url(re.compile(r"/$"))
     page.locator(f"text={SHOWN}").first.wait_for()
-    page.locator(".flag-of-halted").nth(5).wait_for()
+    page.locator(".flag-of-halted").nth(2).wait_for()
+    # What is counted in a time is shown once the time is over.
+    while any(re.fullmatch(r"0(\.0+)?|—", text) for text in page.locator(".tiles dd").all_inner_texts()):
+        time.sleep(0.2)
     state, origin = context.storage_state(), page.url.rstrip("/")
     for name, (path, width, height, scheme) in TAKEN.items():
         with browser.new_context(

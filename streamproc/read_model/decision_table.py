@@ -32,6 +32,9 @@ COMMON: Final = (
 )
 
 
+_INSERT: Final = f"INSERT INTO controls VALUES ({','.join('?' * 18)})"
+
+
 class DecisionNews(NamedTuple):
     """A decision, its row, and what it says about its run."""
 
@@ -78,17 +81,25 @@ class DecisionTable:
     def __init__(self, connection: sqlite3.Connection, controls_max: int = CONTROLS_MAX) -> None:
         self._db = connection
         self._controls_max = controls_max
+        self._added: list[DecisionNews] = []
         self.count()
 
     def count(self) -> None:
         """Count the rows: once, and after the table was cleared."""
         self._count: int = self._db.execute("SELECT count(*) FROM controls").fetchone()[0]
 
-    def add(self, news: Sequence[DecisionNews]) -> list[DecisionNews]:
-        """Add decisions; return those that were not known. A restarted worker repeats some."""
-        insert = f"INSERT OR IGNORE INTO controls VALUES ({','.join('?' * 18)})"
-        added = [one for one in news if self._db.execute(insert, one.row).rowcount]
-        self._count += len(added)
+    def fold(self, news: Sequence[DecisionNews]) -> list[DecisionNews]:
+        """Return the decisions that are not known yet; `write` adds them. A restarted worker repeats some."""
+        ids = {one.row[0]: one for one in reversed(news)}  # the first of two wins
+        marks = ",".join("?" * len(ids))
+        known = {row[0] for row in self._db.execute(f"SELECT id FROM controls WHERE id IN ({marks})", list(ids))}
+        self._added = [one for one in news if one.row[0] not in known and ids[one.row[0]] is one]
+        return self._added
+
+    def write(self) -> None:
+        """Write what `fold` has found."""
+        added = self._added
+        self._db.executemany(_INSERT, [one.row for one in added])
         self._db.executemany(
             "INSERT INTO policies VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET decisions = decisions + 1, "
             "first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
@@ -98,7 +109,12 @@ class DecisionTable:
                 if one.policy is not None
             ],
         )
-        return added
+        self._count += len(added)
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what `fold` has found."""
+        self._added = []
 
     def trim(self) -> None:
         """Delete the oldest decisions beyond the limit."""

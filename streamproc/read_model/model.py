@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 TRANSACTION_RECORDS: Final = 256  # a query waits while so many are written: some ms
 VALUE_BYTES_MAX: Final = 524_288  # of a decision or a status; a worker's are half of that at most
 TRIM_EVERY: Final = 50  # transactions
+ACCOUNTS: Final = frozenset({"accounts", "spend"})
 
 
 class ReadModel(Queries):
@@ -60,15 +61,14 @@ class ReadModel(Queries):
         self._runs, self._decisions = RunTable(self._db), DecisionTable(self._db)
         self._turn_table, self._orders = TurnTable(self._db), OrderTable(self._db)
         self._accounts, self._refused = AccountTable(self._db), RefusedTable(self._db)
+        self._folded = (self._runs, self._decisions, self._turn_table)
         self._transactions = 0
         self._parsers: dict[str, Callable[[Record], Any]] = {
             "runs": self._status, "control": self._decision, "commands": self._command, "turns": turn_head,
             "accounts": account_news, "spend": limit_news, "dead-letter": refused_news,
         }  # fmt: skip
-        self._writers: dict[str, Callable[[list[Any]], Changes]] = {
-            "runs": self._add_statuses, "control": self._add_decisions, "commands": self._add_commands,
-            "turns": self._add_turns, "accounts": self._add_accounts, "spend": self._add_accounts,
-            "dead-letter": self._add_refused,
+        self._tables: dict[str, OrderTable | AccountTable | RefusedTable] = {
+            "commands": self._orders, "accounts": self._accounts, "spend": self._accounts, "dead-letter": self._refused,
         }  # fmt: skip
         self._next = self._read_offsets()
 
@@ -123,17 +123,46 @@ class ReadModel(Queries):
                 found.append(one)
         if not moved:
             return Changes()
-        with self._transaction():
-            changes = self._writers[role](found)
-            self._db.executemany(
-                "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?)",
-                [(role, partition, *place) for partition, place in moved.items()],
-            )
-            self._transactions += 1
-            if self._transactions % TRIM_EVERY == 0:
-                self._trim()
+        try:
+            changes = self._fold(role, found)
+            with self._transaction():
+                self._write(role, found, moved)
+        except BaseException:
+            for table in self._folded:
+                table.drop()
+            raise
         self._next.update({(role, partition): place for partition, place in moved.items()})
+        self._transactions += 1
+        if self._transactions % TRIM_EVERY == 0:
+            with self._transaction():
+                self._trim()
         return changes
+
+    def _write(self, role: str, found: list[Any], moved: dict[int, tuple[int, int]]) -> None:
+        for table in self._folded:
+            table.write()
+        if role in self._tables:
+            self._tables[role].add(found)
+        self._db.executemany(
+            "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?)",
+            [(role, partition, *place) for partition, place in moved.items()],
+        )
+
+    def _fold(self, role: str, found: list[Any]) -> Changes:
+        """Work out what records change. It reads the database without the lock: only this thread writes, and SQLite
+        lets threads share a connection."""
+        if role == "runs":
+            return Changes(run_ids=self._runs.fold(found, note_status))
+        if role == "control":
+            added = self._decisions.fold(found)
+            news = [(one.run_id, one.finding) for one in added if one.finding is not None]
+            return Changes(run_ids=self._runs.fold(news, note_finding), decisions=bool(added))
+        if role == "turns":
+            heads = [(one.run_id, one) for one in found] if self.turns else []
+            return Changes(run_ids=self._runs.fold(heads, self._turn_table.fold))
+        if not found:
+            return Changes()
+        return Changes(commands=role == "commands", accounts=role in ACCOUNTS, refused=role == "dead-letter")
 
     def _parsed(self, role: str, record: Record) -> Any:
         try:
@@ -170,33 +199,6 @@ class ReadModel(Queries):
     def _command(self, record: Record) -> Any:
         return command_news(record, self._authority) if record.value is not None else None
 
-    def _add_statuses(self, found: list[Any]) -> Changes:
-        return Changes(run_ids=self._runs.fold(found, note_status))
-
-    def _add_decisions(self, found: list[Any]) -> Changes:
-        added = self._decisions.add(found)
-        news = [(one.run_id, one.finding) for one in added if one.finding is not None]
-        return Changes(run_ids=self._runs.fold(news, note_finding), decisions=bool(added))
-
-    def _add_turns(self, found: list[Any]) -> Changes:
-        if not self.turns:
-            return Changes()
-        changed = self._runs.fold([(one.run_id, one) for one in found], self._turn_table.fold)
-        self._turn_table.add(found)
-        return Changes(run_ids=changed)
-
-    def _add_commands(self, found: list[Any]) -> Changes:
-        self._orders.add(found)
-        return Changes(commands=bool(found))
-
-    def _add_accounts(self, found: list[Any]) -> Changes:
-        self._accounts.add(found)
-        return Changes(accounts=bool(found))
-
-    def _add_refused(self, found: list[Any]) -> Changes:
-        self._refused.add(found)
-        return Changes(refused=bool(found))
-
     # -- the database
 
     @contextmanager
@@ -212,7 +214,7 @@ class ReadModel(Queries):
             self._db.execute("COMMIT")
 
     def _trim(self) -> None:
-        for table in (self._runs, self._decisions, self._turn_table, self._orders, self._accounts, self._refused):
+        for table in (*self._folded, self._orders, self._accounts, self._refused):
             table.trim()
 
     def _clear(self) -> None:
@@ -221,7 +223,7 @@ class ReadModel(Queries):
         self._count()
 
     def _count(self) -> None:
-        for table in (self._runs, self._decisions, self._turn_table):
+        for table in self._folded:
             table.count()
 
     def _read_offsets(self) -> dict[tuple[str, int], tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Final
 
 from aiokafka.partitioner import murmur2
@@ -44,9 +45,10 @@ class _RunSearch:
     """Finds the records of a run in its partition: from where the model knows, else backwards in growing windows."""
 
     def __init__(self, reader: TopicReader, run_id: str, model: ReadModel, turns_max: int) -> None:
-        self._reader = reader
+        self._reader, self._run_id, self._model = reader, run_id, model
         self._key = run_id.encode("utf-8", "surrogatepass")
         row, self._point = model.run(run_id), model.point_before(run_id, turns_max)
+        self._start = model.point_before(run_id, sys.maxsize)
         self._wanted = min(turns_max, _turns_known(model, run_id) or turns_max)
         partition = row.partition if row is not None else -1
         if self._point is not None:
@@ -59,7 +61,11 @@ class _RunSearch:
         """Return the records of the run, in log order."""
         begin, end = self._reader.extents[self._partition]
         first = end if self._point is None else min(end, max(begin, self._point.offset))
-        records = await self._window(first, end)
+        known = min(end, max(first, self._model.next_offset("turns", self._partition) or 0))
+        last = min(known, max(first, self._model.last_offset(self._run_id) + 1))
+        records = await self._window(first, last) + await self._window(known, end)  # between, there is nothing of it
+        if self._point is not None and self._start is not None and begin <= self._start.offset < first:
+            records = await self._window(self._start.offset, self._start.offset + 1) + records  # its scope and budgets
         turns, width, oldest = sum(map(_is_turn, records)), FIRST_WINDOW, max(begin, end - SEARCHED_MAX)
         while first > oldest and turns < self._wanted:
             before = await self._window(max(oldest, first - width), first)
@@ -92,4 +98,4 @@ def _is_turn(record: Record) -> bool:
         head = turn_head(record)
     except ValueError:
         return False
-    return head is not None and bool(head.turn)
+    return bool(head.turn)

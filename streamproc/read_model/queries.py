@@ -40,7 +40,7 @@ ROWS_MAX: Final = 1_000  # of any answer
 NAMES_MAX: Final = 500
 TEXT_MAX: Final = 200  # characters of a text to search for
 RATE_MS: Final = 60_000  # over which turns per second are counted
-DELAYS_MAX: Final = 10_000  # decisions whose delays make the median
+DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
 HOUR_MS: Final = 3_600_000
 LATEST_MS: Final = 1 << 62
 GROUPS: Final = {
@@ -98,7 +98,7 @@ class Queries:
         )
         spent = self._one("SELECT total(cost_usd_micro) FROM rates WHERE slot > ?", slot - HOUR_MS // SLOT_MS)
         delays = self._all(
-            "SELECT delay_ms FROM controls WHERE time_ms > ? AND delay_ms IS NOT NULL LIMIT ?",
+            "SELECT delay_ms FROM controls WHERE time_ms > ? AND delay_ms IS NOT NULL ORDER BY time_ms DESC LIMIT ?",
             now_ms - RATE_MS,
             DELAYS_MAX,
         )
@@ -250,10 +250,13 @@ class Queries:
             "SELECT number, partition, position FROM points WHERE run_id = ? AND number <= ? "
             "ORDER BY number DESC LIMIT 1",
             _bound(run_id), max(last[0] - turns_back, 0),
-        ) or self._one(
-            "SELECT number, partition, position FROM points WHERE run_id = ? ORDER BY number LIMIT 1", _bound(run_id)
         )  # fmt: skip
-        return Point(*row)
+        return None if row is None else Point(*row)
+
+    def last_offset(self, run_id: str) -> int:
+        """Return the offset of the last event of a run that was read from the turns topic; -1: none was."""
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        return -1 if row is None else unpack_facts(row[0]).last_offset
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
         with self._read_lock:

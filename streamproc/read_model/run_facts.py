@@ -63,7 +63,7 @@ class FindingFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RunFacts(msgspec.Struct, array_like=True):
-    """All that is known of a run. The last four fields are counted from its turns, as far back as they were read."""
+    """All that is known of a run. The fields from `turns` on are of its turns, as far back as they were read."""
 
     status: StatusFacts | None = None
     finding: FindingFacts | None = None
@@ -71,6 +71,7 @@ class RunFacts(msgspec.Struct, array_like=True):
     tokens: int = 0
     cost_usd_micro: int = 0
     heard_ms: int = 0
+    last_offset: int = -1  # of an event of the run on the turns topic
 
 
 def status_facts(status: Status, at_ms: int) -> StatusFacts:

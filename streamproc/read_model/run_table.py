@@ -32,6 +32,9 @@ class RunTable:
     def __init__(self, connection: sqlite3.Connection, runs_max: int = RUNS_MAX) -> None:
         self._db = connection
         self._runs_max = runs_max
+        self._inserted: list[tuple[Any, ...]] = []
+        self._updated: list[tuple[Any, ...]] = []
+        self._new = 0
         self.count()
 
     def count(self) -> None:
@@ -39,7 +42,7 @@ class RunTable:
         self._count: int = self._db.execute("SELECT count(*) FROM runs").fetchone()[0]
 
     def fold(self, news: Iterable[tuple[str, T]], fold: Callable[[RunFacts, T], None]) -> set[str]:
-        """Fold news, in order, into the facts of their runs; return the runs."""
+        """Fold news, in order, into the facts of their runs; return the runs. `write` writes their rows."""
         listed = list(news)
         ids = list(dict.fromkeys(run_id for run_id, _ in listed))
         known: dict[str, RunFacts] = {}
@@ -48,8 +51,6 @@ class RunTable:
             known[row[0]], texts[row[0]] = unpack_facts(row[6]), row[1:6]
         for run_id, one in listed:
             fold(known.setdefault(run_id, RunFacts()), one)
-        inserted: list[tuple[Any, ...]] = []
-        updated: list[tuple[Any, ...]] = []
         for run_id in ids:
             facts = known[run_id]
             row = live_run(run_id, facts)
@@ -57,13 +58,22 @@ class RunTable:
             at_ms = row.at_ms if row is not None else facts.heard_ms
             found = (row.workflow, row.tenant, row.user, row.code, row.message) if row is not None else ("",) * 5
             if texts.get(run_id) == found:  # then only one index changes
-                updated.append((shown, rank, at_ms, _pack(facts), run_id))
+                self._updated.append((shown, rank, at_ms, _pack(facts), run_id))
             else:
-                inserted.append((run_id, shown, rank, at_ms, *found, _pack(facts)))
-        self._db.executemany(_UPDATE, updated)
-        self._db.executemany(_INSERT, inserted)
-        self._count += len(ids) - len(texts)
+                self._inserted.append((run_id, shown, rank, at_ms, *found, _pack(facts)))
+        self._new += len(ids) - len(texts)
         return set(ids)
+
+    def write(self) -> None:
+        """Write what `fold` has found."""
+        self._db.executemany(_UPDATE, self._updated)
+        self._db.executemany(_INSERT, self._inserted)
+        self._count += self._new
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what `fold` has found."""
+        self._inserted, self._updated, self._new = [], [], 0
 
     def trim(self) -> None:
         """Delete the runs beyond the limit: those that no worker knows, then finished, others, warned, halted ones; of

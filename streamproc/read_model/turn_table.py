@@ -15,7 +15,6 @@ from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
 
     from streamproc.kafka.reading import Record
 
@@ -34,12 +33,13 @@ NO_USAGE: Final = msgspec.Raw(b"")
 
 
 class TurnHead(NamedTuple):
-    """The head of an event on the turns topic. `turn` is 1 for a turn, else 0."""
+    """The head of an event on the turns topic. `turn` is 1 for a turn, else 0; `heard`: it is a sign of life."""
 
     run_id: str
     partition: int
     offset: int
     at_ms: int
+    heard: bool
     turn: int
     tokens: int
     cost_usd_micro: int
@@ -62,16 +62,14 @@ _read_usage = msgspec.json.Decoder(Usage).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
 
-def turn_head(record: Record) -> TurnHead | None:
-    """Read the head of an event, fingerprinted or raw; None if it is no sign of life. Raises `ValueError`.
+def turn_head(record: Record) -> TurnHead:
+    """Read the head of an event, fingerprinted or raw. Raises `ValueError`.
 
     Workers price raw turns by their policy; here their cost is 0 until a status has it.
     """
     head = _read_head(record.value or b"")
     if head.run_id.encode() != record.key:
         raise ValueError("the key is not the run")
-    if head.type in SILENT:
-        return None
     tokens = cost = 0
     if head.type == "turn":
         raw = bytes(head.usage)
@@ -80,8 +78,8 @@ def turn_head(record: Record) -> TurnHead | None:
             tokens, cost = usage.total_tokens or usage.input_tokens + usage.output_tokens, usage.cost_usd_micro or 0
         elif raw.startswith(b"{"):
             tokens = _raw_tokens(raw)
-    is_turn = int(head.type == "turn")
-    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, is_turn, tokens, cost)
+    heard, is_turn = head.type not in SILENT, int(head.type == "turn")
+    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost)
 
 
 def _raw_tokens(raw: bytes) -> int:
@@ -97,7 +95,9 @@ def note_head(run: RunFacts, head: TurnHead) -> None:
     run.turns += head.turn
     run.tokens = min(AMOUNT_MAX, run.tokens + head.tokens)
     run.cost_usd_micro = min(AMOUNT_MAX, run.cost_usd_micro + head.cost_usd_micro)
-    run.heard_ms = max(run.heard_ms, head.at_ms)
+    run.last_offset = max(run.last_offset, head.offset)
+    if head.heard:
+        run.heard_ms = max(run.heard_ms, head.at_ms)
 
 
 class TurnTable:
@@ -106,6 +106,7 @@ class TurnTable:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self._points: list[tuple[str, int, int, int, int]] = []
+        self._slots: dict[int, tuple[int, int]] = {}  # turns and cost by slot
         self.count()
 
     def count(self) -> None:
@@ -113,21 +114,28 @@ class TurnTable:
         self._count: int = self._db.execute("SELECT count(*) FROM points").fetchone()[0]
 
     def fold(self, run: RunFacts, head: TurnHead) -> None:
-        """Count a turn of a run, and remember where it is if it is a 64th one."""
-        if head.turn and run.turns % POINT_EVERY == 0:
+        """Count a turn of a run, and remember where its first event and each 64th turn are. `write` writes the rows."""
+        if head.turn:
+            turns, cost = self._slots.get(head.at_ms // SLOT_MS, (0, 0))
+            self._slots[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
+        if (head.heard and not run.heard_ms) or (head.turn and run.turns and run.turns % POINT_EVERY == 0):
             self._points.append((head.run_id, run.turns, head.partition, head.offset, head.at_ms))
         note_head(run, head)
 
-    def add(self, heads: Sequence[TurnHead]) -> None:
-        """Write what `fold` has found, and count the turns of each slot of time."""
+    def write(self) -> None:
+        """Write what `fold` has found."""
         self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?)", self._points)
         self._count += len(self._points)
-        self._points.clear()
         self._db.executemany(
             "INSERT INTO rates VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET turns = turns + excluded.turns, "
             "cost_usd_micro = min(cost_usd_micro + excluded.cost_usd_micro, 4611686018427387904)",
-            _slots(heads),
+            [(slot, *sums) for slot, sums in self._slots.items()],
         )
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what `fold` has found."""
+        self._points, self._slots = [], {}
 
     def trim(self) -> None:
         """Delete the oldest rows beyond the limits."""
@@ -141,12 +149,3 @@ class TurnTable:
                 "(SELECT run_id, number FROM points ORDER BY at_ms LIMIT ?)",
                 (min(surplus, TRIMMED_AT_ONCE),),
             ).rowcount
-
-
-def _slots(heads: Iterable[TurnHead]) -> list[tuple[int, int, int]]:
-    found: dict[int, tuple[int, int]] = {}
-    for head in heads:
-        if head.turn:
-            turns, cost = found.get(head.at_ms // SLOT_MS, (0, 0))
-            found[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
-    return [(slot, *sums) for slot, sums in found.items()]

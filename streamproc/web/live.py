@@ -23,7 +23,7 @@ from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ChangeSubscription, ReadModel
+    from streamproc.read_model import ChangeSubscription, ModelReader, ReadModel
     from streamproc.report.markup import Html
     from streamproc.web.access import Session
 
@@ -35,12 +35,17 @@ RETRY_MS: Final = 2_000
 
 
 class LiveViews:
-    """The open connections. `subscribe` gives each of them its own set of changed runs."""
+    """The open connections. Each has its own set of changed runs, from `reader`, and ends with its session."""
 
-    def __init__(self, subscribe: Callable[[], ChangeSubscription], alive: Callable[[Session], bool]) -> None:
-        self._subscribe = subscribe
+    def __init__(self, reader: ModelReader, alive: Callable[[Session], bool]) -> None:
+        self._reader = reader
         self.alive = alive
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def version(self) -> int:
+        """Return a number that grows with each change."""
+        return self._reader.version
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[ChangeSubscription]:
@@ -50,7 +55,7 @@ class LiveViews:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        subscription = self._subscribe()
+        subscription = self._reader.subscribe()
         try:
             yield subscription
         finally:
@@ -74,7 +79,10 @@ async def events(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
         with contextlib.suppress(ConnectionResetError):  # the browser has left
-            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(Changes())))
+            first = feed.messages(Changes())
+            if request.query.get("seen") != str(request.app[LIVE].version):  # since then, or since the last connection
+                first.insert(0, ("changed", 0))
+            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(first))
             while request.app[LIVE].alive(session):
                 if messages := feed.messages(await _changes(subscription)):
                     await response.write(written(messages))

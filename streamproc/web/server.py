@@ -40,7 +40,7 @@ def make_app(
     access.install(app)
     app.middlewares.append(errors)
     app[SETTINGS], app[POLICY], app[MODEL], app[ORDERS] = settings, policy, model, orders
-    app[LIVE] = live.LiveViews(reader.subscribe, access.alive)
+    app[LIVE] = live.LiveViews(reader, access.alive)
     app[RUN_LOG] = RunLog(settings, policy, model)
     app[TRIALS] = Trials(settings)
     app.on_shutdown.append(app[LIVE].close)
@@ -59,9 +59,9 @@ def make_app(
         web.get("/health", health.health),
         web.get("/run/", run.run),
         web.get("/run/{file:report\\.(html|md|json)}", run.download),
-        web.get("/runs/{run}/{file:report\\.(html|md|json)}", run.download),
+        web.get("/runs/{run:[^/]+}/{file:report\\.(html|md|json)}", run.download),
         *order_routes(orders, page),
-        web.get("/runs/{run:(?s:.+)}", run.run),
+        web.get("/runs/{run:[\\s\\S]+}", run.run),  # ids may have line breaks
     ])  # fmt: skip
     return app
 

@@ -1,4 +1,4 @@
-"""The topics of a small deployment in memory, written by the worker's own code: what a read model has to make sense of."""
+"""The topics of a small deployment in memory, written by the worker's own code, for a read model to read."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from streamproc.errors import plural
 from streamproc.read_model import FleetCounts, FleetPage, LiveRun, RunFilter
 from streamproc.read_model.queries import Field
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.words import grouped, lasted, money
+from streamproc.report.words import grouped, lasted
 from streamproc.web.keys import FIELDS, MODEL, element_id, field_of, filter_of, number_of, query_of, run_href
 from streamproc.web.layout import empty, moment, page
-from streamproc.web.views.small import loop_badge, sparkline
+from streamproc.web.views.small import dollars, loop_badge, sparkline
 
 if TYPE_CHECKING:
     from streamproc.read_model import ReadModel
@@ -34,7 +34,7 @@ NOTHING_THERE: Final[dict[FleetGroup, str]] = {
 }
 NAMED: Final[tuple[Field, ...]] = ("workflow", "tenant", "user", "code")  # what runs can be chosen by
 HOUR_MS: Final = 3_600_000
-HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last sign of life")
+HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last heard")
 NUMERIC: Final = frozenset({"Turns", "Cost"})
 LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "info": ("·", "")}
 FLEET_WORDS: Final = {"CLEAR": "running", "PAUSE": "paused", "STOP": "stopped"}
@@ -123,7 +123,7 @@ def strip(standing: FleetStanding, *, live: bool = True) -> Html:
         _tile("Warned", grouped(counts.warned), "is-warn" if counts.warned else ""),
         _tile("Halted, last hour", grouped(halted), "is-halt" if halted else ""),
         _tile("Turns a second", f"{counts.turns_per_second:.1f}"),
-        _tile("Spend an hour", money(counts.spend_usd_micro_per_hour)),
+        _tile("Spend an hour", dollars(counts.spend_usd_micro_per_hour)),
         _tile("Decided after", "—" if counts.delay_ms is None else lasted(counts.delay_ms), "is-warn" if late else ""),
     ]
     return tag(
@@ -172,7 +172,8 @@ def filter_form(model: ReadModel, chosen: RunFilter) -> Html:
     ]  # fmt: skip
     hidden = tag("input", type="hidden", name="status", value=chosen.status) if chosen.status else NOTHING
     clear = tag("a", "Show all", href="/") if chosen_any(chosen) else NOTHING
-    return tag("form", *fields, hidden, tag("button", "Filter"), clear, class_="filters", action="/", role="search")
+    class_ = "filters chosen" if chosen_any(chosen) else "filters"
+    return tag("form", *fields, hidden, tag("button", "Filter"), clear, class_=class_, action="/", role="search")
 
 
 def _field(model: ReadModel, name: Field, value: str) -> Html:
@@ -226,8 +227,8 @@ def run_row(run: LiveRun) -> Html:
         tag("td", loop_badge(run.badge), data_head="Loop" if run.badge else None),
         tag("td", sparkline(run.failing_trend), data_head="Failing tests" if len(run.failing_trend) > 1 else None),
         tag("td", grouped(run.turns), class_="number", data_head="Turns"),
-        tag("td", money(run.cost_usd_micro) if run.cost_usd_micro else "—", class_="number", data_head="Cost"),
-        tag("td", moment(run.at_ms, ago=True), class_="when", data_head="Last sign"),
+        tag("td", dollars(run.cost_usd_micro), class_="number", data_head="Cost"),
+        tag("td", moment(run.at_ms, ago=True), class_="when", data_head="Last heard"),
     ]
     return tag("tr", *cells, id=element_id(run.run_id), class_=f"row-{run.group}", data_order=order_of(run))
 
