@@ -70,6 +70,8 @@ class ModelReader:
         """Topics that do not exist or that this user must not read; what they hold is not shown."""
         self.caught_up = False
         """Whether all that was there at the start is read."""
+        self.version = 0
+        """Grows with each change that subscribers are told of: a page that was made before knows that it is old."""
         self._settings = settings
         self._since_ms = since_ms
         self._subscriptions: set[ChangeSubscription] = set()
@@ -241,6 +243,7 @@ class ModelReader:
 
     def _publish(self, changes: Changes) -> None:
         if changes:
+            self.version += 1
             for subscription in self._subscriptions:
                 subscription.add(changes)
 

@@ -36,13 +36,13 @@ def short(name: str, most: int = NAME_MAX) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _svg(title: str, width: int, height: int, *parts: Html, class_: str = "") -> Html:
+def _svg(title: str, width: int, height: int, *parts: Html, class_: str = "", role: str = "img") -> Html:
     return tag(
         "svg",
         tag("title", title),
         *parts,
         viewBox=f"0 0 {width} {height}",
-        role="img",
+        role=role,
         class_=f"drawing {class_}".strip(),
     )
 
@@ -133,7 +133,8 @@ def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
             parts.append(tag("g", tag("title", "a turn that has begun and not ended"), box))
     parts += _flags(report, at, bottom, form.link)
     parts += _turn_axis(report, at, bottom + 20)
-    return _svg(_timeline_title(report), WIDTH, height, *parts, class_="timeline")
+    role = "img" if form.link is None else "group"  # what is in an image cannot be reached
+    return _svg(_timeline_title(report), WIDTH, height, *parts, class_="timeline", role=role)
 
 
 def _centres(widths: Sequence[float], room: float) -> list[float]:

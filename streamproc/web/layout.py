@@ -13,6 +13,7 @@ from aiohttp import web
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.words import clock
 from streamproc.web.access import session_of
+from streamproc.web.keys import LIVE
 
 # Files below /static: their package, their place in it, their type.
 ASSETS: Final = {
@@ -53,13 +54,14 @@ async def static(request: web.Request) -> web.Response:
 
 
 def page(
-    title: str, body: Html, request: web.Request, *, events: str = "", status: int = 200, refresh_s: int = 0
+    title: str, body: Html, request: web.Request, *, events: str = "", seen: int | None = None, status: int = 200
 ) -> web.Response:
     """Return a page. `events` is the query of /events that keeps it current; empty: it stays as it is.
 
-    `refresh_s` makes browsers without script load the page again.
+    `seen` is the version of what is shown (`LiveViews.version`); None: the present one.
     """
     session = session_of(request)
+    version = request.app[LIVE].version if events and seen is None else seen
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -69,8 +71,6 @@ def page(
         tag("link", rel="stylesheet", href=asset_href("report.css")),
         tag("link", rel="stylesheet", href=asset_href("page.css")),
     ]
-    if refresh_s:
-        head.append(tag("noscript", tag("meta", http_equiv="refresh", content=refresh_s)))
     if session is not None:  # without one, /events and all views answer with the login
         head.append(tag("script", Html(), src=asset_href("page.js"), type="module"))
     top = _top(request, session) if session is not None else NOTHING
@@ -81,7 +81,7 @@ def page(
         tag("p", "The connection is lost. What you see is old; this page tries again.", class_="lost", id="lost",
             role="alert", hidden=True),
         tag("main", body, id="main"),
-        data_events=f"/events?{events}" if events else None,
+        data_events=f"/events?{events}&seen={version}" if events else None,
     )  # fmt: skip
     text = Html("<!DOCTYPE html>\n") + tag("html", tag("head", *head), shell, lang="en") + Html("\n")
     # Half a surrogate pair in a name is legal in JSON, and in no encoding.

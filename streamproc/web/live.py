@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -25,42 +25,11 @@ from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, g
 if TYPE_CHECKING:
     from streamproc.read_model import ChangeSubscription, ReadModel
     from streamproc.report.markup import Html
-    from streamproc.web.access import Session
 
 BEAT_S: Final = 5.0
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
 ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
-CONNECTIONS_MAX: Final = 400
 RETRY_MS: Final = 2_000
-
-
-class LiveViews:
-    """The open connections. `subscribe` gives each of them its own set of changed runs."""
-
-    def __init__(self, subscribe: Callable[[], ChangeSubscription], alive: Callable[[Session], bool]) -> None:
-        self._subscribe = subscribe
-        self.alive = alive
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[ChangeSubscription]:
-        """Open a connection; it ends when the page's process ends."""
-        if len(self._tasks) >= CONNECTIONS_MAX:
-            raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        subscription = self._subscribe()
-        try:
-            yield subscription
-        finally:
-            self._tasks.discard(task)
-            subscription.close()
-
-    async def close(self, _app: web.Application) -> None:
-        """End all connections."""
-        for task in list(self._tasks):
-            task.cancel()
 
 
 async def events(request: web.Request) -> web.StreamResponse:
@@ -74,7 +43,10 @@ async def events(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
         with contextlib.suppress(ConnectionResetError):  # the browser has left
-            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(feed.messages(Changes())))
+            first = feed.messages(Changes())
+            if request.query.get("seen") != str(request.app[LIVE].version):  # since then, or since the last connection
+                first.insert(0, ("changed", 0))
+            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(first))
             while request.app[LIVE].alive(session):
                 if messages := feed.messages(await _changes(subscription)):
                     await response.write(written(messages))

@@ -118,7 +118,7 @@ async def test_a_login_cannot_be_repeated() -> None:
         {"iss": "https://evil.example"}, {"error": "access_denied"},
     ],
 )  # fmt: skip
-async def test_changed_fields_log_nobody_in(changed: dict[str, str]) -> None:
+async def test_changed_fields_log_no_one_in(changed: dict[str, str]) -> None:
     async with both() as (_, served), Browser(served) as browser:
         refused = await log_in(browser, **changed)
         assert refused.status == 403
@@ -251,7 +251,7 @@ async def test_a_person_without_a_group_that_counts_sees_nothing(groups: Any) ->
         assert (await browser.post("/change", {})).status == 403
 
 
-async def test_a_provider_that_is_down_or_calls_itself_another_lets_nobody_in() -> None:
+async def test_a_provider_that_is_down_or_calls_itself_another_lets_no_one_in() -> None:
     async with both() as (provider, served), Browser(served) as browser:
         provider.down = True
         assert (await browser.get("/login/oidc")).status == 503

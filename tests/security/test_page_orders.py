@@ -1,4 +1,4 @@
-"""Orders from the page: by whom, from which form, with which right, and how often."""
+"""Orders from the page: by which person, from which form, with which right, and how often."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def page(right: str = "fleet", *, orders: bool = True, **more: Any) -> AsyncIterator[tuple[Served, Browser]]:
-    """A page that a proxy has logged somebody in to, with one right."""
+    """A page that a person with one right has logged in to, by a proxy."""
     options = AccessOptions(trust_header="X-User", trusted_proxies=("127.0.0.0/8",), groups=(f"*={right}",))
     async with serving(options, orders=orders, **more) as served, Signed(served) as browser:
         await browser.log_in()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.notify.test_on_kafka import Process
 from tests.waiting import wait_until
+
+T = TypeVar("T")
 
 ADDRESS: Final = re.compile(r"^open (http\S+)$", re.MULTILINE)
 WATCH_POLICY: Final = """
@@ -24,12 +27,18 @@ addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in another thread: this one has the loop of the browser."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 class LiveDeployment:
     """A worker and a page over topics of their own."""
 
     def __init__(self, brokers: str, folder: Path, *options: str, **environment: str) -> None:
         self.settings: Settings = load_settings(brokers=brokers, topic_prefix=f"page-{uuid.uuid4().hex[:8]}")
-        asyncio.run(kafka_topics.apply(self.settings))
+        in_own_loop(kafka_topics.apply(self.settings))
         self._folder = folder
         self._options = options
         self._environment = environment
@@ -61,7 +70,7 @@ class LiveDeployment:
                 for event in events:
                     await turns.send(dict(event))
 
-        asyncio.run(send())
+        in_own_loop(send())
 
     def close(self) -> None:
         """End the processes."""

@@ -44,13 +44,15 @@ CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n
 
 
 class Access:
-    """Who may see the page and order from it. `layout` makes a page of a title and a body."""
+    """Who may see the page and order from it. `layout` makes a page of a title and a body; `address` None: that of the
+    loopback `host`."""
 
     def __init__(
         self,
         methods: Sequence[LoginMethod],
         layout: Layout,
         *,
+        host: str = "127.0.0.1",
         address: OwnAddress | None = None,
         proxies: TrustedProxies = (),
         now: Callable[[], float] = time.monotonic,
@@ -58,6 +60,7 @@ class Access:
         self.sessions = Sessions(now)
         self._methods = {method.name: method for method in methods}
         self.layout = layout
+        self._host = host
         self._address = address
         self._proxies = proxies
         self._throttle = LoginThrottle(now)
@@ -89,7 +92,7 @@ class Access:
     def listens_on(self, port: int) -> None:
         """Say on which port the page listens, which may have been chosen by the system; before the first request."""
         if self._address is None:
-            self._address = loopback_address(port)
+            self._address = loopback_address(port, self._host)
 
     @property
     def address(self) -> OwnAddress:

@@ -20,7 +20,7 @@ TOKEN_BYTES = 32
 
 
 class LoopbackLogin:
-    """Lets in who has the token: the person at this machine, with all rights. Each login makes another token.
+    """Logs in by a token: the person at this machine, with all rights. Each login makes another token.
 
     `announce` gets the address with the next token, to print it.
     """

@@ -56,7 +56,7 @@ class OidcOptions:
 
 
 class OidcLogin:
-    """Lets in whom the provider identifies; the groups in its token give rights, for as long as the session lasts."""
+    """Logs in people by the provider; the groups in its token give rights, for as long as the session lasts."""
 
     name = "oidc"
 

@@ -72,7 +72,7 @@ def build_access(
             "as https://ops.example.com; requests for other addresses are refused"
         )
     address = public_address(options.public_url) if options.public_url else None
-    return Access(methods, layout, address=address, proxies=proxies, now=now)
+    return Access(methods, layout, host=options.host, address=address, proxies=proxies, now=now)
 
 
 def _methods(options: AccessOptions, settings: Settings, proxies: TrustedProxies) -> Iterator[LoginMethod]:

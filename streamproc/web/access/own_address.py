@@ -44,11 +44,12 @@ class OwnAddress:
         return headers.get("Sec-Fetch-Site") == "same-origin" and headers.get("Origin") in self.origins
 
 
-def loopback_address(port: int) -> OwnAddress:
+def loopback_address(port: int, host: str = "127.0.0.1") -> OwnAddress:
     """Return the address of a page on loopback. Without TLS there is no `Secure` cookie, and so no `__Host-` name; the
     port in its name keeps two pages on one machine apart, because cookies do not know ports."""
     suffix = "" if port == DEFAULT_PORTS["http"] else f":{port}"
-    origins = tuple(f"http://{host}{suffix}" for host in ("127.0.0.1", "localhost", "[::1]"))
+    names = dict.fromkeys((f"[{host}]" if ":" in host else host, "127.0.0.1", "localhost", "[::1]"))
+    origins = tuple(f"http://{name}{suffix}" for name in names)
     return OwnAddress(origins, secure=False, cookie=f"streamproc-session-{port}")
 
 

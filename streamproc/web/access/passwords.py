@@ -27,7 +27,7 @@ WRONG: Final = "The name or the password is wrong."
 
 
 class PasswordLogin:
-    """Lets in the users of a file. A user who is removed, or whose password changes, is logged out at once."""
+    """Logs in the users of a file. A user who is removed, or whose password changes, is logged out at once."""
 
     name = "password"
 
@@ -37,7 +37,7 @@ class PasswordLogin:
         self._version: object = None
         self._users: dict[str, PageUser] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._nobody = new_user("nobody", VIEW, "x" * PASSWORD_MAX)
+        self._unknown = new_user("unknown", VIEW, "x" * PASSWORD_MAX)
         self._users = read_users(self._path)
 
     def form(self, _request: web.Request, back_to: str) -> Html:
@@ -68,7 +68,7 @@ class PasswordLogin:
         if len(password) > PASSWORD_MAX:
             raise LoginRefused(WRONG)
         async with self._slots:
-            right = await asyncio.to_thread((user or self._nobody).is_password, password)
+            right = await asyncio.to_thread((user or self._unknown).is_password, password)
         if user is None or not right:
             raise LoginRefused(WRONG)
         return Identity(f"{self.name}:{user.name}", rights_up_to(user.right), _basis(user))
@@ -87,7 +87,7 @@ class PasswordLogin:
         return ""
 
     def _current(self) -> dict[str, PageUser]:
-        """Return the users of the file as it is now. One that cannot be used lets nobody in."""
+        """Return the users of the file as it is now. With a file that cannot be used, no user can log in."""
         try:
             found = self._path.stat()
             version: object = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)

@@ -20,7 +20,7 @@ NOT_NAMED: Final = "The proxy in front of this page did not say who you are."
 
 
 class ProxyHeaderLogin:
-    """Lets in whom a trusted proxy names. From any other address, the header means nothing."""
+    """Logs in the person that a trusted proxy names. From any other address, the header means nothing."""
 
     name = "header"
 
@@ -33,14 +33,14 @@ class ProxyHeaderLogin:
         self._granted = granted
 
     def form(self, request: web.Request, back_to: str) -> Html:
-        """Return a form to continue as the person whom the proxy names."""
+        """Return a form to continue as the person that the proxy names."""
         user = self._user(request)
         if not user:
             return tag("p", NOT_NAMED)
         return continue_form(self.name, {"next": back_to}, f"Continue as {user}")
 
     async def identify(self, request: web.Request, _fields: Fields) -> Identity:
-        """Return whom the proxy names."""
+        """Return the person that the proxy names."""
         user = self._user(request)
         if not user:
             raise LoginRefused(NOT_NAMED)
@@ -59,7 +59,7 @@ class ProxyHeaderLogin:
         return ""
 
     def _user(self, request: web.Request) -> str:
-        """Return whom the proxy names; empty for a header of another address, or one that stands there twice."""
+        """Return the person that the proxy names; empty for a header from elsewhere, or one that stands there twice."""
         values = request.headers.getall(self._header, ())
         if len(values) != 1 or not is_trusted(request.remote or "", self._proxies):
             return ""

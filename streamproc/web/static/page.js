@@ -90,14 +90,15 @@ const place = ({ id, group, order, html }) => {
   }
   if (old?.contains(document.activeElement)) return; // it would move away from whom reads it; the next load moves it
   old?.remove();
+  row.classList.add("fresh");
   const next = [...body.children].find((one) => Number(one.dataset.order) < order);
   if (next || body.children.length < Number(body.dataset.most)) body.insertBefore(row, next ?? null);
   if (body.children.length > Number(body.dataset.most)) body.lastElementChild.remove();
 };
 let loading = false;
-let again = false;
+let waiting = false;
 const load = async () => {
-  if (loading) { again = true; return; }
+  if (loading) { waiting = true; return; }
   loading = true;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
@@ -108,11 +109,15 @@ const load = async () => {
       if (found) swap(one, document.importNode(found, true));
     }
   } catch { /* the bar says it */ } finally {
-    setTimeout(() => { loading = false; if (again) { again = false; load(); } }, 1500);
+    setTimeout(() => { loading = false; if (waiting) { waiting = false; load(); } }, 1500);
   }
 };
+const again = async (address) => { // the server has answered, and refused: the session is over, or it is too busy
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  if (answer?.redirected) byId("lost").textContent = "You are logged out. Reload the page to log in.";
+  else setTimeout(() => follow(address), 3000);
+};
 const follow = (address) => {
-  let lost = false;
   const source = new EventSource(address);
   const on = (name, take) => source.addEventListener(name, ({ data }) => take(JSON.parse(data)));
   on("rows", (rows) => { if (byId("rows-others")) rows.forEach(place); else location.reload(); });
@@ -123,14 +128,11 @@ const follow = (address) => {
   source.addEventListener("open", () => {
     document.documentElement.dataset.live = "yes";
     byId("lost").hidden = true;
-    if (lost) load();
-    lost = false;
   });
   source.addEventListener("error", () => {
     document.documentElement.dataset.live = "no";
     byId("lost").hidden = false;
-    lost = true;
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(address), 5000);
+    if (source.readyState === EventSource.CLOSED) again(address);
   });
   addEventListener("pagehide", () => source.close());
 };

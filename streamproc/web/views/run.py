@@ -18,7 +18,7 @@ from streamproc.report.run_sections import LiveParts, heading, run_sections
 from streamproc.report.words import grouped
 from streamproc.report.writing import report_text
 from streamproc.web.access import session_of
-from streamproc.web.keys import MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
+from streamproc.web.keys import LIVE, MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
 from streamproc.web.layout import missing, moment, page
 from streamproc.web.order_views import order_form
 from streamproc.web.views.fleet import run_state
@@ -37,7 +37,7 @@ TITLE_MAX: Final = 60
 
 async def run(request: web.Request) -> web.Response:
     """Serve a run. `decision` chooses what the evidence is about, `width` how the timeline is drawn."""
-    run_id = run_of(request)
+    run_id, seen = run_of(request), request.app[LIVE].version
     live = request.app[MODEL].run(run_id)
     if live is None:
         return _unknown(request, run_id)
@@ -52,7 +52,8 @@ async def run(request: web.Request) -> web.Response:
         body.insert(0, tag("div", heading(report), class_="run-head", data_live=True, id="run-head"))
         body.append(_sections(report, history, run_id, about, width if width in WIDTHS else "turns"))
     state = "HALTED" if live.status == "halted" else live.status
-    return page(f"{state}: {run_id[:TITLE_MAX]}", Html().join(body), request, events=f"view=run&{_query(run_id)}")
+    title, events = f"{state}: {run_id[:TITLE_MAX]}", f"view=run&{_query(run_id)}"
+    return page(title, Html().join(body), request, events=events, seen=seen)
 
 
 def _query(run_id: str) -> str:
