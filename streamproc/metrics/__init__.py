@@ -6,9 +6,17 @@ Nothing here imports `prometheus_client` or `aiohttp` before metrics are asked f
 from __future__ import annotations
 
 from streamproc.metrics.clients import register_listener, register_publisher
-from streamproc.metrics.definitions import METRICS, Metric
+from streamproc.metrics.definitions import METRICS, MetricDefinition
 from streamproc.metrics.exposing import exposing
 from streamproc.metrics.page import fleet_readings
 from streamproc.metrics.readings import Reading
 
-__all__ = ["METRICS", "Metric", "Reading", "exposing", "fleet_readings", "register_listener", "register_publisher"]
+__all__ = [
+    "METRICS",
+    "MetricDefinition",
+    "Reading",
+    "exposing",
+    "fleet_readings",
+    "register_listener",
+    "register_publisher",
+]

@@ -28,7 +28,7 @@ STEP_BUCKETS_S: Final = (1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1
 DELAY_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class Metric(NamedTuple):
+class MetricDefinition(NamedTuple):
     """One metric, named as Prometheus shows it. Durations are in seconds; the values of a label are listed where they
     are few; `programs` show it."""
 
@@ -67,16 +67,16 @@ UNITS: Final = {"seconds": "s", "bytes": "By"}
 AREAS: Final = ("decision", "fleet", "lag", "listener", "otel", "publisher")
 
 
-def _counter(name: str, labels: tuple[str, ...], meaning: str, *programs: Program) -> Metric:
-    return Metric(name, "counter", labels, meaning, programs)
+def _counter(name: str, labels: tuple[str, ...], meaning: str, *programs: Program) -> MetricDefinition:
+    return MetricDefinition(name, "counter", labels, meaning, programs)
 
 
-def _gauge(name: str, labels: tuple[str, ...], meaning: str, *programs: Program) -> Metric:
-    return Metric(name, "gauge", labels, meaning, programs)
+def _gauge(name: str, labels: tuple[str, ...], meaning: str, *programs: Program) -> MetricDefinition:
+    return MetricDefinition(name, "gauge", labels, meaning, programs)
 
 
-def _histogram(name: str, meaning: str, buckets: tuple[float, ...], *programs: Program) -> Metric:
-    return Metric(name, "histogram", (), meaning, programs, buckets)
+def _histogram(name: str, meaning: str, buckets: tuple[float, ...], *programs: Program) -> MetricDefinition:
+    return MetricDefinition(name, "histogram", (), meaning, programs, buckets)
 
 
 EVENTS: Final = _counter(
@@ -186,6 +186,6 @@ NOTIFICATIONS_WAITING: Final = _gauge(
     "streamproc_notifications_waiting", (), "Notifications in the queues, once for each destination", "notify"
 )
 
-METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, MetricDefinition))
 BY_NAME: Final = {metric.name: metric for metric in METRICS}
 """The metrics by the name that Prometheus shows; the series of a histogram add `_bucket`, `_sum` and `_count`."""

@@ -60,7 +60,7 @@ class OtlpExporter:
         problem = ""
         try:
             problem = await self._post(timeout_s)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # of an address or header, too
             problem = redact_text(str(error)) or type(error).__name__
         if problem and not self._fails:
             log.warning("metrics are not accepted by %s; trying again: %s", _shown(self._target.url), problem)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamproc.metrics.buckets import BucketCounts
-from streamproc.metrics.definitions import OTHER, Metric
+from streamproc.metrics.definitions import OTHER, MetricDefinition
 from streamproc.model.escaping import escape
 from streamproc.model.redaction import redact_id
 
@@ -19,7 +19,7 @@ LABEL_CHARACTERS_MAX = 100
 class Reading(NamedTuple):
     """One series of a metric: its label values, in the order of the definition, and its value now."""
 
-    metric: Metric
+    metric: MetricDefinition
     value: float | BucketCounts
     labels: tuple[str, ...] = ()
 

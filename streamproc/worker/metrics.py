@@ -105,6 +105,6 @@ def _troubles(worker: Worker) -> Iterator[Reading]:
     yield Reading(definitions.CHANGELOG_BYTES, counts.changelog_bytes)
 
 
-def _series(metric: definitions.Metric, counts: Counter[Any]) -> Iterator[Reading]:
+def _series(metric: definitions.MetricDefinition, counts: Counter[Any]) -> Iterator[Reading]:
     for labels, times in sorted(counts.items()):
         yield Reading(metric, times, labels)
