@@ -24,6 +24,7 @@ from benchmarks import (
     fingerprint_speed,
     graph_speed,
     latency,
+    page,
     publisher_speed,
     recovery,
     replay_speed,
@@ -46,7 +47,7 @@ IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
-    "failover": failover.rows, "replay": replay_speed.rows,
+    "failover": failover.rows, "replay": replay_speed.rows, "page": page.rows,
 }  # fmt: skip
 PARTS: Final = [*IN_PROCESS, *ON_KAFKA]
 

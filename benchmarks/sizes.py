@@ -22,8 +22,10 @@ class Sizes:
     kafka_rounds: int  # of worker, limit and peers
     probes: int  # of each kind, for the latency
     recovered_runs: int  # in the changelog that a worker starts with
+    page_runs: int  # that the page shows
+    page_s: int  # of load on the page
 
 
-FULL: Final = Sizes(3, 100_000, 1_000, 40, 2_000, 1_000_000, 5, 120_000, 16_000, 3, 1_000, 200_000)
-QUICK: Final = Sizes(2, 20_000, 1_000, 20, 800, 100_000, 2, 40_000, 8_000, 1, 200, 60_000)
-TINY: Final = Sizes(1, 60, 40, 3, 20, 100, 1, 600, 100, 1, 5, 400)
+FULL: Final = Sizes(3, 100_000, 1_000, 40, 2_000, 1_000_000, 5, 120_000, 16_000, 3, 1_000, 200_000, 10_000, 30)
+QUICK: Final = Sizes(2, 20_000, 1_000, 20, 800, 100_000, 2, 40_000, 8_000, 1, 200, 60_000, 10_000, 10)
+TINY: Final = Sizes(1, 60, 40, 3, 20, 100, 1, 600, 100, 1, 5, 400, 300, 1)

@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     otel_token: SecretStr = Field(
         SecretStr(""), description="bearer token that exporters must send to `otel`; empty: none is asked for"
     )
+    page_oidc_secret: SecretStr = Field(
+        SecretStr(""), description="client secret of `page --oidc-issuer`; empty: a public client"
+    )
     notify_file: str = Field("", description="notify file: triggers, urgency, rates, destinations")
     metrics: str = Field(
         "",

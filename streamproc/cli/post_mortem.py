@@ -115,25 +115,15 @@ def _read_logs(
 
 
 async def _read_topic(settings: Settings, policy: LoadedPolicy, run: str | None) -> Recording:
-    from streamproc.fleet.record_signing import record_signer
-    from streamproc.fleet.signing import command_signer
     from streamproc.kafka.reading import open_topic
     from streamproc.report import Recording
 
     recording = Recording(policy, only=run)
-    log = recording.replay(
-        settings.topic("turns"),
-        event_bytes_max=settings.event_bytes_max,
-        authority=command_signer(settings),
-        record_signer=record_signer(settings),
-    )
+    log = recording.replay(settings)
     async with open_topic(settings, "turns") as reader:
         with progress("reading turns", reader.records_total) as bar:
             async for batch in reader.batches():
-                for record in batch:
-                    recording.record(record)
-                    for _ in log.decide((record,)):
-                        pass
+                recording.feed(log, batch)
                 bar.advance(len(batch))
         cut = [
             f"{number} at offset {extent.begin}" for number, extent in sorted(reader.extents.items()) if extent.begin

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 import typer
 
@@ -58,7 +58,7 @@ def watch(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Show control events as they are published: the latest in a terminal, lines elsewhere. Stop it with Ctrl-C."""
-    since_ms = _since_ms(since)
+    begin_ms = since_ms(since)
     settings = kafka_settings(brokers, topic_prefix)
     with contextlib.ExitStack() as stack:
         if format_ == "jsonl":
@@ -68,7 +68,7 @@ def watch(
         else:
             show = _show_line
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_watch(settings, since_ms, count, show))
+            asyncio.run(_watch(settings, begin_ms, count, show))
 
 
 async def _watch(
@@ -131,7 +131,16 @@ def _message(control: ControlEvent) -> str:
     return f"{mark}{badge}{clean(control.message)}"
 
 
-def _since_ms(text: str | None) -> int | None:
+@overload
+def since_ms(text: str) -> int: ...
+
+
+@overload
+def since_ms(text: None) -> None: ...
+
+
+def since_ms(text: str | None) -> int | None:
+    """Return the time that `--since` names, in epoch ms."""
     if text is None:
         return None
     if text == "beginning":

@@ -93,15 +93,16 @@ def apply_record(
 
 
 async def issue_command(
-    settings: Settings, status: Status, scope: str, by: str, why: str
+    settings: Settings, status: Status, scope: str, by: str, why: str, *, command_id: str = ""
 ) -> tuple[FleetCommand, FleetCommand | None]:
-    """Issue a command. Returns it and the previous command of its scope, once the broker has stored it.
+    """Issue a command, with a given id or a new one. Returns it and the previous command of its scope, once the broker
+    has stored it.
 
     Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
     """
     command_signer(settings).must_sign()
     fleet = await read_fleet(settings)
-    command = new_command(fleet, status, scope, by, why)
+    command = new_command(fleet, status, scope, by, why, command_id=command_id)
     return await send(settings, command), fleet.latest(scope)
 
 

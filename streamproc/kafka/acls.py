@@ -83,6 +83,11 @@ ROLES: Final = (
         "`streamproc feedback`",
         (*_topics("Read", "Write", of=["turns"]), *_topics("Read", of=["control"])),
     ),
+    Role(
+        "page",
+        "`streamproc page`, `watch --tui`",
+        _topics("Read", of=["runs", "control", "commands", "turns", "spend", "dead-letter", "accounts-changelog"]),
+    ),
     Role("notify", "`streamproc notify`", (*_topics("Read", of=["control"]), Right("group", "notify", ("Read",)))),
     Role(
         "replay",

@@ -5,14 +5,20 @@ The topics are the truth; the model is rebuilt from them at any time. `streampro
 
 from __future__ import annotations
 
+from streamproc.read_model.changes import ChangeSubscription
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.one_run import read_run
+from streamproc.read_model.reader import ModelReader
 from streamproc.read_model.rows import (
     AccountRow,
+    Changes,
     CommandRow,
     DecisionFilter,
     DecisionRow,
     FleetCounts,
     FleetPage,
     LiveRun,
+    PartitionHealth,
     PolicyRow,
     RefusedRow,
     RunFilter,
@@ -20,13 +26,19 @@ from streamproc.read_model.rows import (
 
 __all__ = (
     "AccountRow",
+    "ChangeSubscription",
+    "Changes",
     "CommandRow",
     "DecisionFilter",
     "DecisionRow",
     "FleetCounts",
     "FleetPage",
     "LiveRun",
+    "ModelReader",
+    "PartitionHealth",
     "PolicyRow",
+    "ReadModel",
     "RefusedRow",
     "RunFilter",
+    "read_run",
 )

@@ -168,3 +168,41 @@ class RefusedRow:
     source_partition: int = -1
     source_offset: int = -1
     headers: tuple[tuple[str, str], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHealth:
+    """How far the model has read one partition. `topic` is the role, such as `turns`."""
+
+    topic: str
+    partition: int
+    position: int  # of the next record to read
+    end: int = -1  # of the log, when the broker was last asked; -1: not known
+    last_ms: int = 0  # the broker's time of the last record that was read
+
+    @property
+    def behind(self) -> int:
+        """Records that are not read yet, deleted ones included."""
+        return max(0, self.end - self.position)
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """What a batch of records, or all since a subscriber last asked, has changed."""
+
+    run_ids: set[str] = field(default_factory=set)
+    decisions: bool = False
+    commands: bool = False
+    accounts: bool = False
+    refused: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.run_ids) or self.decisions or self.commands or self.accounts or self.refused
+
+    def add(self, other: Changes) -> None:
+        """Add the changes of another batch."""
+        self.run_ids |= other.run_ids
+        self.decisions |= other.decisions
+        self.commands |= other.commands
+        self.accounts |= other.accounts
+        self.refused |= other.refused

@@ -52,9 +52,10 @@ class ReportBuilder:
 
     # -- one run
 
-    def run(self, history: RunHistory, turns_shown: int = TURNS_SHOWN) -> RunReport:
-        """Return the report of a run, with at most `turns_shown` turns listed."""
-        main = facts.main_decision(history)
+    def run(self, history: RunHistory, turns_shown: int = TURNS_SHOWN, about: str = "") -> RunReport:
+        """Return the report of a run, with at most `turns_shown` turns listed. It is about the decision with the id
+        `about`; without it, about the one that halted the run, else about the first warning."""
+        main = next((one for one in history.decisions if one.id == about), None) or facts.main_decision(history)
         end = history.turns - 1
         decided = min(end, facts.turn_of(main)) if main is not None else end
         onset = min(decided, main.onset) if main is not None and main.onset is not None else None
@@ -62,7 +63,7 @@ class ReportBuilder:
         shown, left_out, period = occurrences(history, main, decided) if main and end >= 0 else ([], 0, 1)
         chosen = facts.chosen_turns(history, main, onset, decided, turns_shown)
         scope = PolicyScope(*facts.scope_of(history))
-        about: dict[str, Any] = {} if main is None else self._about(history, main, split, decided)
+        about_main: dict[str, Any] = {} if main is None else self._about(history, main, split, decided)
         return RunReport(
             run_id=history.run_id,
             state=facts.standing(history),
@@ -99,8 +100,8 @@ class ReportBuilder:
             reproduce=self._commands(history, main),
             log=self._where(history),
             version=self._version,
-            notes=tuple(facts.notes(history)),
-            **about,
+            notes=tuple(facts.notes(history, self._recording.left_out)),
+            **about_main,
         )
 
     def _about(self, history: RunHistory, main: Decision, split: int, decided: int) -> dict[str, Any]:

@@ -6,10 +6,11 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import cos, pi, sin
-from typing import Final
+from typing import Final, NamedTuple
 
+from streamproc.core.decision import Decision
 from streamproc.model.escaping import escape
 from streamproc.report.markup import NOTHING, Html, tag
 from streamproc.report.model import KINDS, BudgetUse, CycleRing, RunReport, Stretch, TrendPoint, TurnKind
@@ -19,6 +20,7 @@ WIDTH: Final = 960
 LEFT: Final = 150  # of the drawing: names of nodes
 RIGHT: Final = 16
 TOP: Final = 48
+OPEN_ROOM: Final = 24  # at the end, for turns that have not ended
 FLAG: Final = 15  # width of a flag, with a gap
 LANE: Final = 28
 COLUMN: Final = 22  # height of a column that stands for several turns
@@ -34,13 +36,13 @@ def short(name: str, most: int = NAME_MAX) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _svg(title: str, width: int, height: int, *parts: Html, class_: str = "") -> Html:
+def _svg(title: str, width: int, height: int, *parts: Html, class_: str = "", role: str = "img") -> Html:
     return tag(
         "svg",
         tag("title", title),
         *parts,
         viewBox=f"0 0 {width} {height}",
-        role="img",
+        role=role,
         class_=f"drawing {class_}".strip(),
     )
 
@@ -79,16 +81,32 @@ def key_mark(kind: TurnKind) -> Html:
 # -- timeline
 
 
-def timeline(report: RunReport) -> Html:
+class TimelineForm(NamedTuple):
+    """How a page draws a timeline, beyond what a file can have: the width of each stretch (None: all alike), the
+    address of each decision, and the nodes whose turn has begun and not ended."""
+
+    widths: Sequence[float] | None = None
+    link: Callable[[Decision], str] | None = None
+    open_nodes: Sequence[str] = ()
+
+
+PLAIN_TIMELINE: Final = TimelineForm()
+
+
+def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
     """Draw the turns of each node, the loop as a band, warnings and halts as flags."""
     if not report.stretches:
         return NOTHING
     height = TOP + LANE * len(report.nodes) + 24
-    step = (WIDTH - LEFT - RIGHT) / len(report.stretches)
+    room = WIDTH - LEFT - RIGHT - (OPEN_ROOM if form.open_nodes else 0)
+    step = room / len(report.stretches)
+    centres = _centres(form.widths, room) if form.widths else [
+        LEFT + (number + 0.5) * step for number in range(len(report.stretches))
+    ]  # fmt: skip
 
     def at(turn: int) -> float:
         number = next((n for n, one in enumerate(report.stretches) if one.first <= turn <= one.last), 0)
-        return LEFT + (number + 0.5) * step
+        return centres[number]
 
     size = max(2.0, min(6.0, step / 2 - 0.8))
     bottom = TOP + LANE * len(report.nodes)
@@ -109,10 +127,25 @@ def timeline(report: RunReport) -> Html:
         ]
         for place, stretch in enumerate(report.stretches):
             if kinds := stretch.kinds.get(node):
-                parts.append(_stretch_mark(stretch, kinds, LEFT + (place + 0.5) * step, y, size))
-    parts += _flags(report, at, bottom)
+                parts.append(_stretch_mark(stretch, kinds, centres[place], y, size))
+        if node in form.open_nodes:
+            box = tag("rect", x=WIDTH - RIGHT - 14, y=_n(y - 6), width=12, height=12, class_="open-turn")
+            parts.append(tag("g", tag("title", "a turn that has begun and not ended"), box))
+    parts += _flags(report, at, bottom, form.link)
     parts += _turn_axis(report, at, bottom + 20)
-    return _svg(_timeline_title(report), WIDTH, height, *parts, class_="timeline")
+    role = "img" if form.link is None else "group"  # what is in an image cannot be reached
+    return _svg(_timeline_title(report), WIDTH, height, *parts, class_="timeline", role=role)
+
+
+def _centres(widths: Sequence[float], room: float) -> list[float]:
+    """Return where stretches are whose widths differ; none is narrower than a fifth of the mean."""
+    mean = sum(widths) / len(widths) or 1.0
+    wide = [max(one, mean / 5) for one in widths]
+    scale, begin, found = room / sum(wide), float(LEFT), []
+    for one in wide:
+        found.append(begin + one * scale / 2)
+        begin += one * scale
+    return found
 
 
 def _stretch_mark(stretch: Stretch, kinds: dict[str, int], x: float, y: float, size: float) -> Html:
@@ -130,7 +163,9 @@ def _stretch_mark(stretch: Stretch, kinds: dict[str, int], x: float, y: float, s
     return tag("g", title, *column)
 
 
-def _flags(report: RunReport, at: object, bottom: float) -> Iterator[Html]:
+def _flags(
+    report: RunReport, at: object, bottom: float, link: Callable[[Decision], str] | None = None
+) -> Iterator[Html]:
     assert callable(at)
     drawn: list[float] = []
     turns: set[int] = set()  # several decisions on a turn have one flag, the most severe
@@ -150,7 +185,8 @@ def _flags(report: RunReport, at: object, bottom: float) -> Iterator[Html]:
             yield tag("g", title, line)
             continue
         drawn.append(place)
-        yield tag("g", title, line, flag, _text(place, 14, letter, "flag-letter", "middle"))
+        marks = (title, line, flag, _text(place, 14, letter, "flag-letter", "middle"))
+        yield tag("g", *marks) if link is None else tag("a", *marks, href=link(one), class_="flag-link")
 
 
 def _free(x: float, drawn: Sequence[float]) -> float:

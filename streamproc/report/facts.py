@@ -243,8 +243,13 @@ def todo(main: Decision | None) -> Iterator[Advice]:
             yield Advice(action=action, text=text[:1].upper() + text[1:])
 
 
-def notes(history: RunHistory) -> Iterator[str]:
-    """Yield what a reader must know about the report itself."""
+def notes(history: RunHistory, left_out: int = 0) -> Iterator[str]:
+    """Yield what a reader must know about the report itself; `left_out` is the number of turns before the first one."""
+    if left_out:
+        yield (
+            f"The first {plural(left_out, 'turn')} of the run were not read. Turns are numbered from the first one "
+            "that was read, and what happened before it is not counted."
+        )
     if history.turns and not history.has_content:
         yield (
             "The log has fingerprints and no texts, so calls and answers cannot be shown. Texts are there in a report "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.core.decision import Decision
 from streamproc.core.records import TAG
+from streamproc.core.signals.open_turns import node_of
 from streamproc.model.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Event, Turn
 from streamproc.report.budget_use import budget_uses
 from streamproc.report.model import KINDS, BudgetUse, ErrorShown, TurnKind
@@ -97,6 +98,7 @@ class RunHistory:
         self.spent = (0, 0)
         self.scope: Scope | None = None
         self.finished = self.has_content = False
+        self.open_nodes: tuple[str, ...] = ()  # of turns that have begun and not ended
         self.first_event: Place | None = None
         self.last_event: Place | None = None
 
@@ -109,6 +111,7 @@ class RunHistory:
         self.first_event, self.last_event = self.first_event or place, place
         self.finished = bool(run.finished)
         self.scope = run.scope
+        self.open_nodes = tuple(node_of(one) for one in run.cold.open_turns) if run.turns_open else ()
         view = engine.view
         if view.event is event:
             self.asked[view.kinds] += 1

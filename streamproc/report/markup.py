@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streamproc.model.escaping import escape
 
-VOID: Final = frozenset({"meta", "line", "rect", "circle", "path", "br", "input"})  # written without an end tag
+VOID: Final = frozenset({"meta", "link", "line", "rect", "circle", "path", "br", "input"})  # written without an end tag
 PLAIN: Final = frozenset({"style", "script"})  # their text has no entities
 
 
@@ -59,7 +59,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
     ]
     start = Html(f"<{name}") + NOTHING.join(written)
     if name in VOID and not children:
-        return start + Html(">" if name in ("meta", "br", "input") else "/>")
+        return start + Html(">" if name in ("meta", "link", "br", "input") else "/>")
     inner = Html("".join(children)) if name in PLAIN else NOTHING.join(children)
     return start + Html(">") + inner + Html(f"</{name}>")
 
@@ -69,6 +69,11 @@ def _named(key: str) -> str:
 
 
 _SPELT: Final = {"viewBox": "viewBox", "preserveAspectRatio": "preserveAspectRatio"}
+
+
+def written_lines(text: str) -> Html:
+    """Return text with its line breaks and tabs, for a field that shows it as it was written."""
+    return Html(entities(escape(text, keep="\n\t"), quote=True))
 
 
 def foreign(text: Any, *, code: bool = False, class_: str | None = None) -> Html:

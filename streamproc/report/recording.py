@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from streamproc.core.decision import Decision
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.states import KeptRuns
+from streamproc.fleet.record_signing import record_signer
+from streamproc.fleet.signing import command_signer
 from streamproc.model.wire import Event, Turn
 from streamproc.replay.log import LogReplay
 from streamproc.report.history import TEXTS_MAX, Place, RunHistory
@@ -19,11 +21,10 @@ if TYPE_CHECKING:
     from streamproc.core.outcome import Decisions
     from streamproc.core.run_state import RunState
     from streamproc.fingerprint import HashKey
-    from streamproc.fleet.record_signing import RecordSigner
-    from streamproc.fleet.signing import CommandSigner
     from streamproc.kafka.reading import Record
     from streamproc.policy import Policy
     from streamproc.replay.source import LogEvent, Source
+    from streamproc.settings import Settings
 
 NOWHERE: Final = Place(0, 0, "event")
 
@@ -42,6 +43,7 @@ class Recording:
         self.logs: list[str] = []
         self.commands: tuple[str, ...] = ()  # that show the same again; filled in by the caller
         self.run_ids: set[str] = set()  # of all runs in the log
+        self.left_out = 0  # turns of the run before the first that was read; filled in by the caller
         self._engine = ObservedEngine(policy.engine(), self)
         self._place, self._texts = NOWHERE, cast("TurnTexts | None", None)
         self._size = 0
@@ -73,19 +75,20 @@ class Recording:
 
     # -- Kafka
 
-    def replay(
-        self, topic: str, *, event_bytes_max: int, authority: CommandSigner | None, record_signer: RecordSigner | None
-    ) -> LogReplay:
-        """Return what reads the records of a topic; give it one record at a time, after `record`."""
-        self.logs = [topic]
+    def replay(self, settings: Settings) -> LogReplay:
+        """Return what reads the records of the turns topic, as a worker with these settings does; for `feed`."""
+        self.logs = [settings.topic("turns")]
         return LogReplay(
-            self.engine, event_bytes_max=event_bytes_max, only=self.only, authority=authority,
-            record_signer=record_signer,
+            self.engine, event_bytes_max=settings.event_bytes_max, only=self.only, authority=command_signer(settings),
+            record_signer=record_signer(settings),
         )  # fmt: skip
 
-    def record(self, record: Record) -> None:
-        """Name the record that is stepped over next."""
-        self._place, self._texts = Place(record.partition, record.offset, "offset"), None
+    def feed(self, log: LogReplay, records: Iterable[Record]) -> None:
+        """Step over records of a topic, partition after partition, each in log order."""
+        for record in records:
+            self._place, self._texts = Place(record.partition, record.offset, "offset"), None
+            for _ in log.decide((record,)):
+                pass
 
     # -- what the engine did
 

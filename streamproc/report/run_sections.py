@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streamproc.errors import plural
 from streamproc.report import drawings
@@ -50,18 +50,32 @@ def _lead(report: RunReport) -> Html:
     return tag("p", *parts, f", by {report.code}{name}.", class_="lead")
 
 
-def run_sections(report: RunReport, prefix: str = "") -> Iterator[Html]:
+class LiveParts(NamedTuple):
+    """What the page of a run adds to its report: the form of the timeline, what stands above it, and what stands below
+    the occurrences."""
+
+    form: drawings.TimelineForm = drawings.PLAIN_TIMELINE
+    above_timeline: Html = NOTHING
+    below_occurrences: Html = NOTHING
+    chosen: str = ""  # id of the decision that the sections are about
+
+
+NOT_LIVE: Final = LiveParts()
+
+
+def run_sections(report: RunReport, prefix: str = "", live: LiveParts = NOT_LIVE) -> Iterator[Html]:
     """Yield the sections of a report. `prefix` keeps ids apart where a page has several."""
     yield _culprit(report)
     yield _facts(report)
     yield from (section("To know about this report", *(muted(note) for note in report.notes)),) if report.notes else ()
-    yield _timeline(report)
+    yield _timeline(report, live)
     yield _occurrences(report)
+    yield live.below_occurrences
     yield _budgets(report)
     yield _todo(report)
     yield _pictures(report)
     yield _first_error(report)
-    yield decisions(report)
+    yield decisions(report, live.form.link, live.chosen)
     yield turns(report, prefix)
     yield others(report)
     yield policy(report)
@@ -134,7 +148,7 @@ def _cost(spend: SpendShown) -> Html:
     return tag("small", spent(spend).partition(", ")[2] or "cost not reported")
 
 
-def _timeline(report: RunReport) -> Html:
+def _timeline(report: RunReport, live: LiveParts) -> Html:
     if not report.stretches:
         return NOTHING
     used = {kind for stretch in report.stretches for kinds in stretch.kinds.values() for kind in kinds}
@@ -144,8 +158,9 @@ def _timeline(report: RunReport) -> Html:
     size = report.stretches[0].last - report.stretches[0].first + 1
     text = f"A column stands for {size} turns; its parts are in the order of this legend."
     more = muted(text) if size > 1 else NOTHING
-    drawing = tag("div", drawings.timeline(report), class_="scroll", tabindex="0", role="region", aria_label="timeline")
-    return section("What the run did", drawing, tag("ul", *keys, class_="legend"), more)
+    drawn = drawings.timeline(report, live.form)
+    drawing = tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label="timeline")
+    return section("What the run did", live.above_timeline, drawing, tag("ul", *keys, class_="legend"), more)
 
 
 # -- occurrences

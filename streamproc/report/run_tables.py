@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from streamproc.core.decision import Decision
 from streamproc.errors import plural
 from streamproc.report import drawings
 from streamproc.report.facts import listed_gaps
@@ -29,14 +30,15 @@ def called(tool: str, args: str) -> Html:
     )
 
 
-def decisions(report: RunReport) -> Html:
-    """Return the decisions on the run."""
+def decisions(report: RunReport, link: Callable[[Decision], str] | None = None, chosen: str = "") -> Html:
+    """Return the decisions on the run, each with a link if they have addresses, and `chosen` marked."""
     rows = []
     for one in report.decisions:
         turn = one.trigger.turn if one.trigger is not None and one.trigger.turn is not None else "—"
         severity = tag("span", one.severity, class_=f"sev-{one.severity}")
-        rows.append(TableRow([number(turn), severity, _code(one.code), Cell(foreign(one.message), "wide"),
-                              foreign(one.node or "")]))  # fmt: skip
+        code = _code(one.code) if link is None else Cell(tag("a", tag("code", one.code), href=link(one)), "tight")
+        rows.append(TableRow([number(turn), severity, code, Cell(foreign(one.message), "wide"),
+                              foreign(one.node or "")], "chosen" if chosen == one.id else None))  # fmt: skip
     more = (
         muted(f"… {plural(report.decisions_left_out, 'decision')} left out") if report.decisions_left_out else NOTHING
     )

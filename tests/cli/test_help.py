@@ -14,7 +14,7 @@ COMMANDS = (
     "topics acls",
     "policy check", "policy show", "graph check", "stop-all", "pause-all", "clear", "kill", "resume",
     "backtest", "feedback", "explain", "schema export", "doctor", "config", "baseline", "stats", "report", "runs",
-    "status", "acknowledge",
+    "status", "acknowledge", "page-user",
 )  # fmt: skip
 # fmt: off
 HEAVY = (

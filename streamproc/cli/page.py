@@ -1,0 +1,128 @@
+"""``streamproc page``: the fleet in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated
+
+import typer
+
+from streamproc.cli.options import Brokers, LogLevel, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.terminal import examples, fail, line
+from streamproc.cli.watch import since_ms
+from streamproc.model.escaping import LogFormatter
+
+app = typer.Typer()
+
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the page; port 0 takes a free one.")]
+Db = Annotated[
+    str | None,
+    typer.Option(
+        help="A file that keeps what was read, so that a restart goes on from there. Default: memory only.",
+        show_default=False,
+    ),
+]
+Since = Annotated[
+    str, typer.Option(help="How far back to read decisions: beginning, or an age such as 90s, 15m, 2h, 1d.")
+]
+Turns = Annotated[
+    bool,
+    typer.Option(
+        "--turns/--no-turns",
+        help="Follow the turns topic. Without it, turns and costs are those of the last status.",
+    ),
+]
+Orders = Annotated[
+    bool, typer.Option("--orders", help="Let people with the right halt and resume runs. Needs a command key.")
+]
+PublicUrl = Annotated[
+    str, typer.Option(help="Address under which browsers reach the page, if it is not a loopback address.")
+]
+Users = Annotated[str, typer.Option(help="File of users with passwords: see `streamproc page-user`.")]
+OidcIssuer = Annotated[str, typer.Option(help="Identity provider to log in with (OpenID Connect).")]
+OidcClient = Annotated[str, typer.Option("--oidc-client-id", help="Client that the provider knows this page as.")]
+OidcScope = Annotated[str, typer.Option(help="Scopes to ask the provider for.")]
+OidcName = Annotated[str, typer.Option("--oidc-name", help="Claim with the name of a person.")]
+OidcGroups = Annotated[str, typer.Option("--oidc-groups", help="Claim with the groups of a person.")]
+TrustHeader = Annotated[str, typer.Option(help="Header with the name of the person that a proxy has logged in.")]
+GroupsHeader = Annotated[str, typer.Option(help="Header with the groups of that person.")]
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NETWORK", help="Network of proxies to trust, such as 10.0.0.0/8. Repeatable.",
+                 show_default=False),
+]  # fmt: skip
+Group = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="GROUP=RIGHT",
+        help="What the members of a group may do: view, halt (one run) or fleet; '*' is everyone. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+@app.command(
+    epilog=examples(
+        "streamproc page",
+        "streamproc page --orders --db page.db",
+        "streamproc page --listen 0.0.0.0:8414 --public-url https://ops.example.com --users page-users",
+    )
+)
+def page(
+    listen: Listen = "127.0.0.1:8414",
+    db: Db = None,
+    since: Since = "30d",
+    turns: Turns = True,
+    orders: Orders = False,
+    policy: Policy = None,
+    public_url: PublicUrl = "",
+    users: Users = "",
+    oidc_issuer: OidcIssuer = "",
+    oidc_client_id: OidcClient = "",
+    oidc_scope: OidcScope = "openid profile email",
+    oidc_name: OidcName = "email",
+    oidc_groups: OidcGroups = "groups",
+    trust_header: TrustHeader = "",
+    groups_header: GroupsHeader = "",
+    trusted_proxy: TrustedProxy = None,
+    group: Group = None,
+    log_level: LogLevel = "info",
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show the fleet in a browser: which runs are stuck, why, and what they cost, until SIGTERM.
+
+    It prints the address to open. Without another way to log in it listens on this machine only, and the address has a
+    token that works once.
+
+    Exit 0: stopped by a signal; 2: invalid settings.
+    """
+    from streamproc.policy import load_policy
+    from streamproc.web.access import AccessOptions
+    from streamproc.web.process import PageOptions, serve_page
+
+    host, port = _address(listen)
+    settings = kafka_settings(brokers, topic_prefix, policy=policy)
+    chosen = load_policy(settings.policy)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=log_level.upper(), handlers=[handler])
+    options = PageOptions(host=host, port=port, db=db, since_ms=since_ms(since), turns=turns, orders=orders)
+    access = AccessOptions(
+        host=host, public_url=public_url, users_file=users, oidc_issuer=oidc_issuer, oidc_client_id=oidc_client_id,
+        oidc_scope=oidc_scope, oidc_name_claim=oidc_name, oidc_groups_claim=oidc_groups, trust_header=trust_header,
+        groups_header=groups_header, trusted_proxies=tuple(trusted_proxy or ()), groups=tuple(group or ()),
+    )  # fmt: skip
+    asyncio.run(serve_page(settings, chosen, options, access, _announce))
+
+
+def _announce(address: str) -> None:
+    line(f"open {address}")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise fail(f"--listen {text}: name an address and a port, such as 127.0.0.1:8414")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,150 @@
+"""The SQLite database of a read model: its tables, and who may have the file open."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+from pathlib import Path
+from typing import Final, TextIO
+
+from streamproc.errors import InvalidSettings
+
+APPLICATION: Final = 0x73706D31  # `PRAGMA application_id`: no other file is ever thrown away
+VERSION: Final = 1  # of the tables and of what they hold; a file of another version is built again
+SQLITE: Final = b"SQLite format 3\0"
+HEADER_BYTES: Final = 100
+PAGE_CACHE_KIB: Final = 65_536
+
+# Texts that runs and people chose are columns of their own only where a filter needs them.
+SCHEMA: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE offsets (role TEXT, partition INTEGER, next INTEGER NOT NULL, last_ms INTEGER NOT NULL,
+    PRIMARY KEY (role, partition)) WITHOUT ROWID;
+CREATE TABLE runs (run_id TEXT PRIMARY KEY, shown INTEGER NOT NULL, rank INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+    workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
+    state BLOB NOT NULL);
+CREATE INDEX runs_by_rank ON runs (shown, rank DESC);
+CREATE INDEX runs_by_workflow ON runs (workflow);
+CREATE INDEX runs_by_tenant ON runs (tenant);
+CREATE INDEX runs_by_user ON runs (user);
+CREATE INDEX runs_by_code ON runs (code);
+CREATE TABLE controls (id TEXT PRIMARY KEY, time_ms INTEGER NOT NULL, run_id TEXT NOT NULL, at_ms INTEGER NOT NULL,
+    code TEXT NOT NULL, severity TEXT NOT NULL, action TEXT NOT NULL, message TEXT NOT NULL, turn INTEGER,
+    workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, partition INTEGER NOT NULL,
+    position INTEGER NOT NULL, policy_hash TEXT NOT NULL, command TEXT NOT NULL, delay_ms INTEGER, body BLOB NOT NULL);
+CREATE INDEX controls_by_time ON controls (time_ms, id);
+CREATE INDEX controls_by_run ON controls (run_id, time_ms);
+CREATE INDEX controls_by_command ON controls (command, run_id) WHERE command != '';
+CREATE TABLE policies (name TEXT, version TEXT, hash TEXT, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL,
+    decisions INTEGER NOT NULL, PRIMARY KEY (name, version, hash)) WITHOUT ROWID;
+CREATE TABLE orders (id TEXT PRIMARY KEY, scope TEXT NOT NULL, status TEXT NOT NULL, by TEXT NOT NULL,
+    why TEXT NOT NULL, at_ms INTEGER NOT NULL, time_ms INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX orders_by_scope ON orders (scope, state);
+CREATE INDEX orders_by_time ON orders (time_ms);
+CREATE TABLE points (run_id TEXT, number INTEGER, partition INTEGER NOT NULL, position INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL, PRIMARY KEY (run_id, number)) WITHOUT ROWID;
+CREATE INDEX points_by_time ON points (at_ms);
+CREATE TABLE rates (slot INTEGER PRIMARY KEY, turns INTEGER NOT NULL, cost_usd_micro INTEGER NOT NULL);
+CREATE TABLE accounts (account TEXT PRIMARY KEY, share REAL NOT NULL, at_ms INTEGER NOT NULL, position INTEGER NOT NULL,
+    state BLOB, marks BLOB);
+CREATE INDEX accounts_by_share ON accounts (share DESC, at_ms DESC);
+CREATE TABLE refused (partition INTEGER, position INTEGER, at_ms INTEGER NOT NULL, reason TEXT NOT NULL,
+    headers BLOB NOT NULL, PRIMARY KEY (partition, position)) WITHOUT ROWID;
+CREATE INDEX refused_by_time ON refused (at_ms);
+"""
+TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "orders", "points", "rates", "accounts", "refused")
+
+
+class Database:
+    """One connection that writes and one that reads; in memory both are the same.
+
+    A file belongs to one process: two that write the same offsets would count records twice.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        """Open or create the database. Raises `InvalidSettings` for a file that is in use or that is something else."""
+        self._lock_file = None if path is None else _locked(path)
+        try:
+            if path is not None:
+                _throw_away_old(path)
+            self.writer = _connect(path)
+            self.reader = self.writer if path is None else _connect(path)
+        except (OSError, sqlite3.Error) as problem:
+            self._unlock()
+            raise _unusable(path, str(problem)) from None
+        except InvalidSettings:
+            self._unlock()
+            raise
+
+    def clear(self) -> None:
+        """Delete all rows. The caller commits."""
+        for table in TABLES:
+            self.writer.execute(f"DELETE FROM {table}")
+
+    def close(self) -> None:
+        """Close the connections; the file may be opened by another process."""
+        for connection in {self.reader, self.writer}:
+            connection.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock_file is not None:
+            self._lock_file.close()
+
+
+def _connect(path: str | None) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        ":memory:" if path is None else path, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+    if connection.execute("PRAGMA user_version").fetchone() != (VERSION,):  # before WAL: the header must be in the file
+        connection.executescript(
+            f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        )
+    if path is not None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")  # the topics are the truth: a torn file is thrown away
+        connection.execute("PRAGMA busy_timeout = 10000")
+    return connection
+
+
+def _throw_away_old(path: str) -> None:
+    """Delete a file of another version, or a damaged one. Raises `InvalidSettings` for a file that is not ours."""
+    file = Path(path)
+    if not file.exists() or not file.stat().st_size:
+        return
+    with file.open("rb") as opened:
+        header = opened.read(HEADER_BYTES)
+    if not header.startswith(SQLITE) or int.from_bytes(header[68:72]) != APPLICATION:
+        raise _unusable(path, "it exists and is not a read model")
+    if int.from_bytes(header[60:64]) == VERSION and _is_sound(path):
+        return
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        Path(name).unlink(missing_ok=True)
+
+
+def _is_sound(path: str) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _locked(path: str) -> TextIO:
+    file = Path(f"{path}.lock")
+    try:
+        opened = file.open("w", encoding="utf-8")
+    except OSError as problem:
+        raise _unusable(path, str(problem)) from None
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        opened.close()
+        raise _unusable(path, "another process has it open") from None
+    return opened
+
+
+def _unusable(path: str | None, why: str) -> InvalidSettings:
+    return InvalidSettings(f"--db {path}: {why}: name another file, or leave it out to keep the read model in memory")

@@ -1,0 +1,324 @@
+"""What the pages ask the read model. Every query is bounded, and may come from any thread."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from streamproc.model.fleet_command import FLEET, FleetCommand
+from streamproc.read_model.account_table import account_rows
+from streamproc.read_model.decision_table import unpacked
+from streamproc.read_model.refused_table import unpack_headers
+from streamproc.read_model.rows import (
+    AccountRow,
+    CommandRow,
+    DecisionFilter,
+    DecisionRow,
+    FleetCounts,
+    FleetPage,
+    LiveRun,
+    PartitionHealth,
+    PolicyRow,
+    RefusedRow,
+    RunFilter,
+    RunGroup,
+)
+from streamproc.read_model.run_facts import FINISHED, SHOWN, live_run
+from streamproc.read_model.run_table import unpack_facts
+from streamproc.read_model.turn_table import SLOT_MS
+
+if TYPE_CHECKING:
+    import sqlite3
+    import threading
+    from collections.abc import Mapping
+
+Field = Literal["workflow", "tenant", "user", "code"]
+
+ROWS_MAX: Final = 1_000  # of any answer
+NAMES_MAX: Final = 500
+TEXT_MAX: Final = 200  # characters of a text to search for
+RATE_MS: Final = 60_000  # over which turns per second are counted
+DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
+HOUR_MS: Final = 3_600_000
+LATEST_MS: Final = 1 << 62
+GROUPS: Final = {
+    "halted": f"shown = {SHOWN['halted']}",
+    "warned": f"shown = {SHOWN['warned']}",
+    "others": f"shown IN ({SHOWN['others']}, {FINISHED})",
+}
+STATUSES: Final = {
+    "halted": f"shown = {SHOWN['halted']}",
+    "running": f"shown IN ({SHOWN['warned']}, {SHOWN['others']})",
+    "finished": f"shown = {FINISHED}",
+}
+DECISION_COLUMNS: Final = (
+    "id, run_id, at_ms, code, severity, action, message, turn, workflow, tenant, user, partition, position, "
+    "policy_hash, body"
+)
+_FIELDS: Final = ("workflow", "tenant", "user", "code")
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Where a turn of a run is in the log. `number` counts the turns that were read before it."""
+
+    number: int
+    partition: int
+    offset: int
+
+
+class Queries:
+    """The questions of a `ReadModel`. Its reader sets what it knows about the log: `ends`, `fetched`, `caught_up`,
+    `read_share`."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: threading.RLock) -> None:
+        self._reader = connection
+        self._read_lock = lock
+        self.ends: Mapping[tuple[str, int], int] = {}
+        """The ends of the log by topic role and partition, when the broker was last asked."""
+        self.fetched: Mapping[tuple[str, int], int] = {}
+        """The positions of the reader: they also move over records that were deleted."""
+        self.caught_up = False
+        self.read_share = 0.0
+        """The share of what was there at the start that was read, 0 to 1."""
+        self._next: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def counts(self, now_ms: int) -> FleetCounts:
+        """Return the strip above the runs. `working` are running runs that are not warned."""
+        by_shown = dict(self._all("SELECT shown, count(*) FROM runs GROUP BY shown"))
+        order = self._one("SELECT status, by, why FROM orders WHERE scope = ? AND state = 'standing'", FLEET)
+        status, by, why = order or ("CLEAR", "", "")
+        slot = now_ms // SLOT_MS
+        slots = RATE_MS // SLOT_MS
+        turns = self._one(
+            "SELECT total(turns) FROM rates WHERE slot BETWEEN ? AND ?",
+            slot - slots,
+            slot - 1,  # the last is not over
+        )
+        spent = self._one("SELECT total(cost_usd_micro) FROM rates WHERE slot > ?", slot - HOUR_MS // SLOT_MS)
+        delays = self._all(
+            "SELECT delay_ms FROM controls WHERE time_ms > ? AND delay_ms IS NOT NULL ORDER BY time_ms DESC LIMIT ?",
+            now_ms - RATE_MS,
+            DELAYS_MAX,
+        )
+        ordered = sorted(delay for (delay,) in delays)
+        return FleetCounts(
+            at_ms=now_ms, fleet_status=status, fleet_by=by, fleet_why=why,
+            working=by_shown.get(SHOWN["others"], 0), warned=by_shown.get(SHOWN["warned"], 0),
+            halted=by_shown.get(SHOWN["halted"], 0), turns_per_second=turns[0] * 1000 / RATE_MS,
+            spend_usd_micro_per_hour=int(spent[0]), delay_ms=ordered[len(ordered) // 2] if ordered else None,
+            behind_records=sum(one.behind for one in self.health()), caught_up=self.caught_up,
+            read_share=1.0 if self.caught_up else self.read_share,
+        )  # fmt: skip
+
+    def runs(
+        self,
+        group: RunGroup,
+        filter: RunFilter,  # noqa: A002
+        *,
+        limit: int = 200,
+        offset: int = 0,
+        since_ms: int = 0,
+        before_ms: int = 0,
+    ) -> FleetPage:
+        """Return runs of a group, the most urgent first; of the others, running ones before finished ones.
+
+        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
+        """
+        where, values = _run_filter(filter)
+        if group == "halted" and (since_ms or before_ms):
+            where.append("rank >= CAST(? AS INTEGER) AND rank < CAST(? AS INTEGER)")
+            values += [str(since_ms), str(before_ms or LATEST_MS)]
+        condition = " AND ".join([GROUPS[group], *where])
+        rows = self._all(
+            f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY shown, rank DESC, run_id LIMIT ? OFFSET ?",
+            *values, min(limit, ROWS_MAX), max(0, offset),
+        )  # fmt: skip
+        total = self._one(f"SELECT count(*) FROM runs WHERE {condition}", *values)[0]
+        found = (live_run(run_id, unpack_facts(state)) for run_id, state in rows)
+        return FleetPage(rows=tuple(row for row in found if row is not None), total=total)
+
+    def run(self, run_id: str) -> LiveRun | None:
+        """Return a run; None if no worker knows it."""
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        return None if row is None else live_run(run_id, unpack_facts(row[0]))
+
+    def decisions(self, filter: DecisionFilter, *, limit: int = 200) -> tuple[DecisionRow, ...]:  # noqa: A002
+        """Return decisions, the newest first."""
+        where, values = _decision_filter(filter)
+        if filter.before:
+            where.append("(time_ms, id) < (SELECT time_ms, id FROM controls WHERE id = ?)")
+            values.append(_bound(filter.before))
+        rows = self._all(
+            f"SELECT {DECISION_COLUMNS} FROM controls WHERE {' AND '.join(where) or '1'} "
+            "ORDER BY time_ms DESC, id DESC LIMIT ?",
+            *values, min(limit, ROWS_MAX),
+        )  # fmt: skip
+        return tuple(map(_decision, rows))
+
+    def decision(self, id: str) -> DecisionRow | None:  # noqa: A002
+        """Return a decision; None if it is not known, or no longer."""
+        row = self._one(f"SELECT {DECISION_COLUMNS} FROM controls WHERE id = ?", _bound(id))
+        return None if row is None else _decision(row)
+
+    def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
+        """Return commands, the newest first: the latest of each scope (which may be a CLEAR), or all that were seen."""
+        rows = self._all(
+            "SELECT id, scope, status, by, why, at_ms, state, reason, (SELECT count(DISTINCT run_id) FROM controls "
+            "WHERE command = orders.id AND command != '') FROM orders "
+            "WHERE state = 'standing' OR NOT ? ORDER BY time_ms DESC, id LIMIT ?",
+            standing,
+            ROWS_MAX,
+        )
+        names = ("id", "scope", "status", "by", "why", "at_ms", "state", "reason", "obeyed_runs")
+        return tuple(CommandRow(**dict(zip(names, row, strict=True))) for row in rows)
+
+    def accounts(self, *, now_ms: int | None = None, limit: int = ROWS_MAX) -> tuple[AccountRow, ...]:
+        """Return what sessions, users and tenants have spent, by limit: those nearest to a limit first."""
+        at_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        rows = self._all(
+            "SELECT account, state, marks FROM accounts WHERE state IS NOT NULL "
+            "ORDER BY share DESC, at_ms DESC, account LIMIT ?",
+            min(limit, ROWS_MAX),
+        )
+        return tuple(row for name, state, marks in rows for row in account_rows(name, state, marks, at_ms))
+
+    def policies(self) -> tuple[PolicyRow, ...]:
+        """Return the policies that decided, the latest first. Two at once are a roll-out, or a forgotten worker."""
+        rows = self._all("SELECT * FROM policies ORDER BY last_ms DESC, hash LIMIT ?", ROWS_MAX)
+        return tuple(
+            PolicyRow(name=name, version=version, hash=hash_, first_ms=first, last_ms=last, decisions=count)
+            for name, version, hash_, first, last, count in rows
+        )
+
+    def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
+        """Return dead letters, the newest first."""
+        rows = self._all(
+            "SELECT partition, position, at_ms, reason, headers FROM refused "
+            "ORDER BY at_ms DESC, partition, position DESC LIMIT ?",
+            min(limit, ROWS_MAX),
+        )
+        return tuple(_refused(row) for row in rows)
+
+    def names(self, field: Field) -> tuple[str, ...]:
+        """Return the values of a field of runs, for a filter's menu: the first 500."""
+        if field not in _FIELDS:
+            raise ValueError(f"{field} is no field to filter by: choose one of {', '.join(_FIELDS)}")
+        # Jumps from one value to the next in the index, however many runs have it.
+        rows = self._all(
+            f"WITH RECURSIVE found(name) AS (SELECT min({field}) FROM runs WHERE {field} > '' UNION ALL "
+            f"SELECT (SELECT min({field}) FROM runs WHERE {field} > found.name) FROM found WHERE name IS NOT NULL) "
+            "SELECT name FROM found WHERE name IS NOT NULL LIMIT ?",
+            NAMES_MAX,
+        )
+        return tuple(name for (name,) in rows)
+
+    def runs_in_scope(self, scope: str) -> int:
+        """Return the number of running runs that a command to this scope would stop."""
+        target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
+        where, values = [STATUSES["running"]], []
+        for name, value in (("user", target.user), ("tenant", target.tenant)):
+            if value:
+                where.append(f"{name} = ?")
+                values.append(_bound(value))
+        if target.part == "run":
+            where.append("run_id = ?")
+            values.append(_bound(target.name))
+        elif target.part != FLEET and len(where) == 1:
+            return 0
+        count: int = self._one(f"SELECT count(*) FROM runs WHERE {' AND '.join(where)}", *values)[0]
+        return count
+
+    def health(self) -> tuple[PartitionHealth, ...]:
+        """Return how far each partition was read."""
+        read, fetched, ends = dict(self._next), self.fetched, self.ends
+        found = []
+        for role, number in sorted(read.keys() | ends.keys()):
+            at, last_ms = read.get((role, number), (0, 0))
+            at = max(at, fetched.get((role, number), 0))
+            end = ends.get((role, number), -1)
+            found.append(PartitionHealth(topic=role, partition=number, position=at, end=end, last_ms=last_ms))
+        return tuple(found)
+
+    def point_before(self, run_id: str, turns_back: int) -> Point | None:
+        """Return where the last turns of a run begin, at least `turns_back` if so many were read; None: none was."""
+        last = self._one("SELECT max(number) FROM points WHERE run_id = ?", _bound(run_id))
+        if last is None or last[0] is None:
+            return None
+        row = self._one(
+            "SELECT number, partition, position FROM points WHERE run_id = ? AND number <= ? "
+            "ORDER BY number DESC LIMIT 1",
+            _bound(run_id), max(last[0] - turns_back, 0),
+        )  # fmt: skip
+        return None if row is None else Point(*row)
+
+    def last_offset(self, run_id: str) -> int:
+        """Return the offset of the last event of a run that was read from the turns topic; -1: none was."""
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        return -1 if row is None else unpack_facts(row[0]).last_offset
+
+    def _all(self, sql: str, *values: Any) -> list[Any]:
+        with self._read_lock:
+            return self._reader.execute(sql, values).fetchall()
+
+    def _one(self, sql: str, *values: Any) -> Any:
+        with self._read_lock:
+            return self._reader.execute(sql, values).fetchone()
+
+
+def _run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:
+    where, values = _equal({name: getattr(wanted, name) for name in _FIELDS})
+    if wanted.status:
+        where.append(STATUSES.get(wanted.status, "0"))
+    if wanted.text:
+        columns = ("run_id", "workflow", "user", "code", "message")
+        where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
+        values += [_pattern(wanted.text)] * len(columns)
+    return where, values
+
+
+def _decision_filter(wanted: DecisionFilter) -> tuple[list[str], list[str]]:
+    fields = ("run_id", "workflow", "tenant", "code", "severity")
+    where, values = _equal({name: getattr(wanted, name) for name in fields})
+    if wanted.text:
+        columns = ("run_id", "code", "message")
+        where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
+        values += [_pattern(wanted.text)] * len(columns)
+    return where, values
+
+
+def _equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    given = {name: _bound(value) for name, value in wanted.items() if value}
+    return [f"{name} = ?" for name in given], list(given.values())
+
+
+def _pattern(text: str) -> str:
+    escaped = _bound(text[:TEXT_MAX]).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _bound(text: str) -> str:
+    """Return a text that SQLite can store: half of a surrogate pair cannot, and matches nothing."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _decision(row: Any) -> DecisionRow:
+    names = DECISION_COLUMNS.replace("position", "offset").split(", ")
+    fields = dict(zip(names, row, strict=True))
+    return DecisionRow(**fields | {"body": unpacked(fields["body"])})
+
+
+def _refused(row: Any) -> RefusedRow:
+    partition, position, at_ms, reason, raw = row
+    headers = unpack_headers(raw)
+    named = dict(headers)
+    return RefusedRow(
+        partition=partition, offset=position, at_ms=at_ms, reason=reason, field_path=named.get("field", ""),
+        source_topic=named.get("source.topic", ""), source_partition=_number(named.get("source.partition")),
+        source_offset=_number(named.get("source.offset")), headers=headers,
+    )  # fmt: skip
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1

@@ -1,0 +1,186 @@
+"""What is known of one run from three topics, and the row that follows from it.
+
+The topics `runs`, `control` and `turns` are read side by side, so what one of them says may arrive before or after what
+another says about the same event. Each has a part of its own here, and the row is a function of the parts: reading in
+another order gives the same row.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from streamproc.core.decision import Decision
+from streamproc.core.status import Status
+from streamproc.fleet.record_signing import LogPlace
+from streamproc.model.raw_fields import read_time_ms
+from streamproc.read_model.rows import LiveRun
+
+AMOUNT_MAX: Final = 2**62  # a sum of hostile amounts must still fit into a column
+MESSAGE_MAX: Final = 1_000  # characters of a sentence that a row keeps
+HIDDEN: Final = 0  # values of the column `shown`: no worker has published a status of the run, or it was evicted
+SHOWN: Final = {"halted": 1, "warned": 2, "others": 3}
+FINISHED: Final = 4
+SEVERITIES: Final = ("info", "warn", "halt")
+
+
+class StatusFacts(msgspec.Struct, array_like=True, frozen=True):
+    """The latest status on `runs`."""
+
+    place: LogPlace
+    status: str
+    severity: str
+    workflow: str
+    tenant: str
+    user: str
+    badge: str
+    failing_trend: tuple[int, ...]
+    turns: int
+    tokens: int
+    cost_usd_micro: int
+    at_ms: int
+    capped_budgets: tuple[str, ...]
+    halt_code: str
+    halt_message: str
+    halted_at_ms: int
+
+
+class FindingFacts(msgspec.Struct, array_like=True, frozen=True):
+    """The latest warning, halt or resume on `control`."""
+
+    place: LogPlace
+    severity: str  # `info`: the run was resumed
+    code: str
+    message: str
+    badge: str
+    at_ms: int
+
+    @property
+    def rank(self) -> int:
+        """Of several decisions on one event, the most severe is in force."""
+        return SEVERITIES.index(self.severity)
+
+
+class RunFacts(msgspec.Struct, array_like=True):
+    """All that is known of a run. The fields from `turns` on are of its turns, as far back as they were read."""
+
+    status: StatusFacts | None = None
+    finding: FindingFacts | None = None
+    turns: int = 0
+    tokens: int = 0
+    cost_usd_micro: int = 0
+    heard_ms: int = 0
+    last_offset: int = -1  # of an event of the run on the turns topic
+
+
+def status_facts(status: Status, at_ms: int) -> StatusFacts:
+    """Return what a record of `runs` says; `at_ms` is the broker's time of the record."""
+    halt = status.halt
+    return StatusFacts(
+        LogPlace(status.partition, status.offset, at_ms), status.status, status.severity, status.workflow or "",
+        status.tenant or "", status.user or "", status.badge or "", tuple(status.failing_trend), amount(status.turns),
+        amount(status.total_tokens), amount(status.cost_usd_micro), log_ms(status.at), tuple(status.capped_budgets),
+        halt.code if halt else "", halt.message[:MESSAGE_MAX] if halt else "", log_ms(halt.at) if halt else 0,
+    )  # fmt: skip
+
+
+def finding_facts(decision: Decision, at_ms: int) -> FindingFacts | None:
+    """Return what a record of `control` says about its run; None if it changes nothing that a row shows."""
+    resumed = decision.type == "run.resumed"
+    if decision.type == "fleet.state" or not (resumed or decision.severity in ("warn", "halt")):
+        return None
+    severity = "info" if resumed else decision.severity
+    return FindingFacts(
+        place_of(decision, at_ms), severity, decision.code, decision.message[:MESSAGE_MAX], decision.badge or "",
+        log_ms(decision.at) or at_ms,
+    )  # fmt: skip
+
+
+def place_of(decision: Decision, at_ms: int) -> LogPlace:
+    """Return the event of the turns topic that a decision follows from; partition -1: it names none."""
+    trigger = decision.trigger
+    if (
+        trigger is None
+        or trigger.partition is None
+        or trigger.offset is None
+        or min(trigger.partition, trigger.offset) < 0
+    ):
+        return LogPlace(-1, -1, at_ms)
+    return LogPlace(amount(trigger.partition), amount(trigger.offset), at_ms)
+
+
+def note_status(run: RunFacts, status: StatusFacts | None) -> None:
+    """Use a status, unless a later one is known: a worker that has lost a partition may publish once more.
+
+    None is a tombstone: the workers have evicted the run.
+    """
+    if status is None or run.status is None or not status.place.before(run.status.place):
+        run.status = status
+
+
+def note_finding(run: RunFacts, finding: FindingFacts) -> None:
+    """Use a decision, unless one that is known follows from a later event, or is more severe on the same one."""
+    known = run.finding
+    if known is not None:
+        if finding.place.before(known.place):
+            return
+        if finding.place[:2] == known.place[:2] and finding.place.partition >= 0 and finding.rank < known.rank:
+            return
+    run.finding = finding
+
+
+def live_run(run_id: str, run: RunFacts) -> LiveRun | None:
+    """Return the row of a run; None while no worker has published a status of it."""
+    status, finding = run.status, run.finding
+    if status is None:
+        return None
+    state, severity, code, message = status.status, status.severity, status.halt_code, status.halt_message
+    halted_at_ms, badge, place = status.halted_at_ms, status.badge, status.place
+    newer = finding is not None and status.place.before(finding.place)
+    if finding is not None and newer:
+        place, badge = finding.place, finding.badge or badge
+        severity = finding.severity
+        state = "halted" if severity == "halt" else state if state == "finished" else "running"
+        code, message, halted_at_ms = finding.code, finding.message, finding.at_ms
+        if severity == "info":
+            code = message = ""
+    elif finding is not None and state == "running" and finding.severity == severity == "warn":
+        code, message = finding.code, finding.message
+    elif finding is not None and state == "halted" and finding.severity == "halt" and not code:
+        code, message, halted_at_ms = finding.code, finding.message, finding.at_ms
+    if state != "halted":
+        halted_at_ms = 0
+    return LiveRun(
+        run_id=run_id, status=state, severity=severity, workflow=status.workflow, tenant=status.tenant,
+        user=status.user, badge=badge, code=code, message=message, failing_trend=status.failing_trend,
+        turns=max(status.turns, run.turns), total_tokens=max(status.tokens, run.tokens),
+        cost_usd_micro=max(status.cost_usd_micro, run.cost_usd_micro),
+        at_ms=max(status.at_ms, run.heard_ms, finding.at_ms if finding else 0),
+        halted_at_ms=halted_at_ms or (status.at_ms if state == "halted" else 0),
+        partition=place.partition, offset=place.offset, capped_budgets=status.capped_budgets,
+    )  # fmt: skip
+
+
+def order_of(row: LiveRun | None, run: RunFacts) -> tuple[int, int]:
+    """Return the columns `shown` and `rank` of a row: halted and warned runs by time, others by spend."""
+    if row is None:
+        return HIDDEN, run.heard_ms
+    if row.group == "halted":
+        return SHOWN["halted"], row.halted_at_ms
+    if row.group == "warned":
+        return SHOWN["warned"], run.finding.at_ms if run.finding is not None else row.at_ms
+    return FINISHED if row.status == "finished" else SHOWN["others"], row.cost_usd_micro
+
+
+def amount(value: int) -> int:
+    """Return a number that fits into a column."""
+    return max(-AMOUNT_MAX, min(AMOUNT_MAX, value))
+
+
+def log_ms(at: str | None) -> int:
+    """Return a log time in ms; 0 if it is none."""
+    try:
+        return read_time_ms(at) if at else 0
+    except ValueError:
+        return 0

@@ -1,0 +1,151 @@
+"""The tables `points` and `rates`: where the turns of each run are in the log, and how many there are.
+
+Of a turn only its head is read: a run's timeline is read from the log when it is opened. Of each run's turns every 64th
+is remembered: enough to find the last thousands without reading a partition from its beginning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from streamproc.model.wire import Usage
+from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from streamproc.kafka.reading import Record
+
+POINT_EVERY: Final = 64
+POINTS_MAX: Final = 500_000  # each run has at least one
+TRIMMED_AT_ONCE: Final = 2_000
+SLOT_MS: Final = 10_000  # of one row of `rates`
+SLOTS_MAX: Final = 9_000  # 25 hours
+SILENT: Final = frozenset(
+    {"deadline", "budget.reached", "operator.stop", "operator.resume", "feedback", "halt.acknowledged"}
+)
+"""Events that are no sign of life of their run: workers and people write them."""
+
+
+NO_USAGE: Final = msgspec.Raw(b"")
+
+
+class TurnHead(NamedTuple):
+    """The head of an event on the turns topic. `turn` is 1 for a turn, else 0; `heard`: it is a sign of life."""
+
+    run_id: str
+    partition: int
+    offset: int
+    at_ms: int
+    heard: bool
+    turn: int
+    tokens: int
+    cost_usd_micro: int
+
+
+class _Head(msgspec.Struct):
+    run_id: str
+    type: str = "turn"
+    usage: msgspec.Raw = NO_USAGE
+
+
+class _RawUsage(msgspec.Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
+_read_usage = msgspec.json.Decoder(Usage).decode
+_read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
+
+
+def turn_head(record: Record) -> TurnHead:
+    """Read the head of an event, fingerprinted or raw. Raises `ValueError`.
+
+    Workers price raw turns by their policy; here their cost is 0 until a status has it.
+    """
+    head = _read_head(record.value or b"")
+    if head.run_id.encode() != record.key:
+        raise ValueError("the key is not the run")
+    tokens = cost = 0
+    if head.type == "turn":
+        raw = bytes(head.usage)
+        if raw.startswith(b"["):
+            usage = _read_usage(raw)
+            tokens, cost = usage.total_tokens or usage.input_tokens + usage.output_tokens, usage.cost_usd_micro or 0
+        elif raw.startswith(b"{"):
+            tokens = _raw_tokens(raw)
+    heard, is_turn = head.type not in SILENT, int(head.type == "turn")
+    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost)
+
+
+def _raw_tokens(raw: bytes) -> int:
+    try:
+        usage = _read_raw_usage(raw)
+    except ValueError:  # the words of another tool, or no numbers: the worker decides
+        return 0
+    return min(2**53, max(0, usage.total_tokens or usage.input_tokens + usage.output_tokens))
+
+
+def note_head(run: RunFacts, head: TurnHead) -> None:
+    """Count a turn of a run."""
+    run.turns += head.turn
+    run.tokens = min(AMOUNT_MAX, run.tokens + head.tokens)
+    run.cost_usd_micro = min(AMOUNT_MAX, run.cost_usd_micro + head.cost_usd_micro)
+    run.last_offset = max(run.last_offset, head.offset)
+    if head.heard:
+        run.heard_ms = max(run.heard_ms, head.at_ms)
+
+
+class TurnTable:
+    """Writes the tables `points` and `rates`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self._points: list[tuple[str, int, int, int, int]] = []
+        self._slots: dict[int, tuple[int, int]] = {}  # turns and cost by slot
+        self.count()
+
+    def count(self) -> None:
+        """Count the rows: once, and after the table was cleared."""
+        self._count: int = self._db.execute("SELECT count(*) FROM points").fetchone()[0]
+
+    def fold(self, run: RunFacts, head: TurnHead) -> None:
+        """Count a turn of a run, and remember where its first event and each 64th turn are. `write` writes the rows."""
+        if head.turn:
+            turns, cost = self._slots.get(head.at_ms // SLOT_MS, (0, 0))
+            self._slots[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
+        if (head.heard and not run.heard_ms) or (head.turn and run.turns and run.turns % POINT_EVERY == 0):
+            self._points.append((head.run_id, run.turns, head.partition, head.offset, head.at_ms))
+        note_head(run, head)
+
+    def write(self) -> None:
+        """Write what `fold` has found."""
+        self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?)", self._points)
+        self._count += len(self._points)
+        self._db.executemany(
+            "INSERT INTO rates VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET turns = turns + excluded.turns, "
+            "cost_usd_micro = min(cost_usd_micro + excluded.cost_usd_micro, 4611686018427387904)",
+            [(slot, *sums) for slot, sums in self._slots.items()],
+        )
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what `fold` has found."""
+        self._points, self._slots = [], {}
+
+    def trim(self) -> None:
+        """Delete the oldest rows beyond the limits."""
+        self._db.execute(
+            "DELETE FROM rates WHERE slot <= (SELECT slot FROM rates ORDER BY slot DESC LIMIT 1 OFFSET ?)", (SLOTS_MAX,)
+        )
+        surplus = self._count - POINTS_MAX
+        if surplus > POINTS_MAX // 100:
+            self._count -= self._db.execute(
+                "DELETE FROM points WHERE (run_id, number) IN "
+                "(SELECT run_id, number FROM points ORDER BY at_ms LIMIT ?)",
+                (min(surplus, TRIMMED_AT_ONCE),),
+            ).rowcount

@@ -1,0 +1,9 @@
+"""Who may see the page, and who may order from it: logins, sessions, rights, and the checks of every request."""
+
+from __future__ import annotations
+
+from streamproc.web.access.gate import Access, session_of
+from streamproc.web.access.options import AccessOptions, build_access
+from streamproc.web.access.session import Session
+
+__all__ = ("Access", "AccessOptions", "Session", "build_access", "session_of")

@@ -1,0 +1,255 @@
+"""The checks of every request, in one place: host, method, origin, session, rights, CSRF token. Then login and logout.
+
+A `GET` changes nothing. A `POST` needs all of: `Sec-Fetch-Site: same-origin`, an `Origin` of ours, and, with a session,
+its CSRF token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from streamproc.errors import InvalidSettings
+from streamproc.model.escaping import escape
+from streamproc.report.markup import NOTHING, tag
+from streamproc.web.access.client_address import TrustedProxies, client_address
+from streamproc.web.access.headers import TRANSPORT, add_headers
+from streamproc.web.access.login import Fields, Layout, LoginRefused
+from streamproc.web.access.own_address import OwnAddress, loopback_address, own_path
+from streamproc.web.access.rights import VIEW
+from streamproc.web.access.session import Session, Sessions
+from streamproc.web.access.throttle import LoginThrottle
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
+
+    from streamproc.web.access.login import Identity, LoginMethod
+
+log = logging.getLogger(__name__)
+
+SESSION: Final = web.RequestKey("session", object)  # ask `session_of`
+CSRF_FIELD: Final = "csrf"
+CSRF_HEADER: Final = "X-CSRF-Token"
+STATIC: Final = "/static/"  # style sheets, which the login page needs, too
+PUBLIC: Final = frozenset({"/login", "/login/continue.js", "/favicon.ico", "/favicon.svg"})
+BODY_BYTES_MAX: Final = 65_536  # of a form without a session
+CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n'
+
+
+class Access:
+    """Who may see the page and order from it. `layout` makes a page of a title and a body."""
+
+    def __init__(
+        self,
+        methods: Sequence[LoginMethod],
+        layout: Layout,
+        *,
+        address: OwnAddress | None = None,
+        proxies: TrustedProxies = (),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.sessions = Sessions(now)
+        self._methods = {method.name: method for method in methods}
+        self.layout = layout
+        self._address = address
+        self._proxies = proxies
+        self._throttle = LoginThrottle(now)
+
+    # For the server.
+
+    def install(self, app: web.Application) -> None:
+        """Put the checks, headers and routes into an application. Its routes need a session from then on."""
+        app.middlewares.extend(self.middlewares())
+        app.on_response_prepare.append(self._prepare)
+        app.add_routes(self.routes())
+
+    def middlewares(self) -> tuple[Middleware, ...]:
+        """Return the middleware that checks each request and sets its session, for `session_of`."""
+        return (self._check,)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of login and logout."""
+        own = [
+            web.get("/login", self._login_page),
+            web.get("/login/continue.js", self._continue_script),
+            *(route for method in self._methods.values() for route in method.routes(self)),
+            web.post("/login/{method}", self._log_in),
+            web.post("/logout", self._log_out),
+        ]
+        self._own_paths = PUBLIC | {route.path for route in own} - {"/logout"}
+        return own
+
+    def listens_on(self, port: int) -> None:
+        """Say on which port the page listens, which may have been chosen by the system; before the first request."""
+        if self._address is None:
+            self._address = loopback_address(port)
+
+    @property
+    def address(self) -> OwnAddress:
+        """The address under which browsers reach the page."""
+        if self._address is None:
+            raise InvalidSettings("the page does not listen yet: call `listens_on` before the first request")
+        return self._address
+
+    def address_hint(self) -> str:
+        """Return the address to open in a browser; on loopback, with a token that works once."""
+        hints = (method.address_hint() for method in self._methods.values())
+        return self.address.origins[0] + next(filter(None, hints), "/")
+
+    def alive(self, session: Session) -> bool:
+        """Return whether a session is still valid; a stream of events asks from time to time, and ends with it."""
+        return self.sessions.alive(session)
+
+    # The checks.
+
+    @web.middleware
+    async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[SESSION] = None
+        if not self.address.is_host(request):
+            raise web.HTTPMisdirectedRequest(text="This is not the address of this page.\n")
+        if request.method not in ("GET", "HEAD", "POST"):
+            raise web.HTTPMethodNotAllowed(request.method, ("GET", "HEAD", "POST"))
+        if request.method == "POST" and not self.address.is_same_origin(request):
+            raise web.HTTPForbidden(text="This request comes from another site, or from a browser that does not say.\n")
+        session = request[SESSION] = self._session_in_force(request)
+        if self._is_public(request):
+            return await handler(request)
+        if session is None:
+            return self._unauthenticated(request)
+        if VIEW not in session.rights:
+            raise web.HTTPForbidden(text="You are logged in, and have no right to see this page.\n")
+        if request.method == "POST":
+            await self._check_token(request, session)
+        if request.method == "POST" or request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":
+            self.sessions.use(session)  # a script that keeps a page live is no person
+        return await handler(request)
+
+    def _session_in_force(self, request: web.Request) -> Session | None:
+        session = self.sessions.find(request.cookies.get(self.address.cookie, ""))
+        if session is None:
+            return None
+        method = self._methods.get(session.name.partition(":")[0])
+        rights = None if method is None else method.current(session, request)
+        if rights is None:
+            log.info("session of %s ended: its login no longer holds", escape(session.name))
+            self.sessions.end(session)
+            return None
+        session.rights = rights
+        return session
+
+    def _is_public(self, request: web.Request) -> bool:
+        """By the route that was found, not by the text of the path: that can be written in many ways."""
+        resource = request.match_info.route.resource
+        return resource is not None and (resource.canonical in self._own_paths or resource.canonical.startswith(STATIC))
+
+    def _unauthenticated(self, request: web.Request) -> web.Response:
+        if request.method == "POST" or "text/html" not in request.headers.get("Accept", ""):
+            return web.Response(status=401, text="Log in first.\n")
+        if request.headers.get("Sec-Fetch-Site") == "cross-site":
+            # A link from elsewhere brings no `SameSite=Strict` cookie; the same address, opened by our page, does.
+            again = tag("p", tag("a", "Continue", href=request.raw_path))
+            response = self.layout("One moment", again, request)
+            response.headers["Refresh"] = "0"
+            return response
+        target = own_path(request.raw_path)
+        raise web.HTTPSeeOther("/login" if target == "/" else f"/login?next={quote(target, safe='/')}")
+
+    async def _check_token(self, request: web.Request, session: Session) -> None:
+        given = request.headers.get(CSRF_HEADER)
+        if given is None:
+            given = (await form_fields(request)).get(CSRF_FIELD, "")
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), session.csrf.encode()):
+            raise web.HTTPForbidden(text="The form has no valid token of your session: reload the page.\n")
+
+    async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
+        await add_headers(request, response)
+        if self._address is not None and self._address.secure:
+            response.headers["Strict-Transport-Security"] = TRANSPORT
+
+    # Login and logout.
+
+    async def _login_page(self, request: web.Request) -> web.Response:
+        back_to = own_path(request.query.get("next", ""))
+        if session_of(request) is not None:
+            raise web.HTTPSeeOther(back_to)
+        return self._show_login(request, back_to)
+
+    def _show_login(self, request: web.Request, back_to: str, problem: str = "") -> web.Response:
+        forms = NOTHING.join(method.form(request, back_to) for method in self._methods.values())
+        said = tag("p", problem, role="alert") if problem else NOTHING
+        return self.layout("Log in", tag("h1", "Log in") + said + forms, request)
+
+    async def _continue_script(self, _request: web.Request) -> web.Response:
+        return web.Response(text=CONTINUE_SCRIPT, content_type="text/javascript")
+
+    async def _log_in(self, request: web.Request) -> web.StreamResponse:
+        method = self._methods.get(request.match_info["method"])
+        if method is None:
+            raise web.HTTPNotFound
+        address = client_address(request, self._proxies)
+        if wait_s := self._throttle.attempt(address):
+            headers = {"Retry-After": str(math.ceil(wait_s))}
+            raise web.HTTPTooManyRequests(text="Too many failed logins: wait a minute.\n", headers=headers)
+        fields = await form_fields(request, BODY_BYTES_MAX)
+        back_to = own_path(fields.get("next", ""))
+        try:
+            identity = await method.identify(request, fields)
+        except LoginRefused as refused:
+            # Not with the name: people type passwords into its field.
+            log.warning("login refused method=%s address=%s", method.name, escape(address))
+            response = self._show_login(request, back_to, str(refused))
+            response.set_status(403)
+            return response
+        self._throttle.succeeded(address)
+        return self._begin(request, identity, address, identity.back_to or back_to)
+
+    def _begin(self, request: web.Request, identity: Identity, address: str, back_to: str) -> web.StreamResponse:
+        if (before := session_of(request)) is not None:
+            self.sessions.end(before)
+        session = self.sessions.begin(identity.name, identity.rights, identity.basis)
+        rights = ",".join(sorted(session.rights))
+        log.info("login name=%s rights=%s address=%s", escape(session.name), rights, escape(address))
+        response = web.Response(status=303, headers={"Location": back_to})
+        response.set_cookie(
+            self.address.cookie,
+            session.id,
+            max_age=int(self.sessions.age_s),
+            path="/",
+            secure=self.address.secure,
+            httponly=True,
+            samesite="Strict",
+        )
+        return response
+
+    async def _log_out(self, request: web.Request) -> web.StreamResponse:
+        if (session := session_of(request)) is not None:
+            self.sessions.end(session)
+            log.info("logout name=%s", escape(session.name))
+        response = web.Response(status=303, headers={"Location": "/login"})
+        response.del_cookie(self.address.cookie, path="/", secure=self.address.secure, httponly=True, samesite="Strict")
+        return response
+
+
+def session_of(request: web.Request) -> Session | None:
+    """Return the session of a request that has passed the checks; None on the pages of login."""
+    found = request.get(SESSION)
+    return found if isinstance(found, Session) else None
+
+
+async def form_fields(request: web.Request, bytes_max: int | None = None) -> Fields:
+    """Return the text fields of a posted form; the last of each name counts, files are ignored."""
+    if bytes_max is not None and (request.content_length or bytes_max + 1) > bytes_max:
+        raise web.HTTPRequestEntityTooLarge(max_size=bytes_max, actual_size=request.content_length or bytes_max + 1)
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise web.HTTPUnsupportedMediaType(text="Send the fields as application/x-www-form-urlencoded.\n")
+    try:
+        return {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+    except ValueError:  # not UTF-8, or too many fields
+        raise web.HTTPBadRequest(text="The form cannot be read.\n") from None

@@ -1,0 +1,83 @@
+"""What every way to log in has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from aiohttp import web
+
+from streamproc.report.markup import NOTHING, Html, tag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamproc.web.access.own_address import OwnAddress
+    from streamproc.web.access.session import Session
+
+Fields = Mapping[str, str]
+Layout = Callable[[str, Html, web.Request], web.Response]  # title, body, request
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who logged in. `basis` is compared later to see whether the login still holds; `back_to` is the path to go to, if
+    the form does not say."""
+
+    name: str
+    rights: frozenset[str]
+    basis: str = ""
+    back_to: str = ""
+
+
+class LoginSite(Protocol):
+    """What a way to log in needs of the page that it is part of."""
+
+    @property
+    def address(self) -> OwnAddress:
+        """The address under which browsers reach the page."""
+
+    @property
+    def layout(self) -> Layout:
+        """Makes a page of a title and a body."""
+
+
+class LoginRefused(Exception):
+    """This login failed. The message is shown to the person, so it says nothing that helps to guess."""
+
+
+class LoginMethod(Protocol):
+    """A way to log in. Its form posts to ``/login/NAME``; sessions are named ``NAME:WHO``."""
+
+    name: str
+
+    def form(self, request: web.Request, back_to: str) -> Html:
+        """Return what the login page shows for it; nothing if it cannot be used from this browser now."""
+
+    async def identify(self, request: web.Request, fields: Fields) -> Identity:
+        """Return who sent the form. Raises `LoginRefused`."""
+
+    def current(self, session: Session, request: web.Request) -> frozenset[str] | None:
+        """Return the rights that the session has now; None if its login no longer holds."""
+
+    def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
+        """Return further routes below ``/login/``; they need no session."""
+
+    def address_hint(self) -> str:
+        """Return a path and query to open in a browser, for the person who starts the page; empty: none."""
+
+
+def hidden(name: str, value: str) -> Html:
+    """Return a hidden field of a form."""
+    return tag("input", type="hidden", name=name, value=value)
+
+
+def continue_form(method: str, fields: Mapping[str, str], button: str) -> Html:
+    """Return a form that a script submits by itself; without script, its button does.
+
+    A `GET` never logs in, so what follows a link, such as a mail scanner or a prefetching browser, uses up nothing.
+    """
+    inputs = NOTHING.join(hidden(name, value) for name, value in fields.items())
+    form = tag("form", inputs, tag("button", button), method="post", action=f"/login/{method}", id="continue")
+    return form + tag("script", src="/login/continue.js", type="module")

@@ -1,0 +1,114 @@
+"""What the options of `streamproc page` say about access, checked as a whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from streamproc.errors import InvalidSettings
+from streamproc.web.access.client_address import TrustedProxies, read_networks
+from streamproc.web.access.gate import Access
+from streamproc.web.access.loopback import LoopbackLogin
+from streamproc.web.access.own_address import is_loopback, public_address
+from streamproc.web.access.passwords import PasswordLogin
+from streamproc.web.access.proxy_header import ProxyHeaderLogin
+from streamproc.web.access.rights import read_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamproc.settings import Settings
+    from streamproc.web.access.login import Layout, LoginMethod
+
+NO_LOGIN = "name --users FILE, --oidc-issuer URL or --trust-header NAME; or listen on 127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Where the page listens, and how people log in. Without a way to log in, it is the token of a loopback page.
+
+    `groups` are ``GROUP=RIGHT`` pairs, for the provider's groups and the header's.
+    """
+
+    host: str = "127.0.0.1"
+    public_url: str = ""
+    users_file: str = ""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_scope: str = "openid profile email"
+    oidc_name_claim: str = "email"
+    oidc_groups_claim: str = "groups"
+    trust_header: str = ""
+    groups_header: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+def build_access(
+    options: AccessOptions,
+    settings: Settings,
+    layout: Layout,
+    *,
+    announce: Callable[[], None] = lambda: None,
+    now: Callable[[], float] = time.monotonic,
+) -> Access:
+    """Return the access that the options describe. `announce` is called when a token of loopback was used and
+    `Access.address_hint` has another. Raises `InvalidSettings`."""
+    proxies = read_networks(options.trusted_proxies)
+    methods = list(_methods(options, settings, proxies))
+    local = is_loopback(options.host)
+    if not methods:
+        if not local:
+            raise InvalidSettings(
+                f"--listen {options.host}: other machines can connect, so people must log in: {NO_LOGIN}"
+            )
+        methods.append(LoopbackLogin(announce))
+    if not options.public_url and not local:
+        raise InvalidSettings(
+            f"--listen {options.host}: name the address under which browsers reach the page with --public-url, such "
+            "as https://ops.example.com; requests for other addresses are refused"
+        )
+    address = public_address(options.public_url) if options.public_url else None
+    return Access(methods, layout, address=address, proxies=proxies, now=now)
+
+
+def _methods(options: AccessOptions, settings: Settings, proxies: TrustedProxies) -> Iterator[LoginMethod]:
+    granted = read_groups(options.groups)
+    if (options.oidc_issuer or options.trust_header) and not granted:
+        raise InvalidSettings(
+            "--group: say what people may do, such as --group oncall=fleet; --group '*=view' is everyone"
+        )
+    if options.users_file:
+        yield PasswordLogin(options.users_file)
+    if options.oidc_issuer:
+        yield _oidc(options, settings, granted)
+    if options.trust_header:
+        if not proxies:
+            raise InvalidSettings(
+                f"--trust-header {options.trust_header}: name the proxies that may send it with --trusted-proxy, such "
+                "as 10.0.0.0/8: anyone who reaches the page could send it otherwise"
+            )
+        yield ProxyHeaderLogin(options.trust_header, options.groups_header, proxies, granted)
+
+
+def _oidc(options: AccessOptions, settings: Settings, granted: Mapping[str, frozenset[str]]) -> LoginMethod:
+    if not options.oidc_client_id:
+        raise InvalidSettings("--oidc-client-id: name the client that the identity provider knows this page as")
+    if find_spec("joserfc") is None:
+        raise InvalidSettings("--oidc-issuer needs a package that is not installed: pip install 'streamproc[page]'")
+    from streamproc.web.access.oidc import OidcLogin, OidcOptions
+
+    return OidcLogin(
+        OidcOptions(
+            issuer=options.oidc_issuer,
+            client_id=options.oidc_client_id,
+            client_secret=settings.page_oidc_secret.get_secret_value(),
+            scope=options.oidc_scope,
+            name_claim=options.oidc_name_claim,
+            groups_claim=options.oidc_groups_claim,
+        ),
+        granted,
+    )

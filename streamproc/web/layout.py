@@ -1,0 +1,142 @@
+"""What all views have in common: head, navigation, the line that says how old the page is."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+
+from aiohttp import web
+
+from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.words import clock
+from streamproc.web.access import session_of
+from streamproc.web.keys import LIVE
+
+# Files below /static: their package, their place in it, their type.
+ASSETS: Final = {
+    "report.css": ("streamproc.report", "page.css", "text/css"),
+    "page.css": ("streamproc.web", "static/page.css", "text/css"),
+    "page.js": ("streamproc.web", "static/page.js", "text/javascript"),
+    "icon.svg": ("streamproc.web", "static/icon.svg", "image/svg+xml"),
+}
+VIEWS: Final = (
+    ("/", "Fleet"), ("/decisions", "Decisions"), ("/accounts", "Budgets"), ("/policy", "Policy"),
+    ("/whatif", "What if"), ("/orders", "Orders"), ("/health", "Health"),
+)  # fmt: skip
+TITLE_MAX: Final = 80
+FOREVER: Final = "private, max-age=31536000, immutable"  # the address changes with the content
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Return the content of a file below /static. Raises `KeyError`."""
+    package, path, _ = ASSETS[name]
+    return (files(package) / path).read_bytes()
+
+
+@cache
+def asset_href(name: str) -> str:
+    """Return the address of a file below /static; it changes with the content."""
+    return f"/static/{name}?{sha256(asset(name)).hexdigest()[:12]}"
+
+
+async def static(request: web.Request) -> web.Response:
+    """Serve a file below /static."""
+    name = request.match_info["name"]
+    if name not in ASSETS:
+        raise web.HTTPNotFound
+    return web.Response(
+        body=asset(name), content_type=ASSETS[name][2], charset="utf-8", headers={"Cache-Control": FOREVER}
+    )
+
+
+def page(
+    title: str, body: Html, request: web.Request, *, events: str = "", seen: int | None = None, status: int = 200
+) -> web.Response:
+    """Return a page. `events` is the query of /events that keeps it current; empty: it stays as it is.
+
+    `seen` is the version of what is shown (`LiveViews.version`); None: the present one.
+    """
+    session = session_of(request)
+    version = request.app[LIVE].version if events and seen is None else seen
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title[:TITLE_MAX]} | streamproc"),
+        tag("link", rel="icon", href=asset_href("icon.svg"), type="image/svg+xml"),
+        tag("link", rel="stylesheet", href=asset_href("report.css")),
+        tag("link", rel="stylesheet", href=asset_href("page.css")),
+    ]
+    if session is not None:  # without one, /events and all views answer with the login
+        head.append(tag("script", Html(), src=asset_href("page.js"), type="module"))
+    top = _top(request, session) if session is not None else NOTHING
+    shell = tag(
+        "body",
+        tag("a", "Skip to the content", href="#main", class_="skip"),
+        top,
+        tag("p", "The connection is lost. What you see is old; this page tries again.", class_="lost", id="lost",
+            role="alert", hidden=True),
+        tag("main", body, id="main"),
+        data_events=f"/events?{events}&seen={version}" if events else None,
+    )  # fmt: skip
+    text = Html("<!DOCTYPE html>\n") + tag("html", tag("head", *head), shell, lang="en") + Html("\n")
+    # Half a surrogate pair in a name is legal in JSON, and in no encoding.
+    return web.Response(body=text.encode("utf-8", "replace"), content_type="text/html", charset="utf-8", status=status)
+
+
+def _top(request: web.Request, session: Any) -> Html:
+    here = "/" if request.path.startswith("/run") else request.path
+    known = {resource.canonical for resource in request.app.router.resources()}
+    links = [
+        tag("a", name, href=href, aria_current="page" if href == here else None)
+        for href, name in VIEWS
+        if href in known
+    ]
+    leave = NOTHING
+    if "/logout" in known:
+        leave = tag("form", tag("input", type="hidden", name="csrf", value=session.csrf),
+                    tag("button", "Log out", class_="quiet"), method="post", action="/logout")  # fmt: skip
+    return tag(
+        "header",
+        tag("a", _mark(), "streamproc", href="/", class_="brand"),
+        tag("nav", *links, aria_label="Views"),
+        tag("div", as_of(time.time_ns() // 1_000_000), tag("a", "Reload", href=request.path_qs, class_="reload"),
+            class_="asof"),
+        tag("div", tag("span", foreign(session.name), class_="who"), leave, class_="account"),
+        class_="top",
+    )  # fmt: skip
+
+
+def _mark() -> Html:
+    ring = tag("path", d="M19 12a7 7 0 1 1-3.2-5.9", class_="mark-ring")
+    return tag("svg", ring, tag("rect", x=10.6, y=2, width=3, height=12, rx=1.5, class_="mark-bar"),
+               viewBox="0 0 24 24", class_="mark", aria_hidden="true")  # fmt: skip
+
+
+def as_of(now_ms: int) -> Html:
+    """Return how old the page is."""
+    return tag("span", "as of ", moment(now_ms), id="asof")
+
+
+def moment(at_ms: int, *, ago: bool = False) -> Html:
+    """Return a time in UTC, which the script shows in the reader's zone, or as an age. Nothing for 0."""
+    text = clock(at_ms)
+    if not text:
+        return tag("span", "—", class_="muted")
+    shown = f"{text[11:]} UTC"
+    kind = "ago" if ago else "time"
+    return tag("time", shown, datetime=f"{text.replace(' ', 'T')}Z", title=f"{text} UTC", data_show=kind)
+
+
+def empty(title: str, *text: Any) -> Html:
+    """Return what stands where a list would be."""
+    return tag("div", tag("p", title, class_="empty-title"), tag("p", *text), class_="empty")
+
+
+def missing(request: web.Request, title: str, *text: Any) -> web.Response:
+    """Return the page of something that there is not."""
+    return page(title, tag("h1", title) + tag("p", *text, class_="lead"), request, status=404)

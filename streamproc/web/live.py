@@ -1,0 +1,161 @@
+"""Keeps open pages current by Server-Sent Events.
+
+Each connection holds a set of changed runs, not a queue of events: a browser that reads slowly costs no memory, and
+gets the latest state of each run, ten times a second at most. The beat every 5 s says how old the page is, and keeps
+proxies from closing the connection; a comment line would only do the latter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from streamproc.read_model import Changes, RunFilter
+from streamproc.report.words import grouped
+from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
+from streamproc.web.order_views import own_session
+from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
+
+if TYPE_CHECKING:
+    from streamproc.read_model import ChangeSubscription, ModelReader, ReadModel
+    from streamproc.report.markup import Html
+    from streamproc.web.access import Session
+
+BEAT_S: Final = 5.0
+STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
+ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
+CONNECTIONS_MAX: Final = 400
+RETRY_MS: Final = 2_000
+
+
+class LiveViews:
+    """The open connections. Each has its own set of changed runs, from `reader`, and ends with its session."""
+
+    def __init__(self, reader: ModelReader, alive: Callable[[Session], bool]) -> None:
+        self._reader = reader
+        self.alive = alive
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def version(self) -> int:
+        """Return a number that grows with each change."""
+        return self._reader.version
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[ChangeSubscription]:
+        """Open a connection; it ends when the page's process ends."""
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        subscription = self._reader.subscribe()
+        try:
+            yield subscription
+        finally:
+            self._tasks.discard(task)
+            subscription.close()
+
+    async def close(self, _app: web.Application) -> None:
+        """End all connections."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """Serve the changes of a view until the browser leaves."""
+    view, run_id = request.query.get("view", ""), request.query.get("run", "")
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    )
+    session = own_session(request)
+    async with request.app[LIVE].connection() as subscription:
+        await response.prepare(request)
+        feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
+        with contextlib.suppress(ConnectionResetError):  # the browser has left
+            first = feed.messages(Changes())
+            if request.query.get("seen") != str(request.app[LIVE].version):  # since then, or since the last connection
+                first.insert(0, ("changed", 0))
+            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(first))
+            while request.app[LIVE].alive(session):
+                if messages := feed.messages(await _changes(subscription)):
+                    await response.write(written(messages))
+    return response
+
+
+async def _changes(subscription: ChangeSubscription) -> Changes:
+    """Return what has changed; nothing after the time of a beat."""
+    try:
+        await asyncio.wait_for(subscription.changed(), BEAT_S)
+    except TimeoutError:
+        return Changes()
+    return subscription.last
+
+
+def written(messages: Iterable[tuple[str, Any]]) -> bytes:
+    """Return messages as they go over the wire; JSON has no line breaks, which would end them."""
+    lines = (f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n" for name, data in messages)
+    return "".join(lines).encode()
+
+
+class ChangeFeed:
+    """Tells a view to load itself again when something has changed: any run, or the one that it shows."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know; without a change, how late it is."""
+        beat = ("beat", _now_ms())
+        if not changes:
+            return [beat]
+        return [("changed", 0), beat] if not self._run_id or self._run_id in changes.run_ids else []
+
+
+class FleetFeed:
+    """Sends the strip and the changed rows of the fleet that fit a filter."""
+
+    def __init__(self, model: ReadModel, chosen: RunFilter) -> None:
+        self._model = model
+        self._chosen = chosen
+        self._strip: Html | None = None
+        self._strip_at = 0.0
+
+    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        found: list[tuple[str, Any]] = []
+        if len(changes.run_ids) > ROWS_MAX:
+            found.append(("changed", 0))
+        elif rows := [self._row(run_id) for run_id in sorted(changes.run_ids)]:
+            found.append(("rows", rows))
+        if not changes or time.monotonic() - self._strip_at >= STRIP_EVERY_S:
+            found += self._counts()
+        found.append(("beat", _now_ms()))
+        return found
+
+    def _counts(self) -> list[tuple[str, Any]]:
+        self._strip_at = time.monotonic()
+        shown = strip(fleet_standing(self._model))
+        if shown == self._strip:
+            return []
+        self._strip = shown
+        totals = {
+            f"count-{group}": grouped(group_page(self._model, group, self._chosen, limit=1).total) for group in GROUPS
+        }
+        return [("swap", {"strip": shown}), ("texts", totals)]
+
+    def _row(self, run_id: str) -> dict[str, Any]:
+        run = self._model.run(run_id)
+        if run is None or not fits(run, self._chosen):
+            return {"id": element_id(run_id)}
+        return {"id": element_id(run_id), "group": group_of(run), "order": order_of(run), "html": run_row(run)}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,110 @@
+"""The file of a read model: thrown away only if it is one, and used by one process."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamproc.errors import InvalidSettings
+from streamproc.read_model import DecisionFilter, ReadModel, RunFilter, database
+from tests.read_model.tables import rows_of
+from tests.read_model.test_model import busy, filled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_file_of_another_version_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "model.db")
+    filled(ReadModel(path), busy()).close()
+    same = ReadModel(path)
+    assert same.run("halted") is not None
+    same.close()
+
+    monkeypatch.setattr(database, "VERSION", database.VERSION + 1)
+
+    other = ReadModel(path)
+    assert (other.run("halted"), other.next_offset("runs", 0)) == (None, None)
+    other.close()
+
+
+def test_a_damaged_file_is_built_again(tmp_path: Path) -> None:
+    path = tmp_path / "model.db"
+    filled(ReadModel(str(path)), busy()).close()
+    raw = bytearray(path.read_bytes())
+    raw[4096 * 2 : 4096 * 6] = b"\xff" * 4096 * 4
+    path.write_bytes(raw)
+
+    model = filled(ReadModel(str(path)), busy())
+
+    assert rows_of(model)["runs"] == rows_of(filled(ReadModel(), busy()))["runs"]
+    model.close()
+
+
+def test_another_file_is_never_touched(tmp_path: Path) -> None:
+    notes, other = tmp_path / "notes.txt", tmp_path / "other.db"
+    notes.write_text("buy milk")
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE kept (value)")
+    before = other.read_bytes()
+
+    for path in (notes, other, tmp_path, tmp_path / "nowhere" / "model.db"):
+        with pytest.raises(InvalidSettings, match="name another file"):
+            ReadModel(str(path))
+
+    assert (notes.read_text(), other.read_bytes()) == ("buy milk", before)
+
+
+def test_a_file_belongs_to_one_process(tmp_path: Path) -> None:
+    path = str(tmp_path / "model.db")
+    model = ReadModel(path)
+    with pytest.raises(InvalidSettings, match="another process has it open"):
+        ReadModel(path)
+    model.close()
+    ReadModel(path).close()
+
+
+def test_what_another_deployment_has_left_is_thrown_away() -> None:
+    model = ReadModel()
+    model.bind("one")
+    filled(model, busy())
+    model.bind("one")
+    assert model.run("halted") is not None
+
+    model.bind("other")
+
+    assert model.run("halted") is None
+    assert rows_of(filled(model, busy())) == rows_of(filled(ReadModel(), busy()))
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_queries_of_other_threads_see_whole_transactions(tmp_path: Path, in_file: bool) -> None:
+    model = ReadModel(str(tmp_path / "model.db") if in_file else None)
+    deployment, done, faults = busy(), threading.Event(), []
+
+    def ask() -> None:
+        while not done.is_set():
+            try:
+                decisions = model.decisions(DecisionFilter())
+                policies = model.policies()
+                if policies and sum(one.decisions for one in policies) < len(decisions):
+                    faults.append((decisions, policies))
+                model.runs("others", RunFilter(text="e"))
+                model.counts(0)
+            except Exception as problem:  # noqa: BLE001 (the thread reports it)
+                faults.append(problem)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for (role, _), records in deployment.log.items():
+        for record in records:
+            model.apply(role, [record])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    model.close()
