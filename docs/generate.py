@@ -23,6 +23,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
+from docs.chart_values import rows as chart_value_rows
 from streamproc.cli import build
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.cli.measured_figures import BUILT_IN, SOURCES
@@ -338,7 +339,13 @@ PLANS: Final = (
 )  # fmt: skip
 
 
+def chart_values() -> str:
+    """List the values of the Helm chart."""
+    return table(("value", "default", "meaning"), chart_value_rows())
+
+
 PARTS: Final = {
+    "chart-values": chart_values,
     "headlines": headlines,
     "acls": acls,
     "detector-index": detectors,
