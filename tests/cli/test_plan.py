@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from itertools import product
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from benchmarks.fleet_log import ACTIVE_RUNS_MAX
 from benchmarks.sizes import FULL
@@ -14,6 +16,7 @@ from streamproc.cli import capacity, takeover
 from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
 from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
 from streamproc.cli.takeover import simulate_takeover
+from streamproc.client import HaltListener
 from streamproc.kafka.topics import specs
 from streamproc.settings import Settings
 from streamproc.worker.limits import RUNS_MAX, RUNS_ON_DISK_MAX
@@ -135,6 +138,17 @@ def test_what_is_extrapolated_is_said(change: dict[str, float], said: str) -> No
 
     assert any(said in text for text in planned(**change).extrapolated)
     assert not any(said in text for text in quiet.extrapolated)
+
+
+def test_the_bounds_are_those_of_the_code_that_they_speak_of() -> None:
+    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == capacity.LISTENER_START_S
+    wait_ms = inspect.signature(AIOKafkaConsumer).parameters["fetch_max_wait_ms"].default
+    assert 1_000 / wait_ms == capacity.FETCHES_PER_S
+
+
+def test_a_page_holds_as_many_runs_as_the_plan_says() -> None:
+    run_table = pytest.importorskip("streamproc.read_model.run_table")
+    assert run_table.RUNS_MAX == capacity.PAGE_RUNS_MAX
 
 
 # The simulation.
