@@ -110,7 +110,7 @@ async def _together(settings: Settings, name: str, log: FleetLog, count: int) ->
             named = (own.model_copy(update={"instance": f"scaling-{number}"}) for number in range(count))
             group = Group([stack.enter_context(worker(one)) for one in named])
             async with consumer(own, own.topic("control")) as reader:
-                await _ready(group, own.partitions)
+                await ready(group, own.partitions)
                 for member in group.members:
                     member.pause()
                 try:
@@ -132,7 +132,7 @@ async def _together(settings: Settings, name: str, log: FleetLog, count: int) ->
     return Together(per_s, workers_us, broker_us if pid else None, sizes, changelog_bytes), published
 
 
-async def _ready(group: Group, partitions: int) -> None:
+async def ready(group: Group, partitions: int) -> None:
     """Wait until each worker has partitions, and all together have each once."""
     async with asyncio.timeout(READY_S):
         while True:

@@ -14,6 +14,7 @@ from streamproc.cli.takeover import Takeover, simulate_takeover
 from streamproc.kafka.topics import COMPACTED, DAY_MS, specs
 from streamproc.settings import Settings
 from streamproc.worker.limits import (
+    COMMIT_INTERVAL_S,
     FINISHED_KEEP_MS,
     ROCKSDB_BUFFER_BYTES,
     ROCKSDB_CACHE_BYTES,
@@ -45,7 +46,6 @@ PAGE_RUNS_MAX: Final = 250_000
 PAGE_DECISIONS_PER_S: Final = 1_000
 
 # Limits that others have published; docs/scaling.md names them.
-REQUEST_PARTITIONS_MAX: Final = 10_000  # that one request may create: `topics apply` creates all topics by one
 CLUSTER_PARTITIONS_MAX: Final = 200_000
 CLUSTER_BROKERS_MAX: Final = 60
 
@@ -110,6 +110,7 @@ class CapacityPlan:
     disk: dict[str, float]
     decisions_per_s: float
     changelog_records: float  # of one worker's partitions
+    restart_records: float  # of these, read by a worker that restarts
     restart_s: float
     takeover: Takeover | None
     outage_s: float | None
@@ -133,9 +134,12 @@ def make_plan(load: FleetLoad, cluster: Cluster, figures: MeasuredFigures) -> Ca
     workers = max(by.values())
     if load.killed >= workers:
         raise ValueError(f"{load.killed} workers cannot die of {workers}: one must survive")
-    partitions = max(workers, min(PARTITIONS_A_WORKER * workers, REQUEST_PARTITIONS_MAX // len(TOPICS)))
+    in_cluster = CLUSTER_PARTITIONS_MAX // len(TOPICS) // cluster.replicas
+    partitions = max(workers, min(PARTITIONS_A_WORKER * workers, in_cluster))
     writes = load.turns_per_second / per_state
     records = (held + writes * UNCOMPACTED_S) / workers
+    # A worker that is back on its disk reads only what it had not stored there yet.
+    again = records if cluster.store == "memory" else min(records, writes / workers * COMMIT_INTERVAL_S)
     statuses = load.runs + load.turns_per_second / load.turns_per_run * load.age_days * DAY_S
     incoming = _incoming(load, figures, writes)
     disk = _disk(cluster, figures, incoming, held + writes * UNCOMPACTED_S, statuses)
@@ -159,9 +163,10 @@ def make_plan(load: FleetLoad, cluster: Cluster, figures: MeasuredFigures) -> Ca
         disk=disk,
         decisions_per_s=decisions,
         changelog_records=records,
-        restart_s=figures.restart_s + records / figures.recovered_per_second,
+        restart_records=again,
+        restart_s=figures.restart_s + again / figures.recovered_per_second,
         takeover=_takeover(load, workers, partitions, worker_per_s, records, figures),
-        outage_s=_catch_up(load, workers, worker_per_s, records, figures),
+        outage_s=_catch_up(load, workers, worker_per_s, again, figures),
         listener_start_s=listener_s,
         listener_records=heard,
         bounds=tuple(
@@ -281,14 +286,9 @@ def _catch_up(
 def _kafka_bounds(cluster: Cluster, brokers_by: dict[str, int], partitions: int) -> Iterator[Bound]:
     biggest = max(brokers_by, key=lambda name: brokers_by[name])
     replicas = partitions * len(TOPICS) * cluster.replicas
-    at_once = REQUEST_PARTITIONS_MAX // len(TOPICS)
     yield Bound(
         f"brokers of one cluster, for {biggest}", max(brokers_by.values()), CLUSTER_BROKERS_MAX,
         _BROKER_REMEDIES[biggest],
-    )  # fmt: skip
-    yield Bound(
-        "partitions of a topic, for `topics apply`", partitions, at_once,
-        "create the topics one by one with Kafka's own tool",
     )  # fmt: skip
     yield Bound(
         "replicas of partitions in one cluster", replicas, CLUSTER_PARTITIONS_MAX, "split the fleet by tenant"

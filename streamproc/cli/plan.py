@@ -169,7 +169,7 @@ def _of_brokers(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Itera
 
 
 def _of_times(load: FleetLoad, found: CapacityPlan) -> Iterator[str]:
-    records = f"{_count(found.changelog_records)} records of the changelog"
+    records = f"it reads {_count(found.restart_records)} of its {_count(found.changelog_records)} changelog records"
     yield _line("a worker restarts in", _time(found.restart_s), records)
     if found.takeover is not None:
         late, until = found.takeover

@@ -41,6 +41,10 @@ SHAPE: Final = ("partitions", "replication.factor")  # fixed at creation; not co
 ENVELOPE_BYTES: Final = 65_536  # key, headers and batch overhead of one record
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
+# Of one request that creates topics. A controller refuses more than 10 000, and writes records for topics and settings,
+# too.
+REQUEST_PARTITIONS_MAX: Final = 9_000
+
 # Listeners order records of `control`, `runs` and `commands` by broker time; a command's age is measured by it too.
 CLOCK: Final = "message.timestamp.type"
 ONE_CLOCK: Final = {CLOCK: "LogAppendTime"}
@@ -256,14 +260,14 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
     if not await _has_controller(admin):
         await admin.describe_topics([spec.name for spec in wanted])
         return tuple(spec.name for spec in wanted)
-    response: Any = await admin.create_topics(
-        [
-            NewTopic(spec.name, spec.partitions, spec.replication_factor, topic_configs=dict(spec.config))
-            for spec in wanted
-        ]
-    )
+    new = [
+        NewTopic(spec.name, spec.partitions, spec.replication_factor, topic_configs=dict(spec.config))
+        for spec in wanted
+    ]
+    at_once = max(1, REQUEST_PARTITIONS_MAX // settings.partitions)
+    answers: list[Any] = [await admin.create_topics(new[at : at + at_once]) for at in range(0, len(new), at_once)]
     created = []
-    for name, code, *message in response.topic_errors:
+    for name, code, *message in (error for answer in answers for error in answer.topic_errors):
         error = for_code(code)
         if code == 0:
             created.append(name)

@@ -72,3 +72,12 @@ async def test_two_workers_share_the_log_and_decide_as_the_engine(brokers: str, 
     assert found.workers_us > 0
     assert found.state_sizes
     assert min(published) > 0
+
+
+async def test_turns_are_published_alone_and_a_listener_reads_all_statuses(brokers: str, topic_prefix: str) -> None:
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, partitions=2)
+
+    alone, _ = await scaling._alone(settings, 4)
+
+    assert alone > 61 + 100  # a batch of its own has a head of 61 bytes
+    assert await scaling._listener_start(settings, 50) > 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from itertools import product
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from benchmarks.fleet_log import ACTIVE_RUNS_MAX
 from benchmarks.sizes import FULL
@@ -14,6 +16,7 @@ from streamproc.cli import capacity, takeover
 from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
 from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
 from streamproc.cli.takeover import simulate_takeover
+from streamproc.client import HaltListener
 from streamproc.kafka.topics import specs
 from streamproc.settings import Settings
 from streamproc.worker.limits import RUNS_MAX, RUNS_ON_DISK_MAX
@@ -64,10 +67,11 @@ def test_memory_is_that_of_a_worker_without_runs_and_of_its_runs() -> None:
     assert planned(replace(CLUSTER, store="rocksdb")).worker_memory < plan.worker_memory + 200e6
 
 
-def test_there_are_partitions_for_more_workers_as_far_as_one_request_creates_them() -> None:
+def test_there_are_partitions_for_more_workers_as_far_as_one_cluster_has_them() -> None:
+    topics = len(specs(Settings.model_construct()))
     assert planned().partitions == 4 * planned().workers
-    assert planned(runs=100_000_000).partitions == 10_000 // len(specs(Settings.model_construct()))
-    assert planned(runs=1_000_000_000).partitions == planned(runs=1_000_000_000).workers
+    assert planned(runs=1_000_000_000).partitions == 200_000 // topics // 3
+    assert planned(runs=10_000_000_000).partitions == planned(runs=10_000_000_000).workers
 
 
 def test_the_network_of_listeners_is_all_decisions_and_statuses_for_each() -> None:
@@ -102,6 +106,7 @@ def test_a_worker_recovers_its_runs_and_what_the_cleaner_leaves_alone() -> None:
 
     assert plan.changelog_records == pytest.approx((plan.runs_held + writes * 20 * 60) / plan.workers)
     assert plan.restart_s == pytest.approx(4 + plan.changelog_records / 100_000)
+    assert planned(replace(CLUSTER, store="rocksdb")).restart_s == pytest.approx(4, abs=0.1)  # they are on its disk
 
 
 def test_after_an_outage_the_waiting_turns_are_stepped_besides_the_new_ones() -> None:
@@ -135,6 +140,17 @@ def test_what_is_extrapolated_is_said(change: dict[str, float], said: str) -> No
     assert not any(said in text for text in quiet.extrapolated)
 
 
+def test_the_bounds_are_those_of_the_code_that_they_speak_of() -> None:
+    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == capacity.LISTENER_START_S
+    wait_ms = inspect.signature(AIOKafkaConsumer).parameters["fetch_max_wait_ms"].default
+    assert 1_000 / wait_ms == capacity.FETCHES_PER_S
+
+
+def test_a_page_holds_as_many_runs_as_the_plan_says() -> None:
+    run_table = pytest.importorskip("streamproc.read_model.run_table")
+    assert run_table.RUNS_MAX == capacity.PAGE_RUNS_MAX
+
+
 # The simulation.
 
 
@@ -156,7 +172,7 @@ def test_a_recovering_worker_keeps_its_own_turns_waiting_too() -> None:
 
 
 def test_survivors_that_are_too_few_never_catch_up() -> None:
-    assert simulate_takeover(8, 4, 3, 1_000, 900, 12, 1).caught_up_s is None
+    assert simulate_takeover(8, 4, 3, 1_000, 900, 12, 1) == (float("inf"), None)
 
 
 def test_with_more_survivors_it_is_over_sooner() -> None:

@@ -9,6 +9,8 @@ import re
 import pytest
 import yaml
 
+from benchmarks.scaling import WORKERS
+from streamproc.cli import capacity
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.core import run_state
 from streamproc.core.signals.novelty import SEEN_MAX
@@ -48,12 +50,28 @@ STATED = [
     ("operations", f"up to {spaced(limits.RUNS_MAX)} runs a worker, the last {spaced(limits.ACTIVE_RUNS_MAX)} of them"),
     ("operations", f"up to {spaced(limits.STUBS_A_RUN * limits.RUNS_MAX)} a worker"),
     ("operations", f"up to {spaced(of(TurnPublisher, 'buffer_max'))} events or"),
+    ("scaling", f"`start_timeout_s` ({of(HaltListener, 'start_timeout_s'):g} s)"),
+    ("scaling", f"several times within {limits.STORE_LINGER_S * 1000:g} ms"),
+    ("scaling", f"holds {spaced(capacity.PAGE_RUNS_MAX)} runs"),
+    ("scaling", f"built for {spaced(capacity.PAGE_DECISIONS_PER_S)} decisions a second"),
+    ("scaling", f"about {capacity.FETCH_PARTITION_BYTES} bytes for request and answer"),
+    ("scaling", f"{capacity.CLUSTER_BROKERS_MAX} brokers in a cluster"),
+    ("scaling", f"{spaced(capacity.CLUSTER_PARTITIONS_MAX)} in a cluster"),
     ("operations", f"`STREAMPROC_SESSION_TIMEOUT_S` ({Settings.model_fields['session_timeout_s'].default:g} s)"),
     ("kubernetes", f"(`settings.session_timeout_s`, {Settings.model_fields['session_timeout_s'].default:g} s)"),
     ("kubernetes", f"holds up to {spaced(limits.RUNS_MAX)} runs"),
     ("kubernetes", f"stops within {limits.END_TIMEOUT_S:g} s"),
 ]
 IN_WORDS = [
+    ("scaling", "stays in memory for an hour", limits.FINISHED_KEEP_MS == HOUR_MS),
+    ("scaling", "twenty times as many runs", limits.RUNS_ON_DISK_MAX == 20 * limits.RUNS_MAX),
+    ("scaling", "counts twenty minutes of written states", capacity.UNCOMPACTED_S == 20 * 60),
+    ("scaling", "Turns are kept for seven days", capacity.retention_days("turns") == 7),
+    ("scaling", "Decisions are kept for 30 days", capacity.retention_days("control") == 30),
+    ("scaling", "There are eight topics", len(capacity.TOPICS) == 8),
+    ("scaling", "four for each leave room", capacity.PARTITIONS_A_WORKER == 4),
+    ("scaling", "sends two fetches a second", capacity.FETCHES_PER_S == 2),
+    ("scaling", "more than four workers were not measured", max(WORKERS) == capacity.WORKERS_MEASURED),
     ("architecture", "one hour", limits.FINISHED_KEEP_MS == HOUR_MS),
     ("architecture", "an idle or halted one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
     ("architecture", "ten repeats, and three times", (Limits().live_repeats_min, Limits().live_standstills) == (10, 3)),

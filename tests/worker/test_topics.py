@@ -69,6 +69,38 @@ async def test_apply_creates_the_topics_once_and_check_finds_no_drift(brokers, t
     assert await topics.partitions(settings) == dict.fromkeys(names, 2)
 
 
+async def test_no_request_creates_more_partitions_than_a_controller_allows(brokers, topic_prefix, monkeypatch) -> None:
+    requests: list[int] = []
+
+    async def counted(admin: AIOKafkaAdminClient, new: list[NewTopic], **options: object) -> object:
+        requests.append(sum(one.num_partitions for one in new))
+        return await create(admin, new, **options)
+
+    create = AIOKafkaAdminClient.create_topics
+    monkeypatch.setattr(AIOKafkaAdminClient, "create_topics", counted)
+    monkeypatch.setattr(topics, "REQUEST_PARTITIONS_MAX", 5)
+    settings = settings_for(brokers, topic_prefix, partitions=2)
+
+    report = await topics.apply(settings)
+
+    assert report.ok
+    assert len(report.created) == len(topics.specs(settings))
+    assert requests == [4, 4, 4, 4]
+
+
+async def test_a_controller_takes_as_many_partitions_as_a_request_has_and_refuses_10_001(brokers, topic_prefix) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    await admin.start()
+    try:
+        for partitions, taken in ((topics.REQUEST_PARTITIONS_MAX, True), (10_001, False)):
+            asked = [NewTopic(f"{topic_prefix}-{number}", partitions // 3, 1) for number in range(3)]
+            asked.append(NewTopic(f"{topic_prefix}-rest", 1 + partitions % 3, 1))
+            answer = await admin.create_topics(asked, validate_only=True)
+            assert {code == 0 for _, code, *_ in answer.topic_errors} == {taken}
+    finally:
+        await admin.close()
+
+
 async def test_a_topic_that_differs_is_reported_and_not_changed(brokers, topic_prefix) -> None:
     settings = settings_for(brokers, topic_prefix, partitions=2)
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
