@@ -14,6 +14,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -34,10 +35,13 @@ from streamproc.settings import load_settings
 from streamproc.tui.app import FleetApp
 from streamproc.tui.fleet import TURNS_SHOWN
 from streamproc.tui.orders import TerminalOrders
+from streamproc.tui.run_list import RunList
 
 IMAGES: Final = Path(__file__).with_name("images")
 NOON_MS: Final = 1_767_268_800_000  # 2026-01-01T12:00:00Z
-SIZE: Final = (132, 36)
+SIZE: Final = (132, 40)
+OPENED: Final = "kimi_k2.5/reshard-c4-data__Tyfvm3F"
+USD_PER_TOKEN: Final = 0.000_002
 WORKFLOWS: Final = ("nightly", "triage", "release")
 USERS: Final = ("ada", "grace", "linus")
 AFTER_HALT: Final = 2  # turns that a run still takes until its guard has cancelled it
@@ -61,6 +65,7 @@ class Played:
         self.caught_up, self.progress, self.trouble = True, 1.0, None
         self.missing: tuple[str, ...] = ()
         self._offsets: defaultdict[str, int] = defaultdict(int)
+        self._played: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self._monitor = Monitor()
         for number, events in enumerate(recorded().values()):
             self._play(number, events)
@@ -84,6 +89,7 @@ class Played:
                 break
             at_ms = NOON_MS - 700 * (number * number % 97 + 2) - EVERY_MS * (end - place)
             raw = event | {"at": rfc3339(at_ms)}
+            self._played[run_id].append(raw)
             self._write("turns", run_id, json.dumps(raw), at_ms)
             for control in self._monitor.feed(raw):
                 self._write("control", run_id, control.model_dump_json(exclude_none=True), at_ms + 11)
@@ -91,6 +97,17 @@ class Played:
         status = self._monitor.status(run_id)
         if status is not None:
             self._write("runs", run_id, status.model_dump_json(exclude_none=True), at_ms + 12)
+
+    async def report(self, run_id: str) -> RunReport | None:
+        """Return the report of a run."""
+        recording = Recording(load_policy(), only=run_id)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "turns.jsonl"
+            path.write_text("".join(json.dumps(event) + "\n" for event in self._played[run_id]), encoding="utf-8")
+            sources, _ = open_logs([str(path)])
+            for _ in recording.read(sources):
+                pass
+        return ReportBuilder(recording).run(recording.histories[run_id], TURNS_SHOWN)
 
     def _write(self, role: str, run_id: str, value: str, at_ms: int) -> None:
         offset = self._offsets[role]
@@ -108,29 +125,23 @@ def recorded() -> dict[str, list[dict[str, Any]]]:
             runs[event["run_id"]].append(event)
     for number, (run_id, events) in enumerate(runs.items()):
         scope = {"workflow": WORKFLOWS[number % 3], "user": USERS[number % 3], "tenant": "acme"}
+        for event in events:
+            tokens = sum((event.get("usage") or {}).get(name, 0) for name in ("input_tokens", "output_tokens"))
+            event["usage"] = (event.get("usage") or {}) | {"cost_usd": round((tokens or 4_000) * USD_PER_TOKEN, 4)}
         events.insert(0, {"type": "run.started", "run_id": run_id, **scope, "budgets": {"maxSteps": 60}})
     return runs
-
-
-async def report(run_id: str) -> RunReport | None:
-    """Return the report of a recorded run."""
-    recording = Recording(load_policy(), only=run_id)
-    with trajectory_file() as path:
-        sources, _ = open_logs([str(path)])
-        for _ in recording.read(sources):
-            pass
-    return ReportBuilder(recording).run(recording.histories[run_id], TURNS_SHOWN)
 
 
 async def drawn() -> dict[str, str]:
     """Return the pictures by name, as SVG."""
     played = Played()
     orders = TerminalOrders(load_settings(brokers="kafka-1:9092", command_key="ops:" + "0" * 32), "ada")
-    app = PictureApp(played.model, played, orders, report, place="streamproc on kafka-1:9092")
+    app = PictureApp(played.model, played, orders, played.report, place="streamproc on kafka-1:9092")
     pictures = {}
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         pictures["tui"] = picture(app)
+        app.screen.query_one(RunList).choose(OPENED)
         await pilot.press("enter")
         while not app.screen.query_one("#repeats").display:
             await pilot.pause(0.05)

@@ -60,14 +60,14 @@ class HangingLines(Visual):
                 found += [part.pad_left(indent) for part in rest.wrap(width - indent)]
         return found
 
-    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:  # noqa: ARG002  # the interface of a visual
         """Return the width of the longest line."""
         return max((line.text.cell_length for line in self.lines), default=0)
 
-    def get_minimal_width(self, rules: RulesMap) -> int:
+    def get_minimal_width(self, rules: RulesMap) -> int:  # noqa: ARG002
         """Return the width below which words are cut."""
         return 1
 
-    def get_height(self, rules: RulesMap, width: int) -> int:
+    def get_height(self, rules: RulesMap, width: int) -> int:  # noqa: ARG002
         """Return the number of lines once folded."""
         return len(self._folded(width))
