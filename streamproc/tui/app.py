@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Set as AbstractSet
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from textual.app import App
@@ -93,7 +94,7 @@ class FleetApp(App[None]):
     """The fleet in a terminal. It reads `model`, which `feed` keeps up to date; orders go out by `orders`."""
 
     TITLE = "streamproc watch"
-    CSS_PATH = "screens.tcss"
+    CSS_PATH = Path(__file__).with_name("screens.tcss")  # also for a subclass elsewhere
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012  # the base declares it for instances
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012  # the base declares it for instances

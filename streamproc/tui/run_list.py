@@ -15,6 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import Visual
 
+from streamproc.model.escaping import escape
 from streamproc.read_model.rows import FleetPage, LiveRun, RunGroup
 from streamproc.tui.texts import STATE_STYLES, age, count, dollars, joined, letter, sparkline, styled, trend_style
 
@@ -26,9 +27,11 @@ TREND: Final = 8  # results of tests in the trend
 
 
 class RunColumn(NamedTuple):
-    """A column: its head, its width in cells, the width of the terminal from which on it is shown, and its cell."""
+    """A column: its head, the field that it shows, its width in cells, the width of the terminal from which on it is
+    shown, and its cell."""
 
     head: str
+    field: str
     width: int
     from_width: int
     cell: Callable[[LiveRun, int], Content]  # of the run, and the wall clock in ms
@@ -36,14 +39,15 @@ class RunColumn(NamedTuple):
 
 
 COLUMNS: Final = (
-    RunColumn("WORKFLOW", 12, 112, lambda run, _: styled(run.workflow)),
-    RunColumn("BADGE", 10, 88, lambda run, _: styled(run.badge, "$caution")),
-    RunColumn("CODE", 9, 56, lambda run, _: styled(run.code, "bold" if run.group != "others" else "")),
-    RunColumn("FAILING", TREND, 124, lambda run, _: _trend(run)),
-    RunColumn("TURNS", 6, 72, lambda run, _: Content(count(run.turns)), True),
-    RunColumn("USD", 8, 48, lambda run, _: Content(dollars(run.cost_usd_micro)), True),
-    RunColumn("SEEN", 4, 0, lambda run, now_ms: Content.styled(age(run.at_ms, now_ms), "$quiet"), True),
+    RunColumn("WORKFLOW", "workflow", 12, 112, lambda run, _: styled(run.workflow)),
+    RunColumn("BADGE", "badge", 10, 88, lambda run, _: styled(run.badge, "$caution")),
+    RunColumn("CODE", "code", 9, 56, lambda run, _: styled(run.code, "bold" if run.group != "others" else "")),
+    RunColumn("FAILING", "failing_trend", TREND, 124, lambda run, _: _trend(run)),
+    RunColumn("TURNS", "turns", 6, 72, lambda run, _: Content(count(run.turns)), True),
+    RunColumn("USD", "cost_usd_micro", 8, 48, lambda run, _: Content(dollars(run.cost_usd_micro)), True),
+    RunColumn("SEEN", "at_ms", 4, 0, lambda run, now_ms: Content.styled(age(run.at_ms, now_ms), "$quiet"), True),
 )
+"""Columns of which no run has the field are left out."""
 
 
 def _trend(run: LiveRun) -> Content:
@@ -58,15 +62,17 @@ class ListLayout(NamedTuple):
     sentence: int
 
     @classmethod
-    def of(cls, width: int, longest_id: int) -> ListLayout:
-        """Return the layout for a width; `longest_id` is the widest run id in cells."""
-        columns = tuple(one for one in COLUMNS if width >= one.from_width)
+    def of(cls, width: int, runs: Sequence[LiveRun]) -> ListLayout:
+        """Return the layout of these runs for a width."""
+        fitting = (one for one in COLUMNS if width >= one.from_width)
+        columns = tuple(one for one in fitting if any(getattr(run, one.field) for run in runs))
+        longest = max((cell_len(escape(run.run_id)) for run in runs), default=0)
         taken = 2 + 3 + 1 + sum(one.width + GAP for one in columns)  # mark, letter, space
         room = max(ID_MIN, width - taken)
-        id_width = min(max(ID_MIN, longest_id), ID_MAX, room)
+        id_width = min(max(ID_MIN, longest), ID_MAX, room)
         sentence = width - taken - id_width - GAP
-        if sentence < SENTENCE_MIN:
-            return cls(min(max(ID_MIN, longest_id), room), columns, 0)
+        if sentence < SENTENCE_MIN or not any(run.message for run in runs):
+            return cls(min(max(ID_MIN, longest), room), columns, 0)
         return cls(id_width, columns, sentence)
 
     def head(self) -> Content:
@@ -137,8 +143,7 @@ class RunList(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._lines: list[ListLine] = []
-        self._laid = ListLayout.of(80, ID_MIN)
-        self._longest = ID_MIN
+        self._laid = ListLayout.of(80, ())
         self._at = -1  # line of the chosen run
         self.now_ms = 0
 
@@ -157,7 +162,6 @@ class RunList(ScrollView, can_focus=True):
         chosen, before = self.chosen, self._at
         self.now_ms = now_ms
         self._lines = [line for group in GROUPS for line in _group_lines(group, pages[group], order[group])]
-        self._longest = max((cell_len(line.run.run_id) for line in self._lines if line.run is not None), default=0)
         places = {line.run.run_id: number for number, line in enumerate(self._lines) if line.run is not None}
         found = places.get(chosen.run_id) if chosen is not None else None
         self._at = found if found is not None else self._nearest(max(before, 0))
@@ -181,7 +185,10 @@ class RunList(ScrollView, can_focus=True):
 
     def _lay(self) -> None:
         self.virtual_size = Size(self.scrollable_content_region.width, len(self._lines))
-        self._laid = ListLayout.of(max(20, self.size.width - self.scrollbar_size_vertical), self._longest)
+        self._laid = ListLayout.of(
+            max(20, self.size.width - self.scrollbar_size_vertical),
+            [line.run for line in self._lines if line.run is not None],
+        )
         self.post_message(self.Laid(self._laid.head()))
         self.refresh()
 

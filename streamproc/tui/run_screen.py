@@ -14,6 +14,7 @@ from textual.widgets import Footer, Static
 from streamproc.errors import StreamprocError
 from streamproc.read_model.rows import DecisionFilter
 from streamproc.tui import run_sections
+from streamproc.tui.hanging import HangingLines
 from streamproc.tui.status_bars import StatusBars
 from streamproc.tui.texts import styled
 
@@ -73,7 +74,7 @@ class RunScreen(Screen[None]):
     def on_mount(self) -> None:
         """Show what is known, and read the log of the run."""
         self.query_one("#run-body").focus()
-        self._put("timeline", Content.styled("Reading the log of the run…", "$quiet"))
+        self._put("timeline", run_sections.remark("Reading the log of the run…"))
         self.show()
         self.reload()
 
@@ -85,10 +86,10 @@ class RunScreen(Screen[None]):
         try:
             self.report = await self.app.read_report(self.run_id)
         except StreamprocError as problem:
-            self._put("timeline", styled(f"The log cannot be read now: {problem}", "$bad"))
+            self._put("timeline", run_sections.remark(f"The log cannot be read now: {problem}", "$bad"))
             return
         if self.report is None:
-            self._put("timeline", Content.styled("The log no longer has the turns of this run.", "$quiet"))
+            self._put("timeline", run_sections.remark("The log no longer has the turns of this run."))
         self.show()
 
     # -- data
@@ -118,7 +119,7 @@ class RunScreen(Screen[None]):
             self.query_one("#run-head", Static).update(run_sections.head(run, now_ms))
         self.query_one(StatusBars).show(self.app)
 
-    def _put(self, name: str, content: Content) -> None:
+    def _put(self, name: str, content: Content | HangingLines) -> None:
         """Fill a section; an empty one takes no room."""
         section = self.query_one(f"#{name}", Static)
         section.display = bool(content.plain)

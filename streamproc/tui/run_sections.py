@@ -12,6 +12,7 @@ from streamproc.model.advice import ADVICE
 from streamproc.read_model.rows import AccountRow, DecisionRow, LiveRun
 from streamproc.report.facts import listed_gaps
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, clock, grouped, lasted, money, time_of_day
+from streamproc.tui.hanging import HangingLine, HangingLines
 from streamproc.tui.orders import body_of
 from streamproc.tui.texts import (
     SEVERITY_STYLES,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 BAR: Final = 20  # columns of a budget's bar
 TREND_LONG: Final = 40
 DECISIONS_SHOWN: Final = 30
+INDENT: Final = 4
+TURN_HANG: Final = 21  # columns before the node of a turn: its mark, number, time and kind
+LOOP_MARK: Final = "▌"
 KIND_MARKS: Final = {
     "new": ("●", "$good"), "repeat": ("↻", "$caution"), "narration": ("○", "$quiet"), "error": ("✗", "$bad"),
     "waiting": ("…", "$quiet"), "other": ("·", "$quiet"),
@@ -59,16 +63,21 @@ def head(run: LiveRun, now_ms: int) -> Content:
     return lines([line for line in found if line.plain])
 
 
-def why(run: LiveRun, decisions: Sequence[DecisionRow]) -> Content:
+def why(run: LiveRun, decisions: Sequence[DecisionRow]) -> HangingLines:
     """Return the decision in force in words, and what to do about it."""
     if not run.message:
-        return Content.styled("No detector has anything to report.", "$quiet")
+        return remark("No detector has anything to report.")
     style = SEVERITY_STYLES.get(run.severity, "")
     badge = joined("   ", styled(run.badge, "bold $caution")) if run.badge else Content("")
-    found = [joined(styled(run.code, f"bold {style}"), badge), styled(run.message)]
+    found = [HangingLine(joined(styled(run.code, f"bold {style}"), badge)), HangingLine(styled(run.message))]
     main = next((one for one in decisions if (one.code, one.severity) == (run.code, run.severity)), None)
-    found += [joined("→ ", text) for text in todo(body_of(main))] if main is not None else []
-    return lines(found)
+    found += [HangingLine(joined("→ ", text), 2) for text in todo(body_of(main))] if main is not None else []
+    return HangingLines(found)
+
+
+def remark(text: str, style: str = "$quiet") -> HangingLines:
+    """Return a remark in the place of a section."""
+    return HangingLines([HangingLine(styled(text, style))])
 
 
 def todo(body: dict[str, Any]) -> Iterator[Content]:
@@ -84,7 +93,8 @@ def budgets(run: LiveRun, report: RunReport | None, accounts: Sequence[AccountRo
     """Return the budgets of a run, and the shared ones that it spends from, as bars."""
     found: list[Content] = []
     for use in report.budgets if report is not None else ():
-        text = f"{amount(use.used, use.unit)} of {amount(use.limit, use.unit)}"
+        used = amount(use.used, use.unit).removesuffix(f" {use.unit}")
+        text = f"{used} of {amount(use.limit, use.unit)}"
         capped = "  capped by the policy" if use.name in run.capped_budgets else ""
         found.append(joined(f"{use.name:<18} ", bar(use.used, use.limit, BAR), f"  {text}{capped}"))
     for row in accounts:
@@ -158,56 +168,60 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def repeats(report: RunReport) -> Content:
+def repeats(report: RunReport) -> HangingLines:
     """Return what repeated, occurrence by occurrence, and the first error."""
-    found = [_occurrence(one, report.period) for one in report.occurrences]
+    found: list[HangingLine] = []
     if report.occurrences_left_out:
-        found.insert(0, Content.styled(f"… {plural(report.occurrences_left_out, 'occurrence')} before", "$quiet"))
+        text = f"… {plural(report.occurrences_left_out, 'occurrence')} before"
+        found.append(HangingLine(Content.styled(text, "$quiet")))
+    for one in report.occurrences:
+        found += _occurrence(one, report.period)
     if report.first_error is not None:
         error = report.first_error
-        found.append(joined(Content.styled(f"first error, turn {error.turn}  ", "$bad"), styled(error.text)))
+        begin = Content.styled(f"first error, turn {error.turn}  ", "$bad")
+        found.append(HangingLine(joined(begin, styled(error.text)), INDENT))
     if report.estimate is not None:
         spend = report.estimate.spend
         cost = f", {money(spend.cost_usd_micro)}" if spend.cost_usd_micro else ""
         text = f"estimate: the rest of {report.estimate.budget} would have been {plural(spend.turns, 'turn')}{cost}"
-        found.append(Content.styled(text, "$quiet"))
-    return lines(found)
+        found.append(HangingLine(Content.styled(text, "$quiet"), INDENT))
+    return HangingLines(found)
 
 
-def _occurrence(one: Occurrence, period: int) -> Content:
+def _occurrence(one: Occurrence, period: int) -> Iterator[HangingLine]:
     style = {"same": "$bad", "normalised": "$bad", "near": "$caution"}.get(one.match, "$quiet")
     step = f"  {one.round}.{one.step}" if period > 1 else ""
     parts = [
         joined(Content.styled(f"turn {one.turn:<4}", "bold"), step, "  ", styled(one.node), "  ", styled(one.what)),
         Content.styled(MATCH_WORDS[one.match], style),
     ]
-    found = Content("  ").join(parts)
+    yield HangingLine(Content("  ").join(parts), INDENT)
     if one.args:
-        found = joined(found, "\n    ", styled(one.args))
-    return joined(found, "\n    → ", styled(one.answer)) if one.answer else found
+        yield HangingLine(joined(" " * INDENT, styled(one.args)), INDENT)
+    if one.answer:
+        yield HangingLine(joined(" " * INDENT, "→ ", styled(one.answer)), INDENT + 2)
 
 
-def timeline(report: RunReport) -> Content:
+def timeline(report: RunReport) -> HangingLines:
     """Return the turns, the latest first, with the gaps between them."""
     gaps = dict(listed_gaps([one.turn for one in report.turns], report.turns_total))
     first = report.began.turn if report.began else -1
     last_moment = report.halted or report.warned
     last = last_moment.turn if last_moment and first >= 0 else -2
-    found: list[Content] = []
+    found: list[HangingLine] = []
     for one in report.turns:
         if gap := gaps.get(one.turn):
-            found.append(Content.styled(f"      … {grouped(gap)} turns", "$quiet"))
-        found.append(_turn(one, in_loop=first <= one.turn <= last))
-    legend = Content("   ").join(
-        [joined(Content.styled(mark, style), f" {KIND_WORDS[kind]}") for kind, (mark, style) in KIND_MARKS.items()]
-    )
-    notes = [Content.styled(note, "$quiet") for note in report.notes]
-    return lines([legend, Content(""), *reversed(found), *notes])
+            found.append(HangingLine(Content.styled(f"      … {grouped(gap)} turns", "$quiet")))
+        found.append(HangingLine(_turn(one, in_loop=first <= one.turn <= last), TURN_HANG))
+    legend = [joined(Content.styled(mark, style), f" {KIND_WORDS[kind]}") for kind, (mark, style) in KIND_MARKS.items()]
+    legend += [joined(Content.styled(LOOP_MARK, "$bad"), " in the loop")] if last >= first >= 0 else []
+    notes = [HangingLine(Content.styled(note, "$quiet")) for note in report.notes]
+    return HangingLines([HangingLine(Content("   ").join(legend)), HangingLine(Content("")), *reversed(found), *notes])
 
 
 def _turn(one: TurnShown, *, in_loop: bool) -> Content:
     mark, style = KIND_MARKS[one.kind]
-    edge = Content.styled("▌" if in_loop else " ", "$bad")
+    edge = Content.styled(LOOP_MARK if in_loop else " ", "$bad")
     begin = joined(edge, f"{one.turn:>5}  {time_of_day(one.at):<8}  ", Content.styled(mark, style), "  ")
     parts = [styled(one.node, "bold")]
     for call in one.calls:

@@ -81,8 +81,8 @@ def age(at_ms: int, now_ms: int) -> str:
 
 
 def dollars(micro: int) -> str:
-    """Return micro-USD for a column: ``0.42``, ``1 204.00``."""
-    return f"{micro / USD_MICRO:,.2f}".replace(",", " ")
+    """Return micro-USD for a column: ``0.42``, ``1 204.00``; empty if none are known."""
+    return "" if not micro else f"{micro / USD_MICRO:,.2f}".replace(",", " ")
 
 
 def count(value: int) -> str:
@@ -111,7 +111,8 @@ def strip(counts: FleetCounts) -> Content:
     ):
         parts.append(joined(Content.styled(count(number), style if number else "$quiet"), f" {word}"))
     parts.append(joined(Content.styled(_rate(counts.turns_per_second), "bold"), " turns/s"))
-    parts.append(joined(Content.styled(dollars(counts.spend_usd_micro_per_hour), "bold"), " USD/h"))
+    if counts.spend_usd_micro_per_hour:
+        parts.append(joined(Content.styled(dollars(counts.spend_usd_micro_per_hour), "bold"), " USD/h"))
     if counts.delay_ms is not None:
         parts.append(joined("decided in ", Content.styled(f"{counts.delay_ms} ms", "bold")))
     if counts.behind_records and counts.caught_up:
