@@ -208,7 +208,7 @@ def _forecast(account: Account, mark: Mark, per_minute: float, now_ms: int) -> i
     left = mark.limit - _spent(account, mark.window, mark.unit, now_ms)
     if left < 0:
         return now_ms
-    if not per_minute or left / per_minute * MINUTE_MS > FORECAST_MS:
+    if not per_minute:
         return None
     length, count = WINDOWS.get(mark.window, (FORECAST_MS, 1))
     if per_minute * length * count / MINUTE_MS <= left and mark.window != TOTAL:

@@ -9,6 +9,7 @@ from streamproc.core.accounts import (
     AccountRef,
     Mark,
     SpendEntry,
+    SpendWindow,
     Statement,
     dump_account,
     step_account,
@@ -63,3 +64,17 @@ def test_an_account_that_has_stopped_spending_reaches_no_limit() -> None:
     row = forecast("session:s", Mark("total", "tokens", 13_500), 100, END_MS + 60 * MINUTE_MS)
 
     assert (row.per_hour, row.limit_at_ms, row.spent) == (0, None, 12_000)
+
+
+def test_of_two_states_of_an_account_the_one_that_has_booked_more_is_shown() -> None:
+    """A worker that has lost the account's partition may write an old state once more."""
+    made, model = Deployment(), ReadModel()
+    for offset, tokens in ((7, 500), (6, 400)):
+        account = Account(offset=offset, at_ms=NOON_MS, started_ms=NOON_MS)
+        account.windows["total"] = SpendWindow(tokens=tokens)
+        model.apply("accounts", [made.write("accounts", b"session:s", dump_account(account))])
+
+    assert [row.spent for row in model.accounts(now_ms=NOON_MS)] == [500]
+
+    model.apply("accounts", [made.write("accounts", b"session:s", None)])
+    assert model.accounts(now_ms=NOON_MS) == ()
