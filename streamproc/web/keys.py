@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamproc.policy import Policy
     from streamproc.read_model import ReadModel
     from streamproc.settings import Settings
-    from streamproc.web.live import LiveViews
+    from streamproc.web.connections import LiveViews
     from streamproc.web.orders import PageOrders
     from streamproc.web.run_log import RunLog
     from streamproc.web.trials import Trials

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -23,49 +23,13 @@ from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ChangeSubscription, ModelReader, ReadModel
+    from streamproc.read_model import ChangeSubscription, ReadModel
     from streamproc.report.markup import Html
-    from streamproc.web.access import Session
 
 BEAT_S: Final = 5.0
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
 ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
-CONNECTIONS_MAX: Final = 400
 RETRY_MS: Final = 2_000
-
-
-class LiveViews:
-    """The open connections. Each has its own set of changed runs, from `reader`, and ends with its session."""
-
-    def __init__(self, reader: ModelReader, alive: Callable[[Session], bool]) -> None:
-        self._reader = reader
-        self.alive = alive
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def version(self) -> int:
-        """Return a number that grows with each change."""
-        return self._reader.version
-
-    @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[ChangeSubscription]:
-        """Open a connection; it ends when the page's process ends."""
-        if len(self._tasks) >= CONNECTIONS_MAX:
-            raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        subscription = self._reader.subscribe()
-        try:
-            yield subscription
-        finally:
-            self._tasks.discard(task)
-            subscription.close()
-
-    async def close(self, _app: web.Application) -> None:
-        """End all connections."""
-        for task in list(self._tasks):
-            task.cancel()
 
 
 async def events(request: web.Request) -> web.StreamResponse:

@@ -10,6 +10,7 @@ from aiohttp import web
 from streamproc.errors import StreamprocError
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.web import live
+from streamproc.web.connections import LiveViews
 from streamproc.web.keys import LIVE, MODEL, ORDERS, POLICY, RUN_LOG, SETTINGS, TRIALS
 from streamproc.web.layout import missing, page, static
 from streamproc.web.order_views import order_routes
@@ -40,7 +41,7 @@ def make_app(
     access.install(app)
     app.middlewares.append(errors)
     app[SETTINGS], app[POLICY], app[MODEL], app[ORDERS] = settings, policy, model, orders
-    app[LIVE] = live.LiveViews(reader, access.alive)
+    app[LIVE] = LiveViews(reader, access.alive)
     app[RUN_LOG] = RunLog(settings, policy, model)
     app[TRIALS] = Trials(settings)
     app.on_shutdown.append(app[LIVE].close)

@@ -90,6 +90,7 @@ const place = ({ id, group, order, html }) => {
   }
   if (old?.contains(document.activeElement)) return; // it would move away from whom reads it; the next load moves it
   old?.remove();
+  row.classList.add("fresh");
   const next = [...body.children].find((one) => Number(one.dataset.order) < order);
   if (next || body.children.length < Number(body.dataset.most)) body.insertBefore(row, next ?? null);
   if (body.children.length > Number(body.dataset.most)) body.lastElementChild.remove();
