@@ -20,6 +20,7 @@ from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command
+from tests.listening import listening
 from tests.waiting import wait_until
 from tests.web.access_app import KEY
 from tests.worker.running import Topics, WorkerProcess, environment_of
@@ -171,6 +172,7 @@ def test_a_click_cancels_an_agent_of_another_process(
         page.get_by_role("button", name="Continue").click()
     page.wait_for_url(f"{origin}/")
     server.said("open ")  # another token
+    assert listening(server.process.pid) == {"127.0.0.1"}
 
     def listed() -> bool:
         page.goto(f"{origin}/")
