@@ -186,8 +186,8 @@ class Access:
 
     def _show_login(self, request: web.Request, back_to: str, problem: str = "") -> web.Response:
         forms = NOTHING.join(method.form(request, back_to) for method in self._methods.values())
-        said = tag("p", problem, role="alert") if problem else NOTHING
-        return self.layout("Log in", tag("h1", "Log in") + said + forms, request)
+        said = tag("p", problem, role="alert", class_="note bad") if problem else NOTHING
+        return self.layout("Log in", tag("div", tag("h1", "Log in"), said, forms, class_="login"), request)
 
     async def _continue_script(self, _request: web.Request) -> web.Response:
         return web.Response(text=CONTINUE_SCRIPT, content_type="text/javascript")

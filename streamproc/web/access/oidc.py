@@ -158,7 +158,8 @@ class OidcLogin:
     async def _returned(self, request: web.Request) -> web.Response:
         """Pass on what the provider says by a form of ours: its redirect brings no `SameSite=Strict` cookie."""
         fields = {name: request.query[name] for name in RETURNED if name in request.query}
-        return self._site.layout("Log in", tag("h1", "Log in") + continue_form(self.name, fields, "Continue"), request)
+        form = tag("div", tag("h1", "Log in"), continue_form(self.name, fields, "Continue"), class_="login")
+        return self._site.layout("Log in", form, request)
 
     @property
     def _cookie(self) -> str:
