@@ -38,6 +38,7 @@ from streamproc.read_model.changes import EVERY_S, ChangeSubscription
 from streamproc.read_model.rows import Changes
 
 if TYPE_CHECKING:
+    from streamproc.kafka.reading import Record
     from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
 
@@ -188,14 +189,19 @@ class ModelReader:
             consumer.pause(*late)
         while True:
             batches = await consumer.getmany(timeout_ms=500)
-            for at, records in batches.items():
-                role = self._places[at][0]
-                changes = await self._in_thread(self.model.apply, role, records)
-                self._publish(changes)
+            if batches:
+                self._publish(await self._in_thread(self._apply, batches))
             if late and consumer.paused() and self._read(consumer, early):
                 consumer.resume(*late)
             self._note_progress(consumer)
             await asyncio.sleep(0)  # getmany returns without yielding while records are buffered
+
+    def _apply(self, batches: dict[TopicPartition, list[Record]]) -> Changes:
+        """Apply what a poll has brought: one change of threads for all of it."""
+        changes = Changes()
+        for at, records in batches.items():
+            changes.add(self.model.apply(self._places[at][0], records))
+        return changes
 
     def _read(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> bool:
         """Return whether these partitions are read to the ends that were seen at the start."""

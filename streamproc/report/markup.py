@@ -7,12 +7,14 @@ characters become visible escapes, such as ``\u202e``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from html import escape as entities
 from typing import Any, Final
 
 from streamproc.model.escaping import escape
 
 VOID: Final = frozenset({"meta", "link", "line", "rect", "circle", "path", "br", "input"})  # written without an end tag
+UNCLOSED: Final = frozenset({"meta", "link", "br", "input"})  # of those, written as HTML does
 PLAIN: Final = frozenset({"style", "script"})  # their text has no entities
 
 
@@ -52,18 +54,22 @@ def safe(value: Any) -> Html:
 def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
     """Return an element. Attributes that are None or False are left out, True has no value; `class_` is `class`, and
     underscores in names become hyphens."""
-    written = [
-        Html(f" {_named(key)}") if value is True else Html(f' {_named(key)}="') + safe(value) + Html('"')
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    ]
-    start = Html(f"<{name}") + NOTHING.join(written)
+    parts = ["<", name]
+    for key, value in attributes.items():
+        if value is True:
+            parts += (" ", _named(key))
+        elif value is not None and value is not False:
+            parts += (" ", _named(key), '="', safe(value), '"')
     if name in VOID and not children:
-        return start + Html(">" if name in ("meta", "link", "br", "input") else "/>")
-    inner = Html("".join(children)) if name in PLAIN else NOTHING.join(children)
-    return start + Html(">") + inner + Html(f"</{name}>")
+        parts.append(">" if name in UNCLOSED else "/>")
+        return Html("".join(parts))
+    parts.append(">")
+    parts += children if name in PLAIN else map(safe, children)
+    parts += ("</", name, ">")
+    return Html("".join(parts))
 
 
+@cache
 def _named(key: str) -> str:
     return _SPELT.get(key, key.rstrip("_").replace("_", "-"))
 

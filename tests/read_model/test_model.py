@@ -216,7 +216,7 @@ def test_only_what_a_worker_has_signed_is_believed() -> None:
     signer = RecordSigner(Keyring(read_signing_keys("workers:" + "k" * 32)), "streamproc", required=True)
     deployment = busy(signer)
     expected = ids(filled(ReadModel(), deployment))
-    halt = next(one for one in deployment.records("control") if b'"severity":"halt"' in one.value)
+    [halt] = [one for one in deployment.records("control") if one.key == b"halted" and b'"loop.halted"' in one.value]
     forged = halt.value.replace(b'"halted"', b'"honest"').replace(b'"id":"', b'"id":"x')
     deployment.write("control", b"honest", forged)
     deployment.write("control", b"honest", forged, headers=halt.headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from aiohttp import web
@@ -216,6 +217,7 @@ def more(group: FleetGroup, found: FleetPage, chosen: RunFilter, offset: int = 0
     return tag("p", *links, class_="more", id=f"more-{group}")
 
 
+@lru_cache(maxsize=2_048)  # of a page, most rows are as they were
 def run_row(run: LiveRun) -> Html:
     """Return the row of a run."""
     scope = [foreign(one, class_="scope") for one in (run.workflow, run.tenant, run.user) if one]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from streamproc.model.budgets import USD_MICRO
@@ -17,6 +17,7 @@ HUES: Final = 8  # classes of colours of hashes: h0 to h7
 CELLS: Final = 15  # of a hash's square of 5 by 5: its left half and its middle
 
 
+@lru_cache(maxsize=512)
 def loop_badge(badge: str) -> Html:
     """Return `Loop 3/8` with its steps drawn; other badges as they are."""
     if not badge:
@@ -40,7 +41,8 @@ def dollars(micro: int) -> str:
     return f"{usd:,.2f} USD".replace(",", "\u202f") if usd >= 0.01 else f"{usd:.4f} USD"
 
 
-def sparkline(points: Sequence[int]) -> Html:
+@lru_cache(maxsize=512)
+def sparkline(points: tuple[int, ...]) -> Html:
     """Return the trend of failing tests as a line; nothing for less than two results."""
     points = points[-POINTS_MAX:]
     if len(points) < 2:
