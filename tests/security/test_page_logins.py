@@ -111,8 +111,11 @@ async def test_a_user_who_is_removed_or_gets_another_password_is_logged_out(user
     async with serving(by_file(users)) as served, Browser(served) as ada, Browser(served) as bob:
         await ada.post("/login/password", typed())
         await bob.post("/login/password", typed("bob"))
+        streams = {one.name: one for one in served.access.sessions._sessions.values()}
         known = read_users(users)
         write_users(users, known | {"bob": new_user("bob", "view", PASSWORD)})  # another salt, so another hash
+        assert not served.access.alive(streams["password:bob"])  # nor does an open stream go on
+        assert served.access.alive(streams["password:ada"])
         assert (await bob.get("/")).location == "/login"
         assert (await ada.get("/")).status == 200
         write_users(users, {"bob": known["bob"]})

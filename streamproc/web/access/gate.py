@@ -108,7 +108,7 @@ class Access:
 
     def alive(self, session: Session) -> bool:
         """Return whether a session is still valid; a stream of events asks from time to time, and ends with it."""
-        return self.sessions.alive(session)
+        return self.sessions.alive(session) and self._still_holds(session, None)
 
     # The checks.
 
@@ -136,16 +136,17 @@ class Access:
 
     def _session_in_force(self, request: web.Request) -> Session | None:
         session = self.sessions.find(request.cookies.get(self.address.cookie, ""))
-        if session is None:
-            return None
-        method = self._methods.get(session.name.partition(":")[0])
-        rights = None if method is None else method.current(session, request)
+        return session if session is not None and self._still_holds(session, request) else None
+
+    def _still_holds(self, session: Session, request: web.Request | None) -> bool:
+        """Bring the rights of a session up to date; end it if its login no longer holds."""
+        rights = self._methods[session.name.partition(":")[0]].current(session, request)
         if rights is None:
             log.info("session of %s ended: its login no longer holds", escape(session.name))
             self.sessions.end(session)
-            return None
+            return False
         session.rights = rights
-        return session
+        return True
 
     def _is_public(self, request: web.Request) -> bool:
         """By the route that was found, not by the text of the path: that can be written in many ways."""

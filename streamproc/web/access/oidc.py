@@ -86,7 +86,7 @@ class OidcLogin:
         self._site = site
         return (web.get("/login/oidc", self._begin), web.get(CALLBACK, self._returned))
 
-    def current(self, session: Session, _request: web.Request) -> frozenset[str] | None:
+    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
         """Return the rights of the session: the provider is asked only at a login."""
         return session.rights
 
