@@ -191,6 +191,10 @@ async def test_the_proxy_says_who_it_is() -> None:
         assert session.rights == {"view", "halt"}
         await browser.get("/", X_Forwarded_User="ada@example.com", X_Forwarded_Groups="dev")
         assert session.rights == {"view"}
+        served.access._methods["header"]._granted = {"oncall": frozenset({"view"})}  # type: ignore[attr-defined]
+        assert (await browser.get("/", X_Forwarded_User="ada@example.com")).location == "/login"  # no right any more
+        assert (await browser.post("/login/header", page.fields(), X_Forwarded_User="ada@example.com")).status == 403
+        assert (await browser.post("/login/header", page.fields(), **named)).location == "/"
         # Another person behind the same browser, or none: the session is over.
         assert (await browser.get("/", X_Forwarded_User="bob")).location == "/login"
         assert (await browser.get("/", **named)).location == "/login"

@@ -40,6 +40,7 @@ CSRF_HEADER: Final = "X-CSRF-Token"
 STATIC: Final = "/static/"  # style sheets, which the login page needs, too
 PUBLIC: Final = frozenset({"/login", "/login/continue.js", "/favicon.ico", "/favicon.svg"})
 BODY_BYTES_MAX: Final = 65_536  # of a form without a session
+NO_RIGHT: Final = "You have no right to see this page: ask for a group that has one."
 CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n'
 
 
@@ -126,8 +127,6 @@ class Access:
             return await handler(request)
         if session is None:
             return self._unauthenticated(request)
-        if VIEW not in session.rights:
-            raise web.HTTPForbidden(text="You are logged in, and have no right to see this page.\n")
         if request.method == "POST":
             await self._check_token(request, session)
         if request.method == "POST" or request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":
@@ -141,7 +140,7 @@ class Access:
     def _still_holds(self, session: Session, request: web.Request | None) -> bool:
         """Bring the rights of a session up to date; end it if its login no longer holds."""
         rights = self._methods[session.name.partition(":")[0]].current(session, request)
-        if rights is None:
+        if rights is None or VIEW not in rights:
             log.info("session of %s ended: its login no longer holds", escape(session.name))
             self.sessions.end(session)
             return False
@@ -205,6 +204,9 @@ class Access:
         back_to = own_path(fields.get("next", ""))
         try:
             identity = await method.identify(request, fields)
+            if VIEW not in identity.rights:
+                log.warning("%s has no right to see the page", escape(identity.name))
+                raise LoginRefused(NO_RIGHT)
         except LoginRefused as refused:
             # Not with the name: people type passwords into its field.
             log.warning("login refused method=%s address=%s", method.name, escape(address))
