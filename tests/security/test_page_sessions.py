@@ -152,6 +152,8 @@ async def test_a_link_from_another_site_finds_the_session_after_all() -> None:
         assert first.headers["Refresh"] == "0"
         assert 'href="/runs/a%22b"' in first.text
         assert "a run" not in first.text
+        for path in ("//evil.example/x", "/\\evil.example"):
+            assert 'href="/"' in (await stranger.get(path, Sec_Fetch_Site="cross-site")).text
         assert (await browser.get("/runs/a%22b", Sec_Fetch_Site="same-origin")).status == 200
         assert (await stranger.get("/runs/a%22b", Sec_Fetch_Site="same-origin")).location == "/login?next=/runs/a%2522b"
 

@@ -65,6 +65,7 @@ class Access:
         self._address = address
         self._proxies = proxies
         self._throttle = LoginThrottle(now)
+        self._own_paths = PUBLIC
 
     # For the server.
 
@@ -87,7 +88,7 @@ class Access:
             web.post("/login/{method}", self._log_in),
             web.post("/logout", self._log_out),
         ]
-        self._own_paths = PUBLIC | {route.path for route in own} - {"/logout"}
+        self._own_paths = PUBLIC | {route.path for route in own if route.path != "/logout"}
         return own
 
     def listens_on(self, port: int) -> None:
@@ -155,13 +156,13 @@ class Access:
     def _unauthenticated(self, request: web.Request) -> web.Response:
         if request.method == "POST" or "text/html" not in request.headers.get("Accept", ""):
             return web.Response(status=401, text="Log in first.\n")
+        target = own_path(request.raw_path)
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
             # A link from elsewhere brings no `SameSite=Strict` cookie; the same address, opened by our page, does.
-            again = tag("p", tag("a", "Continue", href=request.raw_path))
+            again = tag("p", tag("a", "Continue", href=target))
             response = self.layout("One moment", again, request)
             response.headers["Refresh"] = "0"
             return response
-        target = own_path(request.raw_path)
         raise web.HTTPSeeOther("/login" if target == "/" else f"/login?next={quote(target, safe='/')}")
 
     async def _check_token(self, request: web.Request, session: Session) -> None:
