@@ -61,7 +61,10 @@ class MetricsServer:
         await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        except (TypeError, ValueError):  # a version that is none
+            encode, content_type = choose_encoder("")
         return web.Response(body=encode(self._registry), headers={**HEADERS, "Content-Type": content_type})
 
     async def _health(self, _request: web.Request) -> web.Response:

@@ -38,6 +38,7 @@ async def served(missing: list[str], address: str = "127.0.0.1:0") -> AsyncItera
     [
         ("", "text/plain; version=0.0.4; charset=utf-8"),
         ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+        ("application/openmetrics-text; version=new", "text/plain; version=0.0.4; charset=utf-8"),
         (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
         (
             f"{OPENMETRICS};q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
