@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium typescript test test-pure test-compiled compile check lint audit bench integrations faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium promtool typescript test test-pure test-compiled compile check lint audit bench integrations faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -35,10 +35,13 @@ demo: setup  ## watch streamproc halt stuck agent runs, on recorded trajectories
 chromium: setup
 	@$(BIN)/python deploy/local/chromium.py
 
+promtool: setup
+	@$(BIN)/python deploy/local/prometheus.py
+
 typescript: setup  ## install the Node packages of examples/typescript for its tests, where there is a Node
 	@$(BIN)/python deploy/local/node_packages.py
 
-test: built chromium typescript  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
+test: built chromium promtool typescript  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
 	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
 		-- $(BIN)/python -m pytest $(or $(ARGS),$(TWO_PROCESSES))
 
