@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ import pytest
 import yaml
 
 from deploy.local.kafka import kafka_version
+from tests.deploy.conftest import Promtool
+from tests.docs.commands import faults
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 WORKERS = [service for name, service in SERVICES.items() if name.startswith("worker")]
+OBSERVING = {"notify", "prometheus", "grafana"}
+PROMETHEUS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
 PINNED = r"@sha256:[0-9a-f]{64}$"
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 
@@ -51,10 +56,10 @@ def test_a_service_has_a_health_check_or_runs_once(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_publishes_no_port_restarts_and_pins_its_image(name: str) -> None:
     service = SERVICES[name]
-    assert "ports" not in service
+    assert "ports" not in service or service["profiles"] == ["observe"]
     assert service.get("network_mode") is None
     assert service["restart"].startswith(("unless-stopped", "on-failure"))
-    assert re.search(r":\d+\.\d+", service["image"])
+    assert re.search(r":v?\d+\.\d+", service["image"])
     assert "build" in service or re.search(PINNED, service["image"])
 
 
@@ -72,6 +77,62 @@ def test_a_service_has_no_rights_that_it_does_not_need(name: str) -> None:
 def test_no_service_mounts_a_directory_of_the_host() -> None:
     mounts = [mount.split(":")[0] for service in SERVICES.values() for mount in service.get("volumes", [])]
     assert not [mount for mount in mounts if mount.startswith((".", "/", "~"))]
+
+
+def test_what_people_look_at_is_published_to_this_machine_only() -> None:
+    ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert ports == {
+        "prometheus": ["127.0.0.1:9090:9090"],
+        "grafana": ["127.0.0.1:3000:3000"],
+    }
+
+
+def test_only_the_profile_observe_starts_more_than_is_necessary() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("profiles")} == OBSERVING
+    assert all(SERVICES[name]["profiles"] == ["observe"] for name in OBSERVING)
+
+
+def test_the_files_that_containers_read_exist_and_each_is_used() -> None:
+    mounts = [mount for service in SERVICES.values() for mount in service.get("configs", [])]
+    assert sorted(mount["source"] for mount in mounts) == sorted(COMPOSE["configs"])
+    assert all((ROOT / config["file"]).is_file() for config in COMPOSE["configs"].values())
+    targets = {mount["source"]: mount["target"] for mount in mounts}
+    dashboards = yaml.safe_load((ROOT / COMPOSE["configs"]["dashboards"]["file"]).read_text())
+    assert targets["dashboard"].startswith(dashboards["providers"][0]["options"]["path"] + "/")
+    assert targets["dashboard"] == SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert f"--config.file={targets['prometheus']}" in SERVICES["prometheus"]["command"]
+    assert Path(targets["alerts"]).parent == Path(targets["prometheus"]).parent
+
+
+def test_prometheus_scrapes_every_service_that_serves_metrics() -> None:
+    scraped = {
+        target
+        for job in PROMETHEUS["scrape_configs"]
+        for config in job["static_configs"]
+        for target in config["targets"]
+    }
+    serving = {name for name, service in SERVICES.items() if "STREAMPROC_METRICS" in service.get("environment", {})}
+    assert scraped - {"localhost:9090"} == {f"{name}:9464" for name in serving - {"topics"}}
+    assert {SERVICES[name]["environment"]["STREAMPROC_METRICS"] for name in serving} == {"0.0.0.0:9464"}
+
+
+def test_promtool_accepts_the_configuration_of_prometheus(promtool: Promtool) -> None:
+    checked = promtool("check", "config", "prometheus.yml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_grafana_has_the_prometheus_of_this_file_and_asks_no_other_host() -> None:
+    [source] = yaml.safe_load((ROOT / COMPOSE["configs"]["datasource"]["file"]).read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    environment = SERVICES["grafana"]["environment"]
+    assert environment["GF_PLUGINS_PREINSTALL_DISABLED"] == "true"  # else it loses the plugin, on a read-only root
+    assert environment["GF_ANALYTICS_REPORTING_ENABLED"] == "false"
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
+def test_the_command_of_a_service_exists_with_its_options(name: str) -> None:
+    assert not list(faults(shlex.join(["streamproc", *SERVICES[name]["command"]])))
 
 
 def test_kafka_can_write_its_configuration_and_its_logs() -> None:
