@@ -1,0 +1,209 @@
+"""A real Prometheus scrapes real workers and clients on a real Kafka: every alert fires for its cause, and ends.
+
+A minute of the rules is a second here. That an alert does not fire without its cause is for alerts_test.yaml: a machine
+that is busy with other tests may well be late by seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+import yaml
+from aiokafka import AIOKafkaProducer
+from prometheus_client import CollectorRegistry, start_http_server
+
+from deploy.local.prometheus import MISSING, find
+from deploy.local.service import free_port
+from streamproc.client import HaltListener, TurnPublisher
+from streamproc.fleet.issuing import issue_command
+from streamproc.kafka import topics as kafka_topics
+from streamproc.kafka.options import connection_options
+from streamproc.metrics import register_listener, register_publisher
+from streamproc.metrics.definitions import BY_NAME
+from tests.deploy.expressions import FOLDER, RULES, expressions, metrics
+from tests.waiting import until
+from tests.worker.conftest import settings_for, start_worker
+from tests.worker.running import CURSED, Topics, honest_run, looping_run, turn
+from tests.worker.test_stall_detector import MUTE_AGENT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from streamproc.settings import Settings
+    from tests.worker.running import WorkerProcess
+
+__all__ = ["start_worker"]  # a fixture
+
+WORN = CURSED + "\nfrom streamproc.worker import run_limits; run_limits.RUNS_MAX = 20\n"
+"""A worker with a bug and little room."""
+ONE_BY_ONE = {"StreamprocNoWorkers", "StreamprocWorkerStuck", "StreamprocDecisionsLate"}
+AT_ONCE = RULES.keys() - ONE_BY_ONE
+
+
+def fast_rules() -> str:
+    """The alerts with seconds for minutes, and half a second for the 30 of a late decision."""
+    text = (FOLDER / "alerts.yaml").read_text().replace("streamproc_lag_seconds) > 30", "streamproc_lag_seconds) > 0.5")
+    return re.sub(r"\b(\d+)m\b", r"\1s", text)
+
+
+class Prometheus:
+    """What a Prometheus on this machine knows."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        self._session = session
+        self._url = f"http://127.0.0.1:{port}"
+
+    async def get(self, path: str) -> Any:
+        """The data of an answer; None if there is none yet."""
+        try:
+            async with self._session.get(self._url + path) as answer:
+                return (await answer.json())["data"] if answer.status == 200 else None
+        except aiohttp.ClientError:
+            return None
+
+    async def names(self) -> set[str]:
+        return set(await self.get("/api/v1/label/__name__/values") or ())
+
+    async def firing(self) -> set[str]:
+        alerts = (await self.get("/api/v1/alerts") or {"alerts": []})["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+    async def fires(self, *alerts: str) -> None:
+        async def all_fire() -> bool:
+            seen.update(await self.firing())
+            return set(alerts) <= seen
+
+        seen: set[str] = set()
+        await until(all_fire, 90, f"{alerts} to fire", every_s=0.2)
+
+    async def is_over(self, *alerts: str) -> None:
+        async def none_fires() -> bool:
+            return await self.get("/api/v1/alerts") is not None and not set(alerts) & await self.firing()
+
+        await until(none_fires, 90, f"{alerts} to be over", every_s=0.2)
+
+
+@pytest.fixture
+def prometheus_port(tmp_path: Path, settings: Settings, agents_port: int) -> Iterator[int]:
+    """Scrapes the worker of `settings`, and the agents."""
+    program = find("prometheus")
+    if program is None:
+        pytest.skip(MISSING)
+    jobs = {"streamproc-worker": settings.metrics, "agents": f"127.0.0.1:{agents_port}"}
+    config = {
+        "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+        "rule_files": ["alerts.yaml"],
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in jobs.items()
+        ],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    (tmp_path / "alerts.yaml").write_text(fast_rules())
+    port = free_port()
+    command = [program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
+               f"--web.listen-address=127.0.0.1:{port}"]  # fmt: skip
+    with (tmp_path / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+async def prometheus(prometheus_port: int) -> AsyncIterator[Prometheus]:
+    async with aiohttp.ClientSession() as session:
+        yield Prometheus(session, prometheus_port)
+
+
+@pytest.fixture
+def agents_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+async def settings(brokers: str, topic_prefix: str) -> Settings:
+    """A deployment whose workers serve metrics."""
+    made = settings_for(brokers, topic_prefix, partitions=1, metrics=f"127.0.0.1:{free_port()}")
+    await kafka_topics.apply(made)
+    return made
+
+
+@pytest.fixture
+async def cut_off_agent(settings: Settings, agents_port: int) -> AsyncIterator[TurnPublisher]:
+    """An agent's process whose clients do not reach their broker; its publisher has room for one turn."""
+    nowhere = settings.model_copy(update={"brokers": f"127.0.0.1:{free_port()}"})
+    registry = CollectorRegistry()
+    async with (
+        TurnPublisher(settings=nowhere, buffer_max=1, block_ms_max=1, close_timeout_s=0.1) as publisher,
+        HaltListener(settings=nowhere, wait=False) as listener,
+    ):
+        register_publisher(publisher, registry)
+        register_listener(listener, registry)
+        server, thread = start_http_server(agents_port, "127.0.0.1", registry)
+        yield publisher
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+async def harm(settings: Settings, agent: TurnPublisher) -> None:
+    """Send what a deployment in trouble sees, for ever: loops, unusable records, a turn that hits a bug, forged
+    commands; and turns that cannot be published."""
+    topics = Topics(settings)
+    producer = AIOKafkaProducer(**connection_options(settings))
+    await producer.start()
+    try:
+        for number in range(1_000):
+            loops = [record for run in range(5) for record in looping_run(f"loop-{number}-{run}", 4)]
+            await topics.send([*loops, turn(f"cursed-{number}", "cursed"), (b"r", b"not JSON")])
+            await producer.send_and_wait(settings.topic("commands"), b"STOP everything", key=b"fleet")
+            await agent.turn(run_id="lost", node="coder", output=f"{number}")
+            await asyncio.sleep(0.3)
+    finally:
+        await producer.stop()
+
+
+async def test_every_alert_fires_for_its_cause_and_ends_with_it(
+    settings: Settings,
+    start_worker: Callable[..., WorkerProcess],
+    prometheus: Prometheus,
+    cut_off_agent: TurnPublisher,
+) -> None:
+    await prometheus.fires("StreamprocNoWorkers")
+    worker = start_worker(settings, before=WORN)
+    await prometheus.is_over("StreamprocNoWorkers")
+
+    trouble = asyncio.create_task(harm(settings, cut_off_agent))
+    await issue_command(settings, "STOP", "fleet", "ada", "a drill")
+    await prometheus.fires(*AT_ONCE)
+    trouble.cancel()
+    await asyncio.gather(trouble, return_exceptions=True)
+    await issue_command(settings, "CLEAR", "fleet", "ada", "the drill is over")
+    await prometheus.is_over(*AT_ONCE - {"StreamprocListenerDeaf"})
+    shown = await prometheus.names()
+    for place, expression in expressions().items():
+        wanted = {name for name in metrics(expression) if name not in BY_NAME or "worker" in BY_NAME[name].programs}
+        assert not {name for name in wanted if not {name, f"{name}_bucket"} & shown}, place
+
+    worker.send(signal.SIGSTOP)
+    await prometheus.fires("StreamprocNoWorkers")
+    worker.send(signal.SIGCONT)
+    await prometheus.is_over("StreamprocNoWorkers")
+    worker.end(signal.SIGKILL)
+
+    stuck = start_worker(settings, before=MUTE_AGENT)
+    await stuck.ready()
+    await Topics(settings).send(honest_run("waiting"))
+    await prometheus.fires("StreamprocWorkerStuck", "StreamprocDecisionsLate")
+    stuck.end(signal.SIGKILL)
+    start_worker(settings)
+    await prometheus.is_over("StreamprocWorkerStuck", "StreamprocDecisionsLate", "StreamprocNoWorkers")
