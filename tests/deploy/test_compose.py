@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 WORKERS = [service for name, service in SERVICES.items() if name.startswith("worker")]
-OBSERVING = {"notify", "prometheus", "grafana"}
+OBSERVING = {"page", "notify", "prometheus", "grafana"}
 PROMETHEUS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
 PINNED = r"@sha256:[0-9a-f]{64}$"
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
@@ -82,6 +82,7 @@ def test_no_service_mounts_a_directory_of_the_host() -> None:
 def test_what_people_look_at_is_published_to_this_machine_only() -> None:
     ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert ports == {
+        "page": ["127.0.0.1:8414:8414"],
         "prometheus": ["127.0.0.1:9090:9090"],
         "grafana": ["127.0.0.1:3000:3000"],
     }
@@ -119,6 +120,16 @@ def test_prometheus_scrapes_every_service_that_serves_metrics() -> None:
 def test_promtool_accepts_the_configuration_of_prometheus(promtool: Promtool) -> None:
     checked = promtool("check", "config", "prometheus.yml")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_page_asks_for_a_password_and_keeps_its_files_in_its_volume() -> None:
+    page = SERVICES["page"]
+    options = dict(word.split("=", 1) for word in page["command"][1:])
+    [volume] = page["volumes"]
+    assert options["--users"].startswith(volume.split(":")[1])
+    assert options["--db"].startswith(volume.split(":")[1])
+    assert options["--listen"].rpartition(":")[2] == options["--public-url"].rpartition(":")[2]
+    assert f"page-user ada --right view --file {options['--users']}" in (ROOT / "docker-compose.yml").read_text()
 
 
 def test_grafana_has_the_prometheus_of_this_file_and_asks_no_other_host() -> None:

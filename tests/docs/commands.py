@@ -13,12 +13,21 @@ from typer.testing import CliRunner
 
 from streamproc.cli import build
 from streamproc.settings import Settings
+from tests.deploy import expressions
 from tests.docs.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ELSEWHERE = {"cd", "cat", "echo", "source", "git", "kafka-console-consumer.sh"}  # of the shell and of other projects
+ELSEWHERE = {
+    "cd",
+    "cat",
+    "curl",
+    "echo",
+    "source",
+    "git",
+    "kafka-console-consumer.sh",
+}  # of the shell and of other projects
 STARTS_PYTHON = {"python", "python3", ".venv/bin/python"}
 
 
@@ -90,11 +99,20 @@ def _faults_of_docker(words: list[str]) -> Iterator[str]:
         yield from () if (ROOT / "deploy" / "Dockerfile").exists() else ("no Dockerfile",)
         return
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    if words[1:3] == ["--profile", "observe"]:
+        words = [words[0], *words[3:]]
+    if words[1:3] == ["run", "--rm"]:
+        words = [words[0], "exec", words[3], "streamproc", *words[4:]]
     if words[1:2] == ["exec"]:
         _, _, service, *inner = words
         if service not in services:
             yield f"no service {service} in docker-compose.yml"
         yield from _faults_of_words(inner)
+
+
+def _faults_of_promtool(words: list[str]) -> Iterator[str]:
+    if words[:2] == ["query", "instant"]:
+        yield from expressions.faults(words[3])
 
 
 def _faults_of_npm(words: list[str]) -> Iterator[str]:
@@ -114,6 +132,7 @@ _COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
     "make": _faults_of_make,
     "export": _faults_of_export,
     "docker": _faults_of_docker,
+    "promtool": _faults_of_promtool,
     "npm": _faults_of_npm,
     "pip": _faults_of_pip,
 }
