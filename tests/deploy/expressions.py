@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from deploy.grafana.dashboard import dashboard
-from streamproc.metrics.definitions import BY_NAME, FLEET_STATUSES, PUBLISHER_OUTCOMES, RUN_STATES
+from streamproc.metrics.definitions import (
+    BY_NAME,
+    DEAD_LETTER_REASONS,
+    FLEET_STATUSES,
+    PUBLISHER_OUTCOMES,
+    RUN_STATES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +28,10 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 OF_PROMETHEUS = {"job", "instance", "le"}
-OF_EVERY_PYTHON = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+OF_EVERY_PYTHON = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds"}
 VALUES = {
     ("streamproc_fleet_status", "status"): FLEET_STATUSES,
+    ("streamproc_dead_letters_total", "reason"): DEAD_LETTER_REASONS,
     ("streamproc_runs", "state"): RUN_STATES,
     ("streamproc_publisher_events_total", "outcome"): PUBLISHER_OUTCOMES,
     ("streamproc_decisions_total", "severity"): ("info", "warn", "halt"),
@@ -63,6 +70,6 @@ def faults(expression: str) -> Iterator[str]:
     for grouping in re.findall(r"\b(?:by|on|without|ignoring) \(([^)]*)\)", expression):
         yield from (f"no label {label}" for label in re.split(r",\s*", grouping) if label not in labels)
     for name, matchers in re.findall(r"\b(streamproc_\w+)\{([^}]*)\}", expression):
-        for label, value in re.findall(r'(\w+)="([^"]*)"', matchers):
+        for label, value in re.findall(r'(\w+)!?="([^"]*)"', matchers):
             if value not in VALUES.get((name, label), ()):
                 yield f"{name} has no {label}={value}"
