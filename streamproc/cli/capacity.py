@@ -336,7 +336,7 @@ def _extrapolated(
         yield "brokers' processor time: measured on one broker without replicas, TLS, or listeners"
     if load.listeners > 1:
         yield "listeners' fetches: counted, not measured; under load there are more than idle ones"
-    yield "not counted: budgets across runs (topic `spend`), admission, and bursts above the average"
+    yield "not counted: runs without `run.finished` (held for 7 days), budgets across runs, admission, bursts"
 
 
 def _n(number: float) -> str:
