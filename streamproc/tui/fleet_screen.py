@@ -15,13 +15,14 @@ from textual.widgets import Footer, Input, Static
 from streamproc.read_model.rows import FleetPage, LiveRun, RunFilter, RunGroup
 from streamproc.tui.filters import HINT, parse_filter
 from streamproc.tui.run_list import GROUPS, RunList
+from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.status_bars import StatusBars
 from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, strip, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.tui.app import FleetApp
+    from streamproc.tui.host import FleetHost
 
 ROWS_MAX: Final = 500  # of each group; the heading says how many there are
 
@@ -39,7 +40,7 @@ URGENCY_WORDS: Final[dict[RunGroup, str]] = {"halted": "the latest first", "warn
 class FleetScreen(Screen[None]):
     """All runs."""
 
-    app: FleetApp
+    app: FleetHost
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
@@ -122,7 +123,7 @@ class FleetScreen(Screen[None]):
 
     def on_run_list_opened(self, event: RunList.Opened) -> None:
         """Open a run."""
-        self.app.open_run(event.run_id)
+        self.app.push_screen(RunScreen(event.run_id))
 
     # -- keys
 

@@ -20,7 +20,7 @@ from streamproc.tui.texts import styled
 
 if TYPE_CHECKING:
     from streamproc.report.model import RunReport
-    from streamproc.tui.app import FleetApp
+    from streamproc.tui.host import FleetHost
 
 DECISIONS_MAX: Final = 200
 TITLES: Final = {
@@ -32,7 +32,7 @@ TITLES: Final = {
 class RunScreen(Screen[None]):
     """One run, live."""
 
-    app: FleetApp
+    app: FleetHost
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,left", "app.pop_screen", "Back", key_display="Esc"),

@@ -14,7 +14,7 @@ from streamproc.tui.orders import news
 from streamproc.tui.texts import joined, styled
 
 if TYPE_CHECKING:
-    from streamproc.tui.app import FleetApp
+    from streamproc.tui.host import FleetHost
 
 NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "failed": "$bad"}
 
@@ -28,7 +28,7 @@ class StatusBars(Widget):
         yield Static(id="lost", markup=False)
         yield Static(id="news", markup=False)
 
-    def show(self, app: FleetApp, filter_text: str = "") -> None:
+    def show(self, app: FleetHost, filter_text: str = "") -> None:
         """Show what is to be said now."""
         self.query_one("#place", Static).update(_place(app, filter_text))
         lost = self.query_one("#lost", Static)
@@ -41,7 +41,7 @@ class StatusBars(Widget):
             line.update(styled(text, NEWS_STYLES.get(app.followed[-1].state, "$accent")))
 
 
-def _place(app: FleetApp, filter_text: str) -> Content:
+def _place(app: FleetHost, filter_text: str) -> Content:
     parts = [Content.styled("streamproc", "bold $accent"), styled(app.place)]
     if app.lost_since_ms is not None:
         parts.append(Content.styled("● not connected", "$bad"))
@@ -58,7 +58,7 @@ def _place(app: FleetApp, filter_text: str) -> Content:
     return Content("  ").join(parts)
 
 
-def _lost(app: FleetApp) -> Content:
+def _lost(app: FleetHost) -> Content:
     since = _clock(app.lost_since_ms) if app.lost_since_ms is not None else ""
     return Content(f" Not connected since {since}: trying again. What you see is as of then.")
 
