@@ -174,7 +174,7 @@ async def test_a_form_that_is_sent_again_is_the_same_order() -> None:
     [
         {"verb": "resume"}, {"verb": "stop"}, {"verb": "nothing"}, {"verb": ""}, {"scope": "run%3Aother"},
         {"scope": "fleet"}, {"scope": "user%3Aeve"}, {"scope": "%FF"}, {"scope": ""}, {"counted": "0"},
-        {"counted": "x"}, {"counted": "9" * 5_000}, {"order": str(uuid.uuid4())}, {"order": "1"}, {"order": ""},
+        {"counted": "x"}, {"counted": "9" * 5_000}, {"order": str(uuid.UUID(int=1))}, {"order": "1"}, {"order": ""},
         {"seal": ""}, {"seal": "0" * 64}, {"seal": "\u00fc"},
     ],
     ids=lambda changed: str(changed)[:40],
