@@ -13,6 +13,7 @@ from aiohttp import web
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.words import clock
 from streamproc.web.access import session_of
+from streamproc.web.access.own_address import own_path
 from streamproc.web.keys import LIVE
 
 # Files below /static: their package, their place in it, their type.
@@ -104,8 +105,8 @@ def _top(request: web.Request, session: Any) -> Html:
         "header",
         tag("a", _mark(), "streamproc", href="/", class_="brand"),
         tag("nav", *links, aria_label="Views"),
-        tag("div", as_of(time.time_ns() // 1_000_000), tag("a", "Reload", href=request.path_qs, class_="reload"),
-            class_="asof"),
+        tag("div", as_of(time.time_ns() // 1_000_000),
+            tag("a", "Reload", href=own_path(request.path_qs), class_="reload"), class_="asof"),
         tag("div", tag("span", foreign(session.name), class_="who"), leave, class_="account"),
         class_="top",
     )  # fmt: skip

@@ -84,7 +84,10 @@ def _placed(placed: Sequence[PlacedOrder]) -> Html:
 
 
 def _table(name: str, rows: Sequence[CommandRow], *, clears: bool = False) -> Html:
-    heads = [tag("th", head, scope="col") for head in (*HEADS, *(("Release",) if clears else ()))]
+    heads = [
+        tag("th", head, scope="col", class_="number" if head == HEADS[-1] else None)
+        for head in (*HEADS, *(("Release",) if clears else ()))
+    ]
     body = tag("tbody", *(_row(row, clears=clears) for row in rows))
     made = tag("table", tag("caption", name, class_="unseen"), tag("thead", tag("tr", *heads)), body)
     return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=f"{name}, table")
@@ -132,7 +135,7 @@ def progress_view(order: PlacedOrder, found: OrderProgress) -> Html:
             tag("h1", BUTTONS[order.verb]),
             tag("p", "To ", target, ", by ", foreign(order.by), ", ", moment(order.at_ms), ": ", foreign(order.why)),
             said,
-            tag("ol", *steps, class_="stages", aria_label="stages"),
+            NOTHING if bad else tag("ol", *steps, class_="stages", aria_label="stages"),
             tag("p", found.outcome, id="order-outcome") if found.outcome else NOTHING,
             tag("p", tag("a", "Reload", href=f"/orders/{order.id}"), " · ", tag("a", "All orders", href="/orders")),
         )

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from streamproc.errors import plural
 from streamproc.fleet.command_events import ALL, ISSUED, REFUSED
 from streamproc.read_model.rows import DecisionFilter
 
@@ -71,10 +70,9 @@ def _of_run(order: PlacedOrder, row: CommandRow, model: OrderModel) -> OrderProg
 def _of_many(order: PlacedOrder, row: CommandRow, model: OrderModel) -> OrderProgress:
     outcome = ""
     if order.verb in ("kill", "stop"):
-        now = model.runs_in_scope(order.scope)
-        outcome = f"When it was given, {plural(order.counted, 'run')} worked; now, {now} still count as working."
+        outcome = f"Working runs when it was given: {order.counted}; now: {model.runs_in_scope(order.scope)}."
     if order.verb == "kill":
-        outcome += f" {plural(row.obeyed_runs, 'run')} obeyed: halted by it."
+        outcome += f" Runs that it has halted: {row.obeyed_runs}."
     if row.state == "replaced":
         sentence = "It was replaced by a later order to the same scope."
         return OrderProgress(stage="replaced", sentence=sentence, outcome=outcome)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamproc.web.access.session import Session
 
 GRANTS: Final = {"turns": "Additional turns", "iterations": "Additional iterations", "cost": "Additional cost in USD"}
+NOTHING_SAID: Final[Mapping[str, str]] = {}
 READ_ONLY: Final = "This page is read-only: it was started without --orders."
 ON_RUNS: Final = frozenset({"halt", "resume"})  # their forms stand on the page of the run itself
 REFRESH_S: Final = 2
@@ -45,12 +46,13 @@ def order_form(session: Session | None, scope: str, verbs: Sequence[str], *, ord
     if session is None:
         return NOTHING
     allowed = [verb for verb in verbs if orders.allows(session, verb)]
-    return NOTHING.join(
-        _draft_form(session, orders.draft(session, verb, scope), orders)
-        if verb in ON_RUNS
-        else tag("p", tag("a", f"{BUTTONS[verb]}…", href=new_order_path(verb, scope), class_="order"))
+    forms = [_draft_form(session, orders.draft(session, verb, scope), orders) for verb in allowed if verb in ON_RUNS]
+    links = [
+        tag("a", f"{BUTTONS[verb]}…", href=new_order_path(verb, scope), class_="order")
         for verb in allowed
-    )
+        if verb not in ON_RUNS
+    ]
+    return NOTHING.join(forms) + (tag("p", Html(" ").join(links)) if links else NOTHING)
 
 
 def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: Mapping[str, str] | None = None) -> Html:
@@ -145,19 +147,18 @@ class _OrderViews:
         except OrderRefused as refused:
             return self._refused(request, refused)
         draft = self._orders.draft(session, verb, scope)
-        return self._form(request, draft)
+        return self._form(request, draft, NOTHING_SAID, NOTHING)
 
     async def place(self, request: web.Request) -> web.StreamResponse:
         """Place an order and go to its page; show what is wrong with it otherwise."""
         session = own_session(request)
         fields = await form_fields(request)
+        draft: OrderDraft | None = None
         try:
-            draft = _posted(fields)
-            order = await self._orders.place(
-                session, draft, fields.get("reason", ""), fields.get("typed", ""), _grant(fields)
-            )
+            draft, grant = _posted(fields), _grant(fields)
+            order = await self._orders.place(session, draft, fields.get("reason", ""), fields.get("typed", ""), grant)
         except OrderRefused as refused:
-            return self._refused(request, refused)
+            return self._refused(request, refused, draft, fields)
         return web.Response(status=303, headers={"Location": f"/orders/{order.id}"})
 
     async def follow(self, request: web.Request) -> web.Response:
@@ -171,14 +172,25 @@ class _OrderViews:
             response.headers["Refresh"] = str(REFRESH_S)
         return response
 
-    def _form(self, request: web.Request, draft: OrderDraft, said: Mapping[str, str] | None = None) -> web.Response:
+    def _form(self, request: web.Request, draft: OrderDraft, said: Mapping[str, str], problem: Html) -> web.Response:
         form = _draft_form(own_session(request), draft, self._orders, said)
-        head = tag("h1", BUTTONS[draft.verb]) + tag("p", "To ", foreign(draft.scope, code=True))
-        return self._layout(BUTTONS[draft.verb], head + form, request)
+        head = tag("h1", BUTTONS[draft.verb]) + tag("p", "To ", foreign(draft.scope, code=True)) + problem
+        return self._layout(BUTTONS[draft.verb], head + tag("section", form, class_="orders"), request)
 
-    def _refused(self, request: web.Request, refused: OrderRefused) -> web.Response:
-        body = tag("h1", "Not ordered") + tag("p", str(refused), role="alert")
-        response = self._layout("Not ordered", body, request)
+    def _refused(
+        self,
+        request: web.Request,
+        refused: OrderRefused,
+        draft: OrderDraft | None = None,
+        said: Mapping[str, str] = NOTHING_SAID,
+    ) -> web.Response:
+        """Say why it is refused; where it helps, with a fresh form, and what was typed in it."""
+        problem = tag("p", str(refused), role="alert", class_="note bad")
+        if draft is not None and refused.again:
+            fresh = self._orders.draft(own_session(request), draft.verb, draft.scope)
+            response = self._form(request, fresh, said, problem)
+        else:
+            response = self._layout("Not ordered", tag("h1", "Not ordered") + problem, request)
         response.set_status(refused.status)
         return response
 

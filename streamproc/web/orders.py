@@ -87,11 +87,12 @@ class OrderModel(Protocol):
 
 
 class OrderRefused(Exception):
-    """The page refuses to issue this order. `status` is that of HTTP."""
+    """The page refuses to issue this order. `status` is that of HTTP; `again`: the form may be filled in again."""
 
-    def __init__(self, message: str, status: int = 400) -> None:
+    def __init__(self, message: str, status: int = 400, *, again: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.again = again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +180,11 @@ class PageOrders:
             return known  # the same form once more
         why = " ".join(reason.split())
         if not REASON_MIN <= len(why) <= REASON_MAX:
-            raise OrderRefused(f"reason: give one of {REASON_MIN} to {REASON_MAX} characters.")
+            raise OrderRefused(f"reason: give one of {REASON_MIN} to {REASON_MAX} characters.", again=True)
         if rule.releases and not self.caught_up():
-            raise OrderRefused("The page is still reading what stands: it can stop and halt now, not release.", 409)
+            raise OrderRefused(
+                "The page is still reading what stands: it can stop and halt now, not release.", 409, again=True
+            )
         self._check_number(draft, typed)
         order = PlacedOrder(
             id=draft.id, verb=draft.verb, scope=draft.scope, by=session.name, why=why, grant=grant,
@@ -206,9 +209,11 @@ class PageOrders:
         if not self.must_type(draft):
             return
         if typed.strip() != str(draft.counted):
-            raise OrderRefused(f"runs: type the number of runs that this hits, {draft.counted}.")
+            raise OrderRefused(f"runs: type the number of runs that this hits, {draft.counted}.", again=True)
         if (now := self.model.runs_in_scope(draft.scope)) > GROWTH * max(draft.counted, 1):
-            raise OrderRefused(f"It would hit {now} runs by now, not {draft.counted}: check the number again.", 409)
+            raise OrderRefused(
+                f"It would hit {now} runs by now, not {draft.counted}: check the number again.", 409, again=True
+            )
 
     def _seal(self, session: Session, *parts: object) -> str:
         content = "\0".join((session.id, *map(str, parts))).encode("utf-8", "surrogatepass")

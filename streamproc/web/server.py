@@ -10,6 +10,7 @@ from aiohttp import web
 from streamproc.errors import StreamprocError
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.web import live
+from streamproc.web.access.own_address import own_path
 from streamproc.web.connections import LiveViews
 from streamproc.web.keys import LIVE, MODEL, ORDERS, POLICY, RUN_LOG, SETTINGS, TRIALS
 from streamproc.web.layout import missing, page, static
@@ -79,6 +80,6 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         body = Html().join([
             tag("h1", "This cannot be shown now"),
             tag("p", foreign(str(error)), class_="lead"),
-            tag("p", tag("a", "Try again", href=request.path_qs)),
+            tag("p", tag("a", "Try again", href=own_path(request.path_qs))),
         ])  # fmt: skip
         return page("This cannot be shown now", body, request, status=503)

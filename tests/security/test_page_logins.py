@@ -111,8 +111,11 @@ async def test_a_user_who_is_removed_or_gets_another_password_is_logged_out(user
     async with serving(by_file(users)) as served, Browser(served) as ada, Browser(served) as bob:
         await ada.post("/login/password", typed())
         await bob.post("/login/password", typed("bob"))
+        streams = {one.name: one for one in served.access.sessions._sessions.values()}
         known = read_users(users)
         write_users(users, known | {"bob": new_user("bob", "view", PASSWORD)})  # another salt, so another hash
+        assert not served.access.alive(streams["password:bob"])  # nor does an open stream go on
+        assert served.access.alive(streams["password:ada"])
         assert (await bob.get("/")).location == "/login"
         assert (await ada.get("/")).status == 200
         write_users(users, {"bob": known["bob"]})
@@ -188,6 +191,10 @@ async def test_the_proxy_says_who_it_is() -> None:
         assert session.rights == {"view", "halt"}
         await browser.get("/", X_Forwarded_User="ada@example.com", X_Forwarded_Groups="dev")
         assert session.rights == {"view"}
+        served.access._methods["header"]._granted = {"oncall": frozenset({"view"})}  # type: ignore[attr-defined]
+        assert (await browser.get("/", X_Forwarded_User="ada@example.com")).location == "/login"  # no right any more
+        assert (await browser.post("/login/header", page.fields(), X_Forwarded_User="ada@example.com")).status == 403
+        assert (await browser.post("/login/header", page.fields(), **named)).location == "/"
         # Another person behind the same browser, or none: the session is over.
         assert (await browser.get("/", X_Forwarded_User="bob")).location == "/login"
         assert (await browser.get("/", **named)).location == "/login"

@@ -193,6 +193,7 @@ async def test_an_order_needs_a_reason(reason: str) -> None:
         refused = await browser.post("/orders", await browser.form() | {"reason": reason})
         assert refused.status == 400
         assert "reason: give one of 3 to 500 characters" in refused.text
+        assert refused.fields("halt")["scope"] == quote(f"run:{RUN}", safe="")
         assert sent(served) == []
 
 
@@ -211,6 +212,8 @@ async def test_the_number_of_runs_is_typed_in(verb: str, scope: str) -> None:
         refused = await browser.post("/orders", form | {"typed": "12"})
         assert refused.status == 409
         assert "25 runs by now" in refused.text
+        assert "This hits 25 working runs" in refused.text  # a fresh form, with what was typed
+        assert refused.fields()["reason"] == REASON
         assert sent(served) == []
         model.counts[scope] = 13
         assert (await browser.post("/orders", form | {"typed": " 12 "})).status == 303

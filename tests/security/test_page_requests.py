@@ -94,5 +94,7 @@ async def test_a_get_changes_nothing_and_other_methods_are_refused() -> None:
         assert (await browser.get(f"/logout?csrf={csrf}")).status == 405
         for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
             assert (await browser.request(method, "/change", {})).status == 405
+        own = {"Origin": served.origin, "Sec-Fetch-Site": "same-origin", "X-CSRF-Token": csrf}
+        assert (await browser.request("PUT", "/put", own)).status == 405  # although there is such a route
         assert served.changes == 0
         assert (await browser.get("/")).status == 200

@@ -6,9 +6,12 @@ import re
 from urllib.parse import quote
 
 import pytest
+from aiohttp import web
 
+from streamproc.report.markup import tag
 from streamproc.web.access import AccessOptions
 from streamproc.web.access.session import SESSIONS_MAX, Sessions
+from streamproc.web.layout import page
 from tests.web.access_app import Browser, Clock, serving
 
 HOURS = 3_600.0
@@ -152,6 +155,8 @@ async def test_a_link_from_another_site_finds_the_session_after_all() -> None:
         assert first.headers["Refresh"] == "0"
         assert 'href="/runs/a%22b"' in first.text
         assert "a run" not in first.text
+        for path in ("//evil.example/x", "/\\evil.example"):
+            assert 'href="/"' in (await stranger.get(path, Sec_Fetch_Site="cross-site")).text
         assert (await browser.get("/runs/a%22b", Sec_Fetch_Site="same-origin")).status == 200
         assert (await stranger.get("/runs/a%22b", Sec_Fetch_Site="same-origin")).location == "/login?next=/runs/a%2522b"
 
@@ -195,3 +200,27 @@ async def test_a_login_form_is_bounded() -> None:
             "POST", "/login/loopback", {"Sec-Fetch-Site": "same-origin", "Origin": served.origin}, b"{}"
         )
         assert odd.status == 415
+
+
+async def test_a_page_links_to_no_other_site_whatever_its_address() -> None:
+    """`//evil.example/x` is a path for the server, and another site for a browser that finds it in a link."""
+    app = web.Application()
+
+    async def shown(request: web.Request) -> web.Response:
+        return page("Nowhere", tag("p", "nowhere"), request)
+
+    async with serving() as served, Browser(served) as browser:
+        served.access.install(app)
+        app.add_routes([web.get("/{path:.*}", shown)])
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            await browser.log_in_with_token()
+            served.port = runner.addresses[0][1]  # the same sessions, behind the same name
+            answer = await browser.get("//evil.example/x")
+            assert answer.status == 200
+            assert "nowhere" in answer.text
+            assert "evil" not in answer.text
+        finally:
+            await runner.cleanup()

@@ -83,6 +83,7 @@ class Served:
         self.access.install(app)
         app.add_routes(order_routes(self.orders, layout))
         app.add_routes([web.get("/", self._home), web.post("/change", self._change), web.get("/events", self._events)])
+        app.router.add_put("/put", self._change)
         app.router.add_get("/runs/{run:(?s:.+)}", self._run)
         return app
 

@@ -35,6 +35,8 @@ class IdentityProvider:
         self.keys = KeySet([RSAKey.generate_key(2048), ECKey.generate_key("P-256")])
         self.signing: Any = None
         """A key to sign with, instead of the published one."""
+        self.more_keys: list[dict[str, str]] = []
+        """Further keys to publish, such as one that should have stayed secret."""
         self.asked: list[dict[str, str]] = []
         self.exchanged = 0
         self.down = False
@@ -100,7 +102,7 @@ class IdentityProvider:
         return jwt.encode(header, claims, key, algorithms=[self.algorithm])
 
     async def _keys(self, _request: web.Request) -> web.Response:
-        return web.json_response(self.keys.as_dict(private=False))
+        return web.json_response({"keys": [*self.keys.as_dict(private=False)["keys"], *self.more_keys]})
 
 
 @asynccontextmanager

@@ -238,7 +238,7 @@ def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
     for run in ("e1", "e2"):
         assert "abuse" in agents[run].said("CANCELLED ")
     stage(page, "obeyed")
-    page.locator("#order-outcome", has_text="2 runs worked; now, 0 still count as working. 2 runs obeyed").wait_for()
+    page.locator("#order-outcome", has_text="given: 2; now: 0. Runs that it has halted: 2.").wait_for()
     assert agents["a1"].process.poll() is None
 
     page.goto(f"{origin}/orders")

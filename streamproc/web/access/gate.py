@@ -40,6 +40,7 @@ CSRF_HEADER: Final = "X-CSRF-Token"
 STATIC: Final = "/static/"  # style sheets, which the login page needs, too
 PUBLIC: Final = frozenset({"/login", "/login/continue.js", "/favicon.ico", "/favicon.svg"})
 BODY_BYTES_MAX: Final = 65_536  # of a form without a session
+NO_RIGHT: Final = "You have no right to see this page: ask for a group that has one."
 CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n'
 
 
@@ -64,6 +65,7 @@ class Access:
         self._address = address
         self._proxies = proxies
         self._throttle = LoginThrottle(now)
+        self._own_paths = PUBLIC
 
     # For the server.
 
@@ -86,7 +88,7 @@ class Access:
             web.post("/login/{method}", self._log_in),
             web.post("/logout", self._log_out),
         ]
-        self._own_paths = PUBLIC | {route.path for route in own} - {"/logout"}
+        self._own_paths = PUBLIC | {route.path for route in own if route.path != "/logout"}
         return own
 
     def listens_on(self, port: int) -> None:
@@ -108,7 +110,7 @@ class Access:
 
     def alive(self, session: Session) -> bool:
         """Return whether a session is still valid; a stream of events asks from time to time, and ends with it."""
-        return self.sessions.alive(session)
+        return self.sessions.alive(session) and self._still_holds(session, None)
 
     # The checks.
 
@@ -126,8 +128,6 @@ class Access:
             return await handler(request)
         if session is None:
             return self._unauthenticated(request)
-        if VIEW not in session.rights:
-            raise web.HTTPForbidden(text="You are logged in, and have no right to see this page.\n")
         if request.method == "POST":
             await self._check_token(request, session)
         if request.method == "POST" or request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":
@@ -136,16 +136,17 @@ class Access:
 
     def _session_in_force(self, request: web.Request) -> Session | None:
         session = self.sessions.find(request.cookies.get(self.address.cookie, ""))
-        if session is None:
-            return None
-        method = self._methods.get(session.name.partition(":")[0])
-        rights = None if method is None else method.current(session, request)
-        if rights is None:
+        return session if session is not None and self._still_holds(session, request) else None
+
+    def _still_holds(self, session: Session, request: web.Request | None) -> bool:
+        """Bring the rights of a session up to date; end it if its login no longer holds."""
+        rights = self._methods[session.name.partition(":")[0]].current(session, request)
+        if rights is None or VIEW not in rights:
             log.info("session of %s ended: its login no longer holds", escape(session.name))
             self.sessions.end(session)
-            return None
+            return False
         session.rights = rights
-        return session
+        return True
 
     def _is_public(self, request: web.Request) -> bool:
         """By the route that was found, not by the text of the path: that can be written in many ways."""
@@ -155,13 +156,13 @@ class Access:
     def _unauthenticated(self, request: web.Request) -> web.Response:
         if request.method == "POST" or "text/html" not in request.headers.get("Accept", ""):
             return web.Response(status=401, text="Log in first.\n")
+        target = own_path(request.raw_path)
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
             # A link from elsewhere brings no `SameSite=Strict` cookie; the same address, opened by our page, does.
-            again = tag("p", tag("a", "Continue", href=request.raw_path))
+            again = tag("p", tag("a", "Continue", href=target))
             response = self.layout("One moment", again, request)
             response.headers["Refresh"] = "0"
             return response
-        target = own_path(request.raw_path)
         raise web.HTTPSeeOther("/login" if target == "/" else f"/login?next={quote(target, safe='/')}")
 
     async def _check_token(self, request: web.Request, session: Session) -> None:
@@ -186,8 +187,8 @@ class Access:
 
     def _show_login(self, request: web.Request, back_to: str, problem: str = "") -> web.Response:
         forms = NOTHING.join(method.form(request, back_to) for method in self._methods.values())
-        said = tag("p", problem, role="alert") if problem else NOTHING
-        return self.layout("Log in", tag("h1", "Log in") + said + forms, request)
+        said = tag("p", problem, role="alert", class_="note bad") if problem else NOTHING
+        return self.layout("Log in", tag("div", tag("h1", "Log in"), said, forms, class_="login"), request)
 
     async def _continue_script(self, _request: web.Request) -> web.Response:
         return web.Response(text=CONTINUE_SCRIPT, content_type="text/javascript")
@@ -204,6 +205,9 @@ class Access:
         back_to = own_path(fields.get("next", ""))
         try:
             identity = await method.identify(request, fields)
+            if VIEW not in identity.rights:
+                log.warning("%s has no right to see the page", escape(identity.name))
+                raise LoginRefused(NO_RIGHT)
         except LoginRefused as refused:
             # Not with the name: people type passwords into its field.
             log.warning("login refused method=%s address=%s", method.name, escape(address))

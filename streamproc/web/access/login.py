@@ -58,8 +58,9 @@ class LoginMethod(Protocol):
     async def identify(self, request: web.Request, fields: Fields) -> Identity:
         """Return who sent the form. Raises `LoginRefused`."""
 
-    def current(self, session: Session, request: web.Request) -> frozenset[str] | None:
-        """Return the rights that the session has now; None if its login no longer holds."""
+    def current(self, session: Session, request: web.Request | None) -> frozenset[str] | None:
+        """Return the rights that the session has now; None if its login no longer holds. Without a request, as far as
+        that can be known without one."""
 
     def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
         """Return further routes below ``/login/``; they need no session."""

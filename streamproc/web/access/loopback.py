@@ -46,7 +46,7 @@ class LoopbackLogin:
         self.announce()
         return Identity(self.name, rights_up_to(FLEET))
 
-    def current(self, session: Session, _request: web.Request) -> frozenset[str] | None:
+    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
         """Return the rights of the session: they never change."""
         return session.rights
 

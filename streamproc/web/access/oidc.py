@@ -86,7 +86,7 @@ class OidcLogin:
         self._site = site
         return (web.get("/login/oidc", self._begin), web.get(CALLBACK, self._returned))
 
-    def current(self, session: Session, _request: web.Request) -> frozenset[str] | None:
+    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
         """Return the rights of the session: the provider is asked only at a login."""
         return session.rights
 
@@ -158,7 +158,8 @@ class OidcLogin:
     async def _returned(self, request: web.Request) -> web.Response:
         """Pass on what the provider says by a form of ours: its redirect brings no `SameSite=Strict` cookie."""
         fields = {name: request.query[name] for name in RETURNED if name in request.query}
-        return self._site.layout("Log in", tag("h1", "Log in") + continue_form(self.name, fields, "Continue"), request)
+        form = tag("div", tag("h1", "Log in"), continue_form(self.name, fields, "Continue"), class_="login")
+        return self._site.layout("Log in", form, request)
 
     @property
     def _cookie(self) -> str:

@@ -73,7 +73,7 @@ class PasswordLogin:
             raise LoginRefused(WRONG)
         return Identity(f"{self.name}:{user.name}", rights_up_to(user.right), _basis(user))
 
-    def current(self, session: Session, _request: web.Request) -> frozenset[str] | None:
+    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
         """Return the rights that the file gives now; None if the user is gone or has another password."""
         user = self._current().get(session.name.partition(":")[2])
         return rights_up_to(user.right) if user is not None and _basis(user) == session.basis else None

@@ -46,8 +46,10 @@ class ProxyHeaderLogin:
             raise LoginRefused(NOT_NAMED)
         return Identity(f"{self.name}:{user}", self._rights(request))
 
-    def current(self, session: Session, request: web.Request) -> frozenset[str] | None:
+    def current(self, session: Session, request: web.Request | None) -> frozenset[str] | None:
         """Return the rights by the groups of this request; None if the proxy does not name the same person."""
+        if request is None:
+            return session.rights
         return self._rights(request) if session.name == f"{self.name}:{self._user(request)}" else None
 
     def routes(self, _site: LoginSite) -> Sequence[web.RouteDef]:

@@ -47,10 +47,11 @@ class Sessions:
 
     def begin(self, name: str, rights: frozenset[str], basis: str = "") -> Session:
         """Begin a session with a fresh id and a fresh CSRF token."""
-        for session in [one for one in self._sessions.values() if not self.alive(one)]:
-            self.end(session)
-        if len(self._sessions) >= SESSIONS_MAX:
-            self.end(next(iter(self._sessions.values())))
+        while self._sessions:
+            oldest = next(iter(self._sessions.values()))
+            if self.alive(oldest) and len(self._sessions) < SESSIONS_MAX:
+                break
+            self.end(oldest)
         now_s = self._now()
         session = Session(
             id=secrets.token_urlsafe(ID_BYTES),
