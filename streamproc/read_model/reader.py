@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -92,7 +93,7 @@ class ModelReader:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)  # what it applies now ends with it
 
     @property
     def progress(self) -> float:
@@ -253,6 +254,10 @@ class ModelReader:
     def _report(self, error: Exception) -> None:
         if isinstance(error, OffsetOutOfRangeError):
             error = Unavailable(f"the log was cut off while it was read: {error}")
+        if isinstance(error, sqlite3.Error):
+            error = Unavailable(
+                f"the read model cannot be written ({error}): make room on its disk, or name another --db"
+            )
         problem = as_unavailable(self._settings, error)
         if self.trouble is None:
             log.warning("what is shown stands still for now; reconnecting: %s", problem)
