@@ -90,7 +90,7 @@ def page(
 
 
 def _top(request: web.Request, session: Any) -> Html:
-    here = "/" if request.path.startswith("/run") else request.path
+    here = "/" if request.path.startswith("/run") else f"/{request.path.split('/')[1]}"
     known = {resource.canonical for resource in request.app.router.resources()}
     links = [
         tag("a", name, href=href, aria_current="page" if href == here else None)

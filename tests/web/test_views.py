@@ -54,7 +54,7 @@ COUNTS: Final = FleetCounts(
 ELEMENTS: Final = {
     "section", "div", "span", "p", "h1", "h2", "h3", "dl", "dt", "dd", "ul", "ol", "li", "b", "strong", "small", "a",
     "bdi", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "time", "svg", "title", "rect", "path",
-    "circle", "progress", "input", "label", "output", "pre", "text", "g", "line",
+    "details", "summary", "circle", "progress", "input", "label", "output", "pre", "text", "g", "line",
 }  # fmt: skip
 anything = st.text(max_size=40)
 

@@ -104,6 +104,7 @@ const load = async () => {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     const fresh = parsed(await answer.text());
     if (answer.redirected || !fresh.querySelector("[data-live], #strip")) return;
+    if (byId("strip") && !byId("rows-others") && fresh.getElementById("rows-others")) location.reload(); // the first runs
     for (const one of all("[data-live], #strip, tbody[id], [id^=count-]")) {
       const found = fresh.getElementById(one.id);
       if (found) swap(one, document.importNode(found, true));

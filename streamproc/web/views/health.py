@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.tables import Cell, TableRow, muted, number, section, table
+from streamproc.report.markup import Html, foreign, tag
+from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
 from streamproc.report.words import grouped
 from streamproc.web.keys import MODEL
 from streamproc.web.layout import moment, page
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 50  # refused records
 READ_MAX: Final = 10_000
+LATE_RECORDS: Final = 1_000  # behind the end of the log: more than a moment
 
 
 async def health(request: web.Request) -> web.Response:
@@ -49,27 +50,39 @@ def standing(counts: FleetCounts) -> Html:
     if not counts.caught_up:
         share = f"{100 * counts.read_share:.0f} %"
         return tag("p", f"The page is still reading what was there when it started: {share}.", class_="note")
-    if counts.behind_records > 1_000:
+    if counts.behind_records > LATE_RECORDS:
         text = f"The page is {grouped(counts.behind_records)} records behind its topics: what it shows is late."
         return tag("p", text, class_="note")
     return tag("p", "The page has read its topics to their ends.", class_="note fine")
 
 
 def partitions(rows: Sequence[PartitionHealth]) -> Html:
-    """Return the position in each partition, a row for each topic, with its partitions in a table below."""
-    shown = []
-    for topic, own in groupby(sorted(rows, key=lambda one: (one.topic, one.partition)), lambda one: one.topic):
-        for place, one in enumerate(own):
-            shown.append(TableRow([
-                tag("strong", topic) if not place else NOTHING, number(one.partition), number(grouped(one.position)),
-                number(grouped(one.end) if one.end >= 0 else "—"),
-                number(tag("span", grouped(one.behind), class_="sev-warn" if one.behind > 1_000 else None)),
-                Cell(moment(one.last_ms)),
-            ]))  # fmt: skip
-    if not shown:
-        return section("Partitions", muted("No partition is read yet: the broker has not answered."))
+    """Return how far each topic was read, and below it each partition."""
+    if not rows:
+        return section("Topics", muted("No partition is read yet: the broker has not answered."))
+    ordered = sorted(rows, key=lambda one: (one.topic, one.partition))
+    topics = [
+        TableRow([
+            tag("strong", topic), number(len(own)), _behind(sum(one.behind for one in own)),
+            Cell(moment(max(one.last_ms for one in own))),
+        ])
+        for topic, own in ((topic, list(own)) for topic, own in groupby(ordered, lambda one: one.topic))
+    ]  # fmt: skip
+    each = [
+        TableRow([
+            one.topic, number(one.partition), number(grouped(one.position)),
+            number(grouped(one.end) if one.end >= 0 else "—"), _behind(one.behind), Cell(moment(one.last_ms)),
+        ])
+        for one in ordered
+    ]  # fmt: skip
     heads = ["Topic", "Partition", "Position", "End", "Behind", "Last record"]
-    return section("Partitions", table(heads, shown, class_="numbers"))
+    return section("Topics", table(["Topic", "Partitions", "Behind", "Last record"], topics)) + folded(
+        "Partitions", table(heads, each), id_="partitions"
+    )
+
+
+def _behind(records: int) -> Cell:
+    return number(tag("span", grouped(records), class_="sev-warn" if records > LATE_RECORDS else None))
 
 
 def refused(rows: Sequence[RefusedRow]) -> Html:
