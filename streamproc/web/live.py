@@ -41,7 +41,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     session = own_session(request)
     async with request.app[LIVE].connection() as subscription:
         feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
-        with contextlib.suppress(ConnectionResetError):  # the browser has left
+        with contextlib.suppress(ConnectionResetError):  # the browser has left, perhaps before the first byte
             await response.prepare(request)
             first = feed.messages(Changes())
             if request.query.get("seen") != str(request.app[LIVE].version):  # since then, or since the last connection
