@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
@@ -80,7 +82,8 @@ def _is_installed() -> bool:
 
 
 def _resource(environment: Mapping[str, str]) -> dict[str, str]:
-    found = {"service.name": "streamproc"}
+    # Several workers of a machine must differ: their counts are cumulative, each from a start of its own.
+    found = {"service.name": "streamproc", "service.instance.id": f"{socket.gethostname()}-{os.getpid()}"}
     found |= _pairs(environment.get("OTEL_RESOURCE_ATTRIBUTES", ""), "OTEL_RESOURCE_ATTRIBUTES")
     if name := environment.get("OTEL_SERVICE_NAME", "").strip():
         found["service.name"] = name

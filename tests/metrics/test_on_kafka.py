@@ -17,7 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from deploy.local.kafka import Broker, free_port
 from streamproc.fleet.command_events import REFUSED
 from streamproc.kafka import topics as kafka_topics
-from streamproc.metrics.definitions import METRICS, WORKFLOWS_MAX
+from streamproc.metrics.definitions import METRICS, SPAN_OUTCOMES, WORKFLOWS_MAX
 from streamproc.model import wire
 from streamproc.settings import Settings, load_settings
 from tests.metrics.scraped import OPENMETRICS, Scraped, get, probe, scrape
@@ -241,10 +241,18 @@ async def test_the_bridge_shows_its_spans_and_its_publisher(settings: Settings, 
     found = await until(lambda: re.search(r"listening on (http://\S+)", bridge.log.read_text()), 60)
     await asyncio.to_thread(agent, OTLPSpanExporter(found[1]), [QUERY] * 3)
     page = await until(
-        shows(url, lambda page: (page.value("streamproc_publisher_events_total", outcome="delivered") or 0) >= 3), 60,
-        "the turns",
+        shows(url, lambda page: page.sum("streamproc_otel_spans_total") == 7
+              and page.sum("streamproc_publisher_events_total", outcome="delivered") >= 3),
+        60, "the spans and their turns",
     )  # fmt: skip
     assert page.ours() == {metric.family for metric in METRICS if "otel" in metric.programs}
-    assert page.value("streamproc_otel_spans_total", outcome="turn") == 3
+    spans = {outcome: page.value("streamproc_otel_spans_total", outcome=outcome) for outcome in SPAN_OUTCOMES}
+    assert spans == {
+        "turn": 3,
+        "usage": 3,
+        "ignored": 1,
+        "refused": 0,
+        "late": 0,
+    }  # three calls, by a model, of an agent
     checked(page)
     assert bridge.end() == 0

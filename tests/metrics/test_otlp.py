@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -27,8 +29,6 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch, nobodys_settings: None) -> None:
-    import os
-
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
 
@@ -123,6 +123,7 @@ async def test_a_receiver_gets_what_a_scraper_sees(receiver: Receiver, monkeypat
     assert found["process.resident_memory_bytes"].gauge.data_points
     [of_resource] = receiver.requests[-1].resource_metrics
     resource = {one.key: one.value.string_value for one in of_resource.resource.attributes}
+    assert resource.pop("service.instance.id").endswith(f"-{os.getpid()}")
     assert resource == {"deployment.environment.name": "test", "service.name": "breaker"}
     assert receiver.headers[-1]["Authorization"] == "Bearer s3cret"
     assert receiver.headers[-1]["x-team"] == "agents"
@@ -203,8 +204,9 @@ def test_where_metrics_go(variables: dict[str, str], url: str | None) -> None:
 
 def test_what_is_not_said_has_the_values_of_opentelemetry() -> None:
     assert otlp_target(BASE) == OtlpTarget(
-        "http://collector:4318/v1/metrics", {}, False, 60.0, 10.0, {"service.name": "streamproc"}
-    )
+        "http://collector:4318/v1/metrics", {}, False, 60.0, 10.0,
+        {"service.name": "streamproc", "service.instance.id": f"{socket.gethostname()}-{os.getpid()}"},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from streamproc.metrics.definitions import DEAD_LETTER_REASONS, OTHER
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.worker.counts import WorkerCounts
-from streamproc.worker.metrics import _events
+from streamproc.worker.metrics import WorkerMetrics, _events
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.tables import Runs
@@ -149,3 +150,12 @@ def test_delays_add_up_and_are_none_for_an_imported_log() -> None:
     assert counts.wait.total == pytest.approx(2.0, abs=0.01)
     assert counts.times(None) is None
     assert WorkerCounts(live=False).times(1_000) is None
+
+
+async def test_a_worker_is_not_ready_before_its_broker_and_after_its_stop() -> None:
+    stop = asyncio.Event()
+    metrics = WorkerMetrics(stop)
+    assert metrics.missing() == ["waiting for the broker and its topics"]
+    assert not list(metrics.read())
+    stop.set()
+    assert metrics.missing() == ["stopping"]
