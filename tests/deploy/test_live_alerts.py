@@ -36,7 +36,7 @@ from tests.worker.running import CURSED, Topics, environment_of, honest_run, loo
 from tests.worker.test_stall_detector import MUTE_AGENT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
     from streamproc.settings import Settings
@@ -80,18 +80,31 @@ class Prometheus:
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
     async def fires(self, *alerts: str) -> None:
-        async def all_fire() -> bool:
+        """Wait until each has fired, at the same time or not."""
+
+        async def fired() -> bool:
             missing.difference_update(await self.firing())
             return not missing
 
         missing = set(alerts)
-        await until(all_fire, PATIENCE_S, f"{alerts} to fire", every_s=0.2)
+        await self._until(fired, missing, "fire")
 
     async def is_over(self, *alerts: str) -> None:
-        async def none_fires() -> bool:
-            return await self.get("/api/v1/alerts") is not None and not set(alerts) & await self.firing()
+        """Wait until none of them fires."""
 
-        await until(none_fires, PATIENCE_S, f"{alerts} to be over", every_s=0.2)
+        async def over() -> bool:
+            left.clear()
+            left.update(set(alerts) & await self.firing())
+            return not left and await self.get("/api/v1/alerts") is not None
+
+        left = set(alerts)
+        await self._until(over, left, "be over")
+
+    async def _until(self, condition: Callable[[], Awaitable[bool]], alerts: set[str], what: str) -> None:
+        try:
+            await until(condition, PATIENCE_S, every_s=0.2)
+        except AssertionError:
+            pytest.fail(f"{sorted(alerts)} did not {what} within {PATIENCE_S} s")
 
 
 @pytest.fixture
@@ -191,8 +204,10 @@ async def test_every_alert_fires_for_its_cause_and_ends_with_it(
     await prometheus.fires(*AT_ONCE)
     trouble.cancel()
     await asyncio.gather(trouble, return_exceptions=True)
+    await prometheus.is_over(*AT_ONCE - {"StreamprocListenerDeaf", "StreamprocFleetStopped"})
+    # Not before: within seconds of a refused command, the worker issues the standing stop again.
     await issue_command(settings, "CLEAR", "fleet", "ada", "the drill is over")
-    await prometheus.is_over(*AT_ONCE - {"StreamprocListenerDeaf"})
+    await prometheus.is_over("StreamprocFleetStopped")
     shown = await prometheus.names()
     for place, expression in expressions().items():
         wanted = {name for name in metrics(expression) if name not in BY_NAME or "worker" in BY_NAME[name].programs}
