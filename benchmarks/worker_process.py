@@ -26,7 +26,15 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 class Process:
     """A command with our settings. Stops with SIGTERM; an error shows the end of its stderr."""
 
-    def __init__(self, settings: Settings, *command: str, python: str = sys.executable, **environment: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *command: str,
+        python: str = sys.executable,
+        checkout: str = str(ROOT),
+        **environment: str,
+    ) -> None:
+        self._checkout = checkout
         self._command = [python, "-m", *command]
         self._killed = False
         self._files = tempfile.TemporaryDirectory(prefix="streamproc-bench-")
@@ -46,7 +54,7 @@ class Process:
         self._stderr = Path(self._files.name, "stderr").open("w+b")
         self._answer = Path(self._files.name, "stdout").open("w+b")
         self._process = subprocess.Popen(
-            self._command, cwd=ROOT, env=self._environment, stdout=self._answer, stderr=self._stderr
+            self._command, cwd=self._checkout, env=self._environment, stdout=self._answer, stderr=self._stderr
         )
         return self
 

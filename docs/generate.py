@@ -23,6 +23,7 @@ from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.kafka.acls import ROLES
 from streamproc.kafka.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
+from streamproc.metrics.definitions import METRICS
 from streamproc.model.budgets import BUDGETS
 from streamproc.notify.triggers import TRIGGERS
 from streamproc.policy.files import preset_names
@@ -188,6 +189,21 @@ def triggers() -> str:
     return table(("trigger", "type", "urgency", "when", "why so urgent"), rows)
 
 
+def metrics() -> str:
+    """List all metrics."""
+    rows = [
+        (
+            f"`{one.name}`",
+            one.kind,
+            ", ".join(f"`{label}`" for label in one.labels),
+            ", ".join(one.programs),
+            one.meaning,
+        )
+        for one in METRICS
+    ]
+    return table(("name", "kind", "labels", "shown by", "meaning"), rows)
+
+
 def acls() -> str:
     """List the rights that each role needs."""
     rows = []
@@ -273,6 +289,7 @@ PARTS: Final = {
     "settings": settings,
     "topics": topics,
     "budgets": budgets,
+    "metrics": metrics,
     "presets": presets,
     "tested": tested,
     "triggers": triggers,

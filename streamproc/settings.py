@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PREFIX: Final = "STREAMPROC_"
+PORT_MAX: Final = 65_535
 ENV_FILE: Final = "STREAMPROC_ENV_FILE"  # not a setting: it says where settings are
 UNREAD_FILE: Final = ".env"  # read by earlier versions
 UNREAD_BYTES_MAX: Final = 65_536  # of it, to see whether it has settings
@@ -96,6 +97,10 @@ class Settings(BaseSettings):
         SecretStr(""), description="bearer token that exporters must send to `otel`; empty: none is asked for"
     )
     notify_file: str = Field("", description="notify file: triggers, urgency, rates, destinations")
+    metrics: str = Field(
+        "",
+        description="address of `/metrics`, `/healthz` and `/readyz`, such as 127.0.0.1:9464; empty: nothing listens",
+    )
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="protocol of the Kafka connection"
@@ -226,6 +231,14 @@ def _missing_login_settings(settings: Settings) -> Iterator[str]:
         ):
             if not given:
                 yield f"STREAMPROC_SASL_OAUTH_CLIENT_{name}: set it; the token endpoint requires it"
+
+
+def read_address(text: str, option: str, example: str) -> tuple[str, int]:
+    """Return ``HOST:PORT`` as a pair; brackets around an IPv6 address are dropped. Raises `InvalidSettings`."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        raise InvalidSettings(f"{option} {text}: name an address and a port, such as {example}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def load_settings(**options: Any) -> Settings:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, Metrics, TopicPrefix
 from streamproc.cli.terminal import complain, examples, line, quiet_kafka
 from streamproc.model.escaping import LogFormatter
 
 if TYPE_CHECKING:
     from streamproc.notify.control_consumer import NotificationConsumer
     from streamproc.notify.notification_config import NotificationConfig
+    from streamproc.settings import Settings
 
 app = typer.Typer()
 
@@ -65,6 +66,7 @@ def notify(
     from_beginning: FromBeginning = False,
     test: Test = False,
     log_level: LogLevel = "info",
+    metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -74,7 +76,7 @@ def notify(
     """
     from streamproc.settings import load_settings
 
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, notify_file=file)
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, notify_file=file, metrics=metrics)
 
     from streamproc.notify.notification_config import load_notification_config
 
@@ -89,14 +91,18 @@ def notify(
     logging.basicConfig(level=log_level.upper(), handlers=[handler])
     quiet_kafka()
     group = group or f"{settings.topic_prefix}-notify"
-    asyncio.run(_run(NotificationConsumer(settings, config, group=group, from_beginning=from_beginning)))
+    asyncio.run(_run(settings, NotificationConsumer(settings, config, group=group, from_beginning=from_beginning)))
 
 
-async def _run(consumer: NotificationConsumer) -> None:
+async def _run(settings: Settings, consumer: NotificationConsumer) -> None:
+    from streamproc.metrics import exposing
+    from streamproc.notify.metrics import notifier_readings
+
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, consumer.stop)
-    await consumer.run()
+    async with exposing(settings, lambda: notifier_readings(consumer.notifier), consumer.missing):
+        await consumer.run()
 
 
 async def _test(config: NotificationConfig) -> bool:

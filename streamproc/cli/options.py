@@ -32,6 +32,14 @@ Shadow = Annotated[
         show_default=False,
     ),
 ]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of /metrics, /healthz and /readyz. Default: STREAMPROC_METRICS, else nothing listens.",
+        show_default=False,
+    ),
+]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option(help="Least severe level of log lines to print.")
 ]

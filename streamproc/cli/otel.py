@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, Metrics, TopicPrefix
 from streamproc.cli.terminal import examples, quiet_kafka
 from streamproc.errors import InvalidSettings
 from streamproc.model.escaping import LogFormatter
@@ -56,6 +56,7 @@ def otel(
     reorder_ms: Reorder = 2_000,
     quiet_s: Quiet = 120,
     log_level: LogLevel = "info",
+    metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -63,9 +64,9 @@ def otel(
 
     Exit 0: stopped by a signal; 2: invalid settings.
     """
-    from streamproc.settings import load_settings
+    from streamproc.settings import load_settings, read_address
 
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, metrics=metrics)
     names = [name.strip() for name in run_by.split(",")]
     if unknown := [name for name in names if name not in RUN_NAMES]:
         raise InvalidSettings(f"--run-by {unknown[0]}: choose among {', '.join(RUN_NAMES)}")
@@ -73,9 +74,9 @@ def otel(
         raise InvalidSettings("this needs packages that are not installed: pip install 'streamproc[otel]'")
 
     from streamproc.otel.assembly import AssemblyLimits
-    from streamproc.otel.process import SpanSources, read_address, serve
+    from streamproc.otel.process import SpanSources, serve
 
-    host, port = read_address(listen)
+    host, port = read_address(listen, "--listen", "127.0.0.1:4318")
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=log_level.upper(), handlers=[handler])

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, Policy, Shadow, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, Metrics, Policy, Shadow, TopicPrefix
 from streamproc.cli.terminal import examples
 
 app = typer.Typer()
@@ -42,6 +42,7 @@ Processes = Annotated[
     epilog=examples(
         "streamproc worker",
         "streamproc worker --policy policy.yaml --brokers kafka-1:9092",
+        "streamproc worker --metrics 127.0.0.1:9464",
         "streamproc worker --shadow stricter --policy stricter.yaml",
         "STREAMPROC_INSTANCE=machine-a streamproc worker --processes 4",
     )
@@ -54,21 +55,26 @@ def worker(
     status_file: StatusFile = None,
     processes: Processes = 1,
     shadow: Shadow = None,
+    metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Watch the turns topic and publish decisions, until SIGTERM.
 
-    Workers share the partitions: start at most as many as there are partitions.
+    Workers share the partitions: start at most as many as there are partitions. With --processes, the first one has the
+    port of --metrics, and each other one the next port.
 
     Exit 0: stopped by a signal, with all work in progress finished; 1: gave up; 2: invalid settings or policy.
     """
+    from streamproc.metrics.address import address_of_worker
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings
 
     settings = load_settings(
-        brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file, shadow=shadow
-    )
+        brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file, shadow=shadow,
+        metrics=metrics,
+    )  # fmt: skip
+    address_of_worker(settings.metrics, processes, processes)  # raises if it is no address
     chosen = load_policy(settings.policy)
 
     if processes > 1:

@@ -119,6 +119,11 @@ class BlockingWrapper:
             if self._has_own_thread:
                 background.stop()
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def __enter__(self) -> Self:
         self.start()
         return self

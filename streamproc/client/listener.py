@@ -60,6 +60,8 @@ class HaltListener:
         self.settings = client_settings(brokers, settings)
         self.caught_up = asyncio.Event()
         """Set once every earlier halt is known."""
+        self.closed = False
+        """Whether `close` was called."""
         self._wait = wait
         self._start_timeout_s = start_timeout_s
         self._halts = Halts(halted_max)
@@ -198,6 +200,7 @@ class HaltListener:
 
     async def close(self) -> None:
         """Stop listening. The known halts can still be queried."""
+        self.closed = True
         if self._task is None:
             return
         self._task.cancel()

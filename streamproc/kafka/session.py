@@ -148,6 +148,11 @@ def as_unavailable(settings: Settings, error: Exception) -> Unavailable:
     return Unavailable(f"broker at {settings.brokers}: {type(error).__name__}: {error}")
 
 
+def is_member(consumer: Any) -> bool:
+    """Whether a consumer is a member of its group and has got its partitions, of which there may be none for it."""
+    return bool(consumer._coordinator.generation > 0 and not consumer._subscription.reassignment_in_progress)
+
+
 async def find_partitions(client: Any, settings: Settings, *names: str) -> dict[str, list[int]]:
     """Return the partitions of topics of this deployment, by full topic name.
 

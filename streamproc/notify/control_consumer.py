@@ -27,6 +27,7 @@ from streamproc.kafka.session import (
     Backoff,
     as_unavailable,
     find_partitions,
+    is_member,
     probe_brokers,
     reconnecting,
     run_in_own_task,
@@ -64,6 +65,7 @@ class NotificationConsumer:
         self.notifier = Notifier(config, queues)
         self.skipped = 0
         """Number of unreadable records, and of those that a worker should have signed and has not."""
+        self._joined = False
         self._signer = record_signer(settings)
         self._settings = settings
         self._topic = settings.topic("control")
@@ -78,6 +80,12 @@ class NotificationConsumer:
     def stop(self) -> None:
         """Send the queued notifications within a short time, commit, and leave the group."""
         self._stop.set()
+
+    def missing(self) -> list[str]:
+        """Return what the notifier still waits for, in words; nothing if it is ready."""
+        if self._stop.is_set():
+            return ["stopping"]
+        return [] if self._joined else ["joining the consumer group"]
 
     async def run(self) -> None:
         """Read until `stop`."""
@@ -105,6 +113,7 @@ class NotificationConsumer:
             self._assigned = set()
             await run_until_one_ends(probe_brokers(consumer._client), self._poll(consumer, backoff))
         finally:
+            self._joined = False
             self._offsets.keep(set())  # uncommitted control events will be read again
             await _close(consumer)
 
@@ -126,6 +135,7 @@ class NotificationConsumer:
     async def _update_assignment(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
         """Track the assigned partitions. Commit a position for one without any at once: otherwise a crash before the
         first commit would lose control events."""
+        self._joined = is_member(consumer)
         assigned = set(consumer.assignment())
         if assigned == self._assigned:
             return

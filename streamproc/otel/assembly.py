@@ -73,6 +73,8 @@ class TraceAssembly:
 
     def __init__(self, limits: AssemblyLimits | None = None) -> None:
         self.limits = limits or AssemblyLimits()
+        self.turns = self.usage = self.wrappers = 0
+        """Spans that were published as turns, those whose usage went into the turn of another, and the others."""
         self.repeated = 0
         """Spans that came a second time."""
         self.late = 0
@@ -238,6 +240,12 @@ class TraceAssembly:
         step = kept.step
         kept.done = True
         trace.waiting -= 1
+        if f"{trace.id}:{step.id}" in trace.published:
+            self.turns += 1
+        elif step.kind == MODEL:
+            self.usage += 1
+        else:
+            self.wrappers += 1
         if step.kind == MODEL:
             trace.seen.models += 1
             trace.seen.said += bool(step.output or step.calls)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from streamproc.client import TurnPublisher
 from streamproc.errors import InvalidSettings
+from streamproc.metrics import exposing
 from streamproc.otel.bridge import BUFFER_MAX, SpanBridge
+from streamproc.otel.metrics import bridge_readings
 from streamproc.otel.receiver import SpanReceiver
 from streamproc.otel.span_topic import SpanTopicReader
 from streamproc.settings import LOOPBACK
@@ -37,24 +39,23 @@ class SpanSources:
     run_by: Sequence[str] = ("conversation", "session")
 
 
-def read_address(text: str) -> tuple[str, int]:
-    """Return ``HOST:PORT`` as a pair; brackets around an IPv6 address are dropped. Raises `InvalidSettings`."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise InvalidSettings(f"--listen {text}: name an address and a port, such as 127.0.0.1:4318")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 async def serve(settings: Settings, sources: SpanSources, limits: AssemblyLimits) -> None:
     """Receive spans until SIGTERM or SIGINT; then accept no more, publish what there is, and return."""
     token = settings.otel_token.get_secret_value()
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    async with TurnPublisher(
-        settings=settings, on_invalid="drop", buffer_max=BUFFER_MAX, close_timeout_s=CLOSE_TIMEOUT_S
-    ) as publisher:
+    async with (
+        contextlib.AsyncExitStack() as stack,
+        TurnPublisher(
+            settings=settings, on_invalid="drop", buffer_max=BUFFER_MAX, close_timeout_s=CLOSE_TIMEOUT_S
+        ) as publisher,
+    ):
         bridge = SpanBridge(publisher, limits=limits, run_by=sources.run_by)
+        reader = SpanTopicReader(settings, bridge, sources.topic, sources.group) if sources.topic else None
+        await stack.enter_async_context(
+            exposing(settings, lambda: bridge_readings(bridge, publisher), lambda: _missing(stop, bridge, reader))
+        )
         receiver = SpanReceiver(bridge, token=token)
         try:
             port = await receiver.start(sources.host, sources.port)
@@ -64,7 +65,6 @@ async def serve(settings: Settings, sources: SpanSources, limits: AssemblyLimits
         log.info("listening on http://%s:%d/v1/traces", sources.host, port)
         if not token and sources.host not in LOOPBACK:
             log.warning("other machines can send spans without a token: set STREAMPROC_OTEL_TOKEN")
-        reader = SpanTopicReader(settings, bridge, sources.topic, sources.group) if sources.topic else None
         tasks = [asyncio.create_task(bridge.run())]
         if reader is not None:
             tasks.append(asyncio.create_task(reader.run()))
@@ -83,3 +83,13 @@ async def serve(settings: Settings, sources: SpanSources, limits: AssemblyLimits
     for outcome in ended:
         if isinstance(outcome, Exception):
             raise outcome
+
+
+def _missing(stop: asyncio.Event, bridge: SpanBridge, reader: SpanTopicReader | None) -> list[str]:
+    """Return why spans cannot be taken now, in words."""
+    if stop.is_set():
+        return ["stopping"]
+    found = [] if bridge.delivering and not bridge.full else ["turns are not delivered"]
+    if reader is not None and not reader.joined:
+        found.append("joining the consumer group")
+    return found

@@ -22,6 +22,7 @@ from streamproc.kafka.session import (
     REQUEST_TIMEOUT_MS,
     Backoff,
     as_unavailable,
+    is_member,
     probe_brokers,
     reconnecting,
     run_in_own_task,
@@ -49,6 +50,8 @@ class SpanTopicReader:
     def __init__(self, settings: Settings, bridge: SpanBridge, topic: str, group: str) -> None:
         self.skipped = 0
         """Records that are no OTLP."""
+        self.joined = False
+        """Whether the reader is a member of its consumer group."""
         self._settings = settings
         self._bridge = bridge
         self._topic = topic
@@ -87,6 +90,7 @@ class SpanTopicReader:
             self._assigned = set()
             await run_until_one_ends(probe_brokers(consumer._client), self._poll(consumer, backoff))
         finally:
+            self.joined = False
             self._offsets.keep(set())
             for closing in (consumer.stop(), consumer._client.close()):  # `stop` can fail before it closes its client
                 with contextlib.suppress(Exception):  # the consumer is discarded
@@ -108,6 +112,7 @@ class SpanTopicReader:
                 await self._commit(consumer)
 
     def _update_assignment(self, consumer: AIOKafkaConsumer, backoff: Backoff) -> None:
+        self.joined = is_member(consumer)
         assigned = set(consumer.assignment())
         if assigned == self._assigned:
             return

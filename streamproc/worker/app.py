@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.core.compiled import core_kind
 from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.metrics.exposing import exposing, is_exposed
 from streamproc.worker import logs
 from streamproc.worker.composition import Path, Worker
 from streamproc.worker.limits import (
@@ -26,6 +27,7 @@ from streamproc.worker.limits import (
     LOOP_STUCK_SESSIONS,
     RETRY_FIRST_S,
 )
+from streamproc.worker.metrics import WorkerMetrics
 from streamproc.worker.readiness import wait_until_ready
 from streamproc.worker.stall_detector import WorkerStalled
 from streamproc.worker.tasks import Stopped, cancel_all, unless_stopped
@@ -116,11 +118,13 @@ async def run_once(
         f" shadow={settings.shadow}" if settings.shadow else "",
     )  # fmt: skip
     gc.set_threshold(*GC_THRESHOLD)
-    ready = await unless_stopped(stop, wait_until_ready(settings, give_up_after_s))
-    worker = Worker(settings, policy, path, ready)
-    try:
-        await worker.run(stop, watchdog)
-    finally:
-        log.info("stopped %s", worker.processor.counts)
-        await cancel_all()
+    metrics = WorkerMetrics(stop)
+    async with exposing(settings, metrics.read, metrics.missing):
+        ready = await unless_stopped(stop, wait_until_ready(settings, give_up_after_s))
+        worker = metrics.worker = Worker(settings, policy, path, ready)
+        try:
+            await worker.run(stop, watchdog, is_exposed=is_exposed(settings))
+        finally:
+            log.info("stopped %s", worker.processor.counts)
+            await cancel_all()
     raise Stopped

@@ -14,6 +14,7 @@ from streamproc.kafka import topics
 from streamproc.kafka.log_limit import flush_limits
 from streamproc.worker.agents import add_command_agent, add_slice_agents
 from streamproc.worker.consumer import BatchTransport
+from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.faust_app import new_app
 from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
@@ -26,6 +27,7 @@ from streamproc.worker.limits import (
     REPORT_INTERVAL_S,
     STUBS_A_RUN,
 )
+from streamproc.worker.partition_lag import PartitionLag
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
@@ -57,13 +59,15 @@ class Worker:
     def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
         engine = policy.engine()
         self.faults = engine.faults
+        self.detectors = tuple(policy.effective()["detectors"])  # the codes of all, off or on
         self._turns, self._spend = settings.topic("turns"), settings.topic("spend")
         self._count = ready.partitions[self._turns]
         self._changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self._uses_append_time = ready.live
         self._is_shadow = bool(settings.shadow)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.publisher = Publisher(settings, self._changelogs, ready.partitions)
+        self.counts = WorkerCounts(live=ready.live)
+        self.publisher = Publisher(settings, self._changelogs, ready.partitions, self.counts)
         self._add_processors(settings, engine, ready)
         self.app = new_app(settings, self._count)
         self._add_tables(settings, engine)
@@ -72,6 +76,9 @@ class Worker:
         self.app.tables.add(self._runs_table)
         self.app.tables.add(self._accounts_table)
         self.deadlines = Deadlines(self.app, self._turns, engine, self.store, self.pipelines, self.publisher)
+        self.lag = PartitionLag(
+            self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
+        )
         self.deadlines.paused = lambda: self.fleet_commands.fleet.status != "CLEAR"
         self.stall_detector = StallDetector(
             self.app,
@@ -87,7 +94,9 @@ class Worker:
     # The parts, in the order in which they are needed.
 
     def _add_processors(self, settings: Settings, engine: Engine, ready: Ready) -> None:
-        limits: dict[str, Any] = {"version": _version(), "dead_letter_bytes": ready.dead_letter_bytes}
+        limits: dict[str, Any] = {
+            "version": _version(), "dead_letter_bytes": ready.dead_letter_bytes, "counts": self.counts
+        }  # fmt: skip
         self.accounts = AccountProcessor(self._spend, **limits)
         self.fleet_commands = FleetCommands(settings, self.publisher, self._count, **limits)
         self.status_file = (
@@ -159,8 +168,8 @@ class Worker:
 
     # Running.
 
-    async def run(self, stop: asyncio.Event, watchdog: Watchdog) -> None:
-        """Work until a stop is requested. Raise what makes the worker crash."""
+    async def run(self, stop: asyncio.Event, watchdog: Watchdog, *, is_exposed: bool = False) -> None:
+        """Work until a stop is requested. Raise what makes the worker crash. `is_exposed`: something reads metrics."""
         try:
             await unless_stopped(stop, self.publisher.start())
         except BaseException:
@@ -179,6 +188,8 @@ class Worker:
             watching.append(
                 asyncio.ensure_future(self.status_file.run(self.fleet_commands.caught_up, self.fleet_commands.changed))
             )
+        if is_exposed:
+            watching.append(asyncio.ensure_future(self.lag.run()))
         if self._uses_append_time and not self._is_shadow:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
         patience_s = 2 * DRAIN_TIMEOUT_S

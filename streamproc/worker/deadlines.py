@@ -24,6 +24,7 @@ from faust.types import TP
 from streamproc.core.deadlines import deadline_event
 from streamproc.model.wire import encode
 from streamproc.worker import limits
+from streamproc.worker.positions import position_of
 from streamproc.worker.publishing import OutgoingRecord
 
 if TYPE_CHECKING:
@@ -96,26 +97,13 @@ class Deadlines:
         mine = {tp.partition for tp in consumer.assignment() if tp.topic == self._topic and tp.partition in kept}
         for partition in mine:
             end = self._ends.get(partition)
-            if end is not None and await self._position(partition) >= end:
+            if end is not None and await position_of(consumer, self._pipelines, TP(self._topic, partition)) >= end:
                 self._caught_up_s.setdefault(partition, now_s)
             else:
                 self._caught_up_s.pop(partition, None)
         found = await consumer.highwaters(*(TP(self._topic, partition) for partition in mine)) if mine else {}
         self._ends = {tp.partition: end for tp, end in found.items()}
         return sorted(mine & self._caught_up_s.keys())
-
-    async def _position(self, partition: int) -> int:
-        """Return the offset up to which a partition is processed; if none of it is in hand, up to which it is fetched.
-
-        The marker that ends a transaction has an offset and is not a record.
-        """
-        pipeline = self._pipelines.get(partition)
-        stepped = pipeline.position if pipeline is not None else -1
-        consumer, tp = self._app.consumer, TP(self._topic, partition)
-        if tp in consumer.in_hand:
-            return stepped
-        fetched = await consumer.position(tp)
-        return max(stepped, fetched if fetched is not None else -1)
 
     async def _append(self, runs: Runs) -> None:
         now_ms = self._publisher.log_now_ms()

@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.partitioner import murmur2
 
-from streamproc.core.decision import Trigger
+from streamproc.core.decision import Decision, Trigger
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import apply_record, new_command, send
@@ -36,6 +36,7 @@ from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
+from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, SLICE_S, STOPS_AT_ONCE
 from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
 from streamproc.worker.run_summaries import run_summaries
@@ -69,6 +70,7 @@ class CommandOutcome(NamedTuple):
 
     offset: int
     outgoing: list[OutgoingRecord]
+    decision: Decision | None = None  # the event that says what became of the record
     stop: FleetCommand | None = None  # a command that stops one run
     displaced: str = ""  # the scope whose standing command this record would replace
 
@@ -103,8 +105,10 @@ class FleetCommands:
         *,
         dead_letter_bytes: int,
         version: str,
+        counts: WorkerCounts | None = None,
     ) -> None:
         self.fleet = Fleet()
+        self._counts = counts or WorkerCounts()
         self.authority = command_signer(settings)
         self.record_signer = record_signer(settings)
         if not (self.authority.can_sign or self.record_signer.required) and self.authority.can_verify:
@@ -232,19 +236,20 @@ class FleetCommands:
             place = f"{record.topic}[{record.partition}]@{record.offset}"
             kind = f"refused commands in {record.topic}[{record.partition}]"
             limited(logging.WARNING, kind, "refused a fleet command, %s: %s", place, problems[0])
-            refusal = control_record(ALL_KEY, command_events.refusal_event(problems[0], place, at_ms, trigger))
+            refusal = command_events.refusal_event(problems[0], place, at_ms, trigger)
             dead = dead_letter_record(record, problems, version=self._version, bytes_max=self._dead_letter_bytes)
             displaced = (record.key or b"").decode("utf-8", "replace")
             if displaced.startswith("run:"):  # it has acted, and a resume may have superseded it since
                 displaced = ""
-            outcome = CommandOutcome(record.offset, [refusal, dead], displaced=displaced)
+            outgoing = [control_record(ALL_KEY, refusal), dead]
+            outcome = CommandOutcome(record.offset, outgoing, refusal, displaced=displaced)
         elif command is not None and command.part == "run":
             outcome = CommandOutcome(record.offset, [], stop=command)
         elif command is not None:
             log.warning("%s", command)
             trigger.event_id = command.id
             decision = command_events.state_event(command, at_ms=at_ms, trigger=trigger)
-            outcome = CommandOutcome(record.offset, [control_record(ALL_KEY, decision)])
+            outcome = CommandOutcome(record.offset, [control_record(ALL_KEY, decision)], decision)
             self._kills += command.part != "fleet"
         if outcome is not None:
             self._outcomes.setdefault(record.partition, deque(maxlen=OUTCOMES_MAX)).append(outcome)
@@ -274,6 +279,9 @@ class FleetCommands:
         for outcome in due:
             if outcome.outgoing:
                 await self._publisher.publish(number, outcome.outgoing)
+            if outcome.decision is not None:
+                self._counts.decided(outcome.decision)
+                self._counts.dead_letters["command"] += outcome.decision.code == command_events.REFUSED
             if outcome.stop is not None:
                 await self._stop_run(outcome.stop)
             if outcome.displaced:

@@ -149,4 +149,5 @@ STATUS_FILE_BYTES_MAX: Final = 65_536  # of the status file; three lines are abo
 
 LOG_DELAY_S: Final = 0.002  # after a halt, until it is logged: its decision leaves first
 REFUSAL_TEXT_MAX: Final = 500  # characters of a reason in the header of a dead letter
+LAG_TICK_S: Final = 1.0  # between two looks at the ends of the partitions, if metrics are on
 REPORT_INTERVAL_S: Final = 60.0  # between two lines of counts in the log

@@ -42,6 +42,7 @@ class PartitionPipeline:
         self._table = table
         self.partition = runs.partition
         self.position = -1  # the offset after the last record processed; -1: none yet
+        self.stepped_ms = 0  # log time of that record
         self.published = -1
         self.committable = -1  # the offset after the last record whose effects are stored
         self._runs = runs
@@ -66,7 +67,9 @@ class PartitionPipeline:
         quiet = self.published == self.position
         timed = TimedRecords(records)
         outgoing = self._processor.accept(self._runs, timed)
-        self._accepted(records[len(timed) - 1].offset + 1, outgoing, quiet=quiet)
+        last = records[len(timed) - 1]
+        self.stepped_ms = last.timestamp or 0
+        self._accepted(last.offset + 1, outgoing, quiet=quiet)
         return len(timed)
 
     def refuse(self, record: Any) -> None:

@@ -25,6 +25,7 @@ from streamproc.fleet.signing import AGE_MS_MAX
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import LOG_APPEND_TIME
 from streamproc.settings import SHARED
+from streamproc.worker.counts import DecisionTimes, WorkerCounts
 from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, HALT_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -64,9 +65,10 @@ class OutgoingRecord(NamedTuple):
     partition: int | None = None  # None: that of its run
     at_ms: int | None = None  # its timestamp, on a topic with CreateTime; None: now
     offset: int = -1  # -1: it follows from no event
+    times: DecisionTimes | None = None  # of a decision whose delay is measured
 
 
-def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
+def control_record(key: bytes, decision: Decision, times: DecisionTimes | None = None) -> OutgoingRecord:
     """Return a decision as a record of the control topic, with CloudEvents attributes in its headers (binary mode)."""
     value = encode_decision(decision)
     if len(value) > CONTROL_BYTES_MAX:
@@ -80,7 +82,7 @@ def control_record(key: bytes, decision: Decision) -> OutgoingRecord:
         ("content-type", b"application/json"),
     ]
     offset = decision.trigger.offset if decision.trigger is not None else None
-    return OutgoingRecord("control", key, value, headers, offset=-1 if offset is None else offset)
+    return OutgoingRecord("control", key, value, headers, offset=-1 if offset is None else offset, times=times)
 
 
 def kept_halt(decision: Decision, value: bytes) -> bytes:
@@ -128,8 +130,15 @@ def _text(text: str) -> bytes:
 class Publisher:
     """The worker's two producers."""
 
-    def __init__(self, settings: Settings, changelogs: dict[str, str], partitions: dict[str, int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        changelogs: dict[str, str],
+        partitions: dict[str, int],
+        counts: WorkerCounts | None = None,
+    ) -> None:
         self._settings = settings
+        self._counts = counts or WorkerCounts()
         self._changelogs = changelogs
         self._partitions = partitions
         self._ahead_ms = 0
@@ -167,12 +176,14 @@ class Publisher:
         """
         if self._settings.shadow:
             outgoing = [outgoing_record for outgoing_record in outgoing if outgoing_record.topic not in SHARED]
+        times = [one.times for one in outgoing if one.topic == "control"]
         while outgoing:
             signed_ms = self.log_now_ms()
             await self._publish(partition, outgoing, signed_ms)
             if not self._signer.required or abs(self.log_now_ms() - signed_ms) < LATE_MS:
-                return
+                break
             outgoing = [outgoing_record for outgoing_record in outgoing if outgoing_record.topic in SIGNED]
+        self._counts.acknowledged(times, self._ahead_ms / 1000)
 
     async def _publish(self, partition: int, outgoing: Sequence[OutgoingRecord], signed_ms: int) -> None:
         by_place: dict[tuple[str, int], list[OutgoingRecord]] = {}
@@ -212,17 +223,18 @@ class Publisher:
         records = [(key, raw, NO_HEADERS, None) for key, raw in changes]
         posted = await _post(self._storing, self._changelogs[table], partition, records)
         metadata = await _delivered(posted)
+        self._counts.changelog_bytes += sum(batch.size() for _, batch in posted)
         if metadata is None or metadata.offset < 0:
             return None
-        return int(metadata.offset) + posted[-1][1] - 1
+        return int(metadata.offset) + posted[-1][1].record_count() - 1
 
 
 def _here_ms() -> int:
     return int(time.time() * 1000)
 
 
-Posted = list[tuple[Any, int]]
-"""Submitted batches: the future of each acknowledgement, and the number of records."""
+Posted = list[tuple[Any, Any]]
+"""Submitted batches, each with the future of its acknowledgement before it."""
 
 
 async def _post(
@@ -236,10 +248,10 @@ async def _post(
     batch = producer.create_batch()
     for key, value, headers, at_ms in records:
         if batch.append(key=key, value=value, timestamp=at_ms, headers=headers) is None:
-            posted.append((await _submit(producer, batch, topic, partition), batch.record_count()))
+            posted.append((await _submit(producer, batch, topic, partition), batch))
             batch = producer.create_batch()
             batch.append(key=key, value=value, timestamp=at_ms, headers=headers)
-    posted.append((await _submit(producer, batch, topic, partition), batch.record_count()))
+    posted.append((await _submit(producer, batch, topic, partition), batch))
     return posted
 
 

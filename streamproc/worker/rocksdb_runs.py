@@ -43,6 +43,10 @@ class RocksDBRuns(Runs):
         self.applied = store.applied
         run_limits.runs += len(store)
 
+    def ranks(self) -> list[int]:
+        """Return how many runs of each rank there are."""
+        return self._rocksdb.counts
+
     def known(self) -> Iterator[bytes]:  # type: ignore[override]
         """Yield the keys of all runs. Runs may be added and removed during the iteration."""
         for key in list(self.active):
@@ -96,6 +100,6 @@ class RocksDBRuns(Runs):
         self._touched.add(key)
 
     def _leaving(self, most: int) -> list[Leaving]:
-        found = self._rocksdb.expired(wall_ms(), surplus(self._rocksdb.counts, self._limits.runs_share), most)
+        found = self._rocksdb.expired(wall_ms(), surplus(self.ranks(), self._limits.runs_share), most)
         busy = (self._touched, self._under_way, self.dirty)
         return [leaving for leaving in found if not any(leaving.key in keys for keys in busy)]

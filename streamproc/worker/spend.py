@@ -27,6 +27,7 @@ from streamproc.core.charges import Charge, statements
 from streamproc.errors import Problem
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.wire import encode
+from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 from streamproc.worker.publishing import BY_KEY, POISON, OutgoingRecord, dead_letter_record
@@ -214,7 +215,8 @@ class AccountsTable(Table[bytes, bytes]):
 class AccountProcessor:
     """Books records of the spend topic."""
 
-    def __init__(self, topic: str, *, version: str, dead_letter_bytes: int) -> None:
+    def __init__(self, topic: str, *, version: str, dead_letter_bytes: int, counts: WorkerCounts | None = None) -> None:
+        self._counts = counts or WorkerCounts()
         self.records = 0
         self.refused = 0
         self.published = 0
@@ -261,6 +263,7 @@ class AccountProcessor:
 
     def _refused(self, record: PlacedRecord, problem: Exception) -> OutgoingRecord:
         self.refused += 1
+        self._counts.dead_letters["statement"] += 1
         place = f"refused statements in {record.topic}[{record.partition}]"
         limited(logging.WARNING, place, "refused %s[%d]@%d: %s", record.topic, record.partition, record.offset, problem)
         what = Problem("statement", f"{type(problem).__name__}: {problem}", NOT_OURS)

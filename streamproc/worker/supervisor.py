@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from streamproc.metrics.address import address_of_worker
 from streamproc.worker import limits, logs
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def supervise(settings: Settings, count: int, options: Sequence[str], log_level:
     """
     logs.set_up(log_level)
     command = [sys.executable, "-m", "streamproc", "worker", *options]
-    return asyncio.run(_supervise(Supervisor([(command, own(settings, number)) for number in range(1, count + 1)])))
+    return asyncio.run(
+        _supervise(Supervisor([(command, own(settings, number, count)) for number in range(1, count + 1)]))
+    )
 
 
 async def _supervise(supervisor: Supervisor) -> int:
@@ -49,12 +52,16 @@ async def _supervise(supervisor: Supervisor) -> int:
     return await supervisor.run()
 
 
-def own(settings: Settings, number: int) -> dict[str, str]:
-    """Return the environment of one worker: its name and directory. The first one keeps the status file."""
+def own(settings: Settings, number: int, count: int = 1) -> dict[str, str]:
+    """Return the environment of one of several workers: its name, its directory, and the address of its metrics.
+
+    The first one keeps the status file.
+    """
     return os.environ | {
         "STREAMPROC_INSTANCE": f"{settings.instance}-{number}" if settings.instance else "",
         "STREAMPROC_DATADIR": str(Path(settings.datadir, f"worker-{number}")),
         "STREAMPROC_STATUS_FILE": settings.status_file if number == 1 else "",
+        "STREAMPROC_METRICS": address_of_worker(settings.metrics, number, count),
         logs.NUMBER: str(number),
     }
 

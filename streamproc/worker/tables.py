@@ -70,6 +70,10 @@ class Runs:
     def __contains__(self, key: bytes) -> bool:
         return self.raw(key) is not None
 
+    def ranks(self) -> list[int]:
+        """Return how many runs of each rank there are."""
+        return [len(expiries) for expiries in self._expiries]
+
     def raw(self, key: bytes) -> bytes | None:
         """Return the encoded state of a run as last written; None for a new run."""
         if key in self._under_way:
@@ -101,9 +105,8 @@ class Runs:
             return (self.states.unpacked(state_bytes(raw)), halt_of(raw)) if raw is not None else None
         except (msgspec.DecodeError, struct.error) as problem:
             self.unreadable += 1
-            place = f"unreadable states of partition {self.partition}"
             text = "the stored state of run %r is unreadable; the run starts from an empty state: %s"
-            limited(logging.ERROR, place, text, key[:64], problem)
+            limited(logging.ERROR, f"unreadable states of partition {self.partition}", text, key[:64], problem)
             return None
 
     def keep(self, key: bytes, state: Held) -> None:
@@ -176,9 +179,8 @@ class Runs:
 
     def _shrunk(self, key: bytes, state: RunState) -> bytes:
         """Reset a state that has grown too large, but keep whether the run was halted or has finished."""
-        place = f"states too large in partition {self.partition}"
         text = "the state of run %r was too large to store; the run starts from an empty state"
-        limited(logging.ERROR, place, text, key[:64])
+        limited(logging.ERROR, f"states too large in partition {self.partition}", text, key[:64])
         fresh = RunState()
         fresh.partition, fresh.offset, fresh.turns = state.partition, state.offset, state.turns
         fresh.at_ms, fresh.finished, fresh.halted = state.at_ms, state.finished, state.halted
@@ -296,7 +298,7 @@ class Runs:
     def _leaving(self, most: int) -> list[Leaving]:
         """Return the runs that have to go, at most `most`. A run with changes that were not taken yet stays."""
         now_ms, leaving = self._limits.now_ms(), list[Leaving]()
-        over = surplus([len(expiries) for expiries in self._expiries], self._limits.runs_share)
+        over = surplus(self.ranks(), self._limits.runs_share)
         for rank in ORDER:
             left = over[rank]
             for key, expiry_ms in self._expiries[rank].items():
@@ -382,10 +384,8 @@ class RunStore(PartitionStore[Runs]):
         unreadable = sum(runs.unreadable for runs in self.partitions.values())
         log.info(
             "ready partitions=%s runs=%d unreadable=%d",
-            ",".join(map(str, mine)) or "-",
-            self.run_limits.runs,
-            unreadable,
-        )
+            ",".join(map(str, mine)) or "-", self.run_limits.runs, unreadable,
+        )  # fmt: skip
 
 
 class RunsTable(Table[bytes, bytes]):

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.core.refusal import RefusedEvent
+from streamproc.core.refusal import STRANGER, RefusedEvent
 from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
-from streamproc.model.wire import Feedback, OperatorResume, RunFinished, RunStarted, encode
+from streamproc.model.wire import Feedback, OperatorResume, RunFinished, RunStarted, Turn, encode
+from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from streamproc.fleet.state import Fleet
     from streamproc.model.wire import Event
     from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.records import Fetched, PlacedRecord, Records
+    from streamproc.worker.records import Fetched, Records
     from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
@@ -89,8 +91,10 @@ class TurnProcessor:
         version: str,
         new_runs_max: int = 0,
         fleet_commands: FleetCommands | None = None,
+        counts: WorkerCounts | None = None,
     ) -> None:
         self.counts = ProcessorCounts()
+        self._seen = counts or WorkerCounts()
         self.soon: Callable[..., object] = lambda work, *arguments: work(*arguments)
         """Does work for which no decision waits; at once, unless the worker sets this."""
         self._fleet_commands = fleet_commands
@@ -108,6 +112,7 @@ class TurnProcessor:
 
         A record that its run has already applied, by offset, is skipped.
         """
+        began_s = time.perf_counter()
         outgoing: list[OutgoingRecord] = []
         changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
         again: dict[bytes, Event] = {}  # those whose last record was applied before
@@ -145,7 +150,8 @@ class TurnProcessor:
             else:
                 applied.append(record)
             if type(decisions) is RefusedEvent:
-                outgoing.append(self._refused(placed(record, self._topic, runs.partition), (decisions.problem,)))
+                why = "token" if decisions.problem is STRANGER else "outdated"
+                outgoing.append(self._refused(why, record, runs.partition, decisions.problem))
                 continue
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
@@ -156,6 +162,7 @@ class TurnProcessor:
         outgoing += spend_records(self._charges, runs.partition)
         self._charges.clear()
         outgoing += self._statuses(runs, changed, again)
+        self._seen.stepped(runs.partition, len(records), time.perf_counter() - began_s)
         return outgoing
 
     def _load(
@@ -175,8 +182,7 @@ class TurnProcessor:
         if state is None:
             limit = self._new_runs_max
             if limit and type(event) not in CHECKED_TYPES and not runs.new_runs.admit(record, log_time(record), limit):
-                problem = too_many_new_runs(record, limit)
-                outgoing.append(self._refused(placed(record, self._topic, runs.partition), (problem,)))
+                outgoing.append(self._refused("new_runs", record, runs.partition, too_many_new_runs(record, limit)))
                 return None
             state = runs.states.begin(runs.partition)
             runs.keep(key, state)
@@ -186,32 +192,45 @@ class TurnProcessor:
     def _read(self, record: Fetched, partition: int, outgoing: list[OutgoingRecord]) -> Event | None:
         """Return the event of a record; for an unusable one add a dead letter and return None. Feedback is checked and
         changes nothing, so it is None, too: the state of a run that has ended is not loaded, and no new run begins."""
-        value = record.value
+        value, why = record.value, "unreadable"
         try:
             if value is None:
                 raise InvalidEvent((NO_VALUE,))
             if len(value) > self._event_bytes_max:
+                why = "too_large"
                 raise InvalidEvent((self._too_large(value),))
             event = read_event(value)
             if event.run_id.encode() != record.key:
+                why = "key"
                 raise InvalidEvent((_wrong_key(event, record.key),))
-            if type(event) in CHECKED_TYPES:
-                if self._fleet_commands is not None:
-                    check_log_event(event, record, self._fleet_commands.authority, self._fleet_commands.record_signer)
+            if type(event) is not Turn:
+                why = "signature"
+                self._check(event, record, partition)
                 if type(event) is Feedback:
                     return None
         except InvalidEvent as problem:
-            outgoing.append(self._refused(placed(record, self._topic, partition), problem.problems))
+            outgoing.append(self._refused(why, record, partition, *problem.problems))
         except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
             what = Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE)
-            outgoing.append(self._refused(placed(record, self._topic, partition), (what,)))
+            outgoing.append(self._refused(why, record, partition, what))
         else:
             return event
+        self._seen.invalid[partition] += 1
         return None
+
+    def _check(self, event: Event, record: Fetched, partition: int) -> None:
+        """Count an event that is no turn. Raise `InvalidEvent` if it is a command that no operator has signed, or an
+        event of workers that none has.
+        """
+        if type(event) in CHECKED_TYPES and self._fleet_commands is not None:
+            check_log_event(event, record, self._fleet_commands.authority, self._fleet_commands.record_signer)
+        self._seen.others[partition, type(event)] += 1
 
     def refuse(self, partition: int, record: Fetched) -> OutgoingRecord:
         """Return the dead letter of a record that crashes the process. Its run does not apply it."""
-        return self._refused(placed(record, self._topic, partition), (POISON,))
+        self._seen.records[partition] += 1
+        self._seen.invalid[partition] += 1
+        return self._refused("poison", record, partition, POISON)
 
     def _kill(
         self, state: RunState, event: Event, offset: int, fleet: Fleet, outgoing: list[OutgoingRecord]
@@ -231,9 +250,10 @@ class TurnProcessor:
             "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
         )
 
-    def _refused(self, record: PlacedRecord, problems: Sequence[Problem]) -> OutgoingRecord:
+    def _refused(self, why: str, refused: Fetched, partition: int, *problems: Problem) -> OutgoingRecord:
+        record, first = placed(refused, self._topic, partition), problems[0]
         self.counts.refused += 1
-        first = problems[0]
+        self._seen.dead_letters[why] += 1
         limited(
             logging.WARNING, f"refused {FIELD.split(first.field, 1)[0]} in {record.topic}[{record.partition}]",
             "refused %s[%d]@%d: %s: %s (the record is in the dead-letter topic)",
@@ -251,6 +271,7 @@ class TurnProcessor:
         runs.active[key] = runs.states.close(state)
         runs.dirty.setdefault(key, [])
         self.counts.failures += 1
+        self._seen.dead_letters["engine"] += 1
         limited(
             logging.ERROR, f"failures of the engine in {record.topic}[{record.partition}]",
             "the engine failed on %s[%d]@%d, run %s; the run keeps its state (the record is in the dead-letter topic)",
@@ -273,13 +294,17 @@ class TurnProcessor:
         key = cast(bytes, record.key)
         if type(event) is OperatorResume:
             _note_lifted(runs, key, runs.states.open(runs.active[key]), event, decisions)
+        if type(event) is RunFinished and (state := runs.states.open(runs.active[key])).halted < 0:
+            self._seen.finished(state.scope.workflow)
         self.counts.decisions += len(decisions)
+        times = self._seen.times(log_time(record)) if decisions else None
         for decision in decisions:
+            self._seen.decided(decision)
             if decision.trigger is not None:
                 decision.trigger.topic = self._topic
                 decision.trigger.partition = runs.partition
                 decision.trigger.offset = record.offset
-            outgoing_record = control_record(key, decision)
+            outgoing_record = control_record(key, decision, times)
             if decision.type == "run.resumed" and (resume := _resumed_by(runs, key)) is not None:
                 outgoing_record.headers.append((RESUME_HEADER, resume))
             outgoing.append(outgoing_record)
@@ -287,6 +312,8 @@ class TurnProcessor:
                 self.counts.halts += 1
                 if _resumed_by(runs, key) is not None:
                     del runs.halts[key]
+                if key not in runs.halts:
+                    self._seen.halted(decision)
                 runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value))
                 self.soon(_log_halt, decision)
 

@@ -1,0 +1,155 @@
+"""Sends a registry by OTLP/HTTP, encoded with `opentelemetry-proto`: OpenTelemetry's SDK would be a second registry.
+
+All values are cumulative. So an export that fails is not repeated: the next one says everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+
+from streamproc.metrics.definitions import METRICS
+from streamproc.model.redaction import redact_text
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from streamproc.metrics.otlp_target import OtlpTarget
+
+log = logging.getLogger(__name__)
+
+CUMULATIVE: Final = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
+FINISH_TIMEOUT_S: Final = 1.0  # of the last export, at a stop
+FAMILIES: Final = {metric.family: metric for metric in METRICS}
+
+
+class OtlpExporter:
+    """Sends all metrics of a registry at intervals while `run` is active."""
+
+    def __init__(self, registry: CollectorRegistry, target: OtlpTarget) -> None:
+        self._registry = registry
+        self._target = target
+        self._start_ns = time.time_ns()
+        self._fails = False
+
+    async def run(self) -> None:
+        """Send at every interval. Never returns, and raises nothing."""
+        while True:
+            await asyncio.sleep(self._target.interval_s)
+            await self.export(self._target.timeout_s)
+
+    async def finish(self, running: asyncio.Task[None]) -> None:
+        """End `run`, and send what has changed since, for a short time."""
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await self.export(min(FINISH_TIMEOUT_S, self._target.timeout_s))
+
+    async def export(self, timeout_s: float) -> None:
+        """Send all metrics once. A failure is logged when it is the first after a success."""
+        problem = ""
+        try:
+            problem = await self._post(timeout_s)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # of an address or header, too
+            problem = redact_text(str(error)) or type(error).__name__
+        if problem and not self._fails:
+            log.warning("metrics are not accepted by %s; trying again: %s", _shown(self._target.url), problem)
+        if self._fails and not problem:
+            log.info("metrics are accepted by %s again", _shown(self._target.url))
+        self._fails = bool(problem)
+
+    async def _post(self, timeout_s: float) -> str:
+        body = request_of(self._registry, self._target.resource, self._start_ns, time.time_ns()).SerializeToString()
+        headers = {"Content-Type": "application/x-protobuf", **self._target.headers}
+        if self._target.gzip:
+            body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(self._target.url, data=body, headers=headers, allow_redirects=False) as answer,
+        ):
+            with contextlib.suppress(aiohttp.ClientError):
+                await answer.read()
+            return "" if answer.status < 300 else f"status {answer.status}"
+
+
+def _shown(url: str) -> str:
+    """Return a URL without user, password, query and fragment."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.split('?')[0].split('#')[0].rpartition('@')[2]}"
+
+
+def request_of(
+    registry: CollectorRegistry, resource: dict[str, str], start_ns: int, now_ns: int
+) -> ExportMetricsServiceRequest:
+    """Return all metrics of a registry as one request. Times are those of the first and of this value."""
+    request = ExportMetricsServiceRequest()
+    of_resource = request.resource_metrics.add()
+    of_resource.resource.attributes.extend(_attributes(resource))
+    scope = of_resource.scope_metrics.add()
+    scope.scope.name = "streamproc"
+    for family in registry.collect():
+        if family.samples:
+            _add(scope.metrics.add(), family, start_ns, now_ns)
+    return request
+
+
+def _add(metric: Any, family: Any, start_ns: int, now_ns: int) -> None:
+    known = FAMILIES.get(family.name)
+    metric.name = known.otlp_name if known is not None else family.name.replace("_", ".", 1)
+    metric.unit = known.otlp_unit if known is not None else ""
+    metric.description = family.documentation
+    times: dict[str, Any] = {"start_time_unix_nano": start_ns, "time_unix_nano": now_ns}
+    if family.type == "histogram":
+        metric.histogram.aggregation_temporality = CUMULATIVE
+        for labels, samples in _series(family.samples).items():
+            metric.histogram.data_points.append(_histogram_point(dict(labels), samples, times))
+        return
+    if family.type == "counter":
+        metric.sum.aggregation_temporality, metric.sum.is_monotonic = CUMULATIVE, True
+        points, samples = metric.sum.data_points, [one for one in family.samples if one.name.endswith("_total")]
+    else:
+        points, samples, times = metric.gauge.data_points, family.samples, {"time_unix_nano": now_ns}
+    for sample in samples:
+        points.add(as_double=sample.value, attributes=_attributes(sample.labels), **times)
+
+
+def _series(samples: Iterable[Any]) -> dict[tuple[tuple[str, str], ...], list[Any]]:
+    """Group the samples of a histogram by their labels without `le`."""
+    found: defaultdict[tuple[tuple[str, str], ...], list[Any]] = defaultdict(list)
+    for sample in samples:
+        found[tuple((name, value) for name, value in sample.labels.items() if name != "le")].append(sample)
+    return found
+
+
+def _histogram_point(labels: dict[str, str], samples: Iterable[Any], times: dict[str, Any]) -> Any:
+    """Return one series of a histogram. Prometheus counts what is not above a bucket's end, OTLP what is in it."""
+    point = metrics_pb2.HistogramDataPoint(attributes=_attributes(labels), **times)
+    below = 0
+    for sample in samples:
+        if sample.name.endswith("_bucket"):
+            point.bucket_counts.append(int(sample.value) - below)
+            below = int(sample.value)
+            if sample.labels["le"] != "+Inf":
+                point.explicit_bounds.append(float(sample.labels["le"]))
+        elif sample.name.endswith("_sum"):
+            point.sum = sample.value
+    point.count = below
+    return point
+
+
+def _attributes(labels: dict[str, str]) -> Iterable[KeyValue]:
+    for name, value in labels.items():
+        found = KeyValue(key=name)
+        found.value.string_value = value
+        yield found

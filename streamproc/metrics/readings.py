@@ -1,0 +1,91 @@
+"""From counts that a program has anyway to metrics, at the moment when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamproc.metrics.buckets import BucketCounts
+from streamproc.metrics.definitions import OTHER, MetricDefinition
+from streamproc.model.escaping import escape
+from streamproc.model.redaction import redact_id
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+LABEL_CHARACTERS_MAX = 100
+
+
+class Reading(NamedTuple):
+    """One series of a metric: its label values, in the order of the definition, and its value now."""
+
+    metric: MetricDefinition
+    value: float | BucketCounts
+    labels: tuple[str, ...] = ()
+
+
+Readings = Callable[[], Iterable[Reading]]
+
+
+class BoundedNames:
+    """Label values that others choose: the first `limit` names, and `other` for all further ones.
+
+    They are strangers' text: redacted, escaped and shortened. No name is the empty text.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._labels: dict[str, str] = {"": ""}
+
+    def label(self, name: str) -> str:
+        """Return the label of a name."""
+        label = self._labels.get(name)
+        if label is None:
+            if len(self._labels) > self._limit:
+                return OTHER
+            label = self._labels[name] = escape(redact_id(name))[:LABEL_CHARACTERS_MAX]
+        return label
+
+
+def collected(readings: Iterable[Reading]) -> Iterable[Any]:
+    """Return readings as metric families of `prometheus_client`; those of one metric need not be together."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    kinds: dict[str, Any] = {
+        "counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily
+    }  # fmt: skip
+    families: dict[str, Any] = {}
+    for metric, value, labels in readings:
+        family = families.get(metric.name)
+        if family is None:
+            family = kinds[metric.kind](metric.family, metric.meaning, labels=metric.labels)
+            families[metric.name] = family
+        if isinstance(value, BucketCounts):
+            family.add_metric(labels, value.cumulative(), value.total)
+        else:
+            family.add_metric(labels, value)
+    return families.values()
+
+
+class ReadingsCollector:
+    """A collector of `prometheus_client`. A registry may have several if no two of them read the same metric."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+
+    def collect(self) -> Iterable[Any]:
+        """Return the families, read now."""
+        return collected(self._readings())
+
+
+def new_registry(*readings: Readings) -> CollectorRegistry:
+    """Return a registry of these readings and of the process: its memory, processor time, files, garbage collector."""
+    from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    for one in readings:
+        registry.register(ReadingsCollector(one))
+    return registry

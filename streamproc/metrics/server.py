@@ -1,0 +1,77 @@
+"""`/metrics`, `/healthz` and `/readyz` on an address of their own. There is no login: see SECURITY.md."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from streamproc.errors import InvalidSettings
+from streamproc.metrics.address import OPTION, metrics_address
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S: Final = 0.5  # for answers that are under way at a stop
+HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "streamproc"}
+
+Missing = Callable[[], Sequence[str]]
+"""What a program still waits for before it is ready, in words; nothing if it is."""
+
+
+class MetricsServer:
+    """Serves the metrics of a registry, and the probes of a program."""
+
+    def __init__(self, registry: CollectorRegistry, missing: Missing) -> None:
+        self._registry = registry
+        self._missing = missing
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                web.get("/healthz", self._health),
+                web.get("/readyz", self._ready),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_TIMEOUT_S)
+
+    async def start(self, address: str) -> int:
+        """Listen on ``HOST:PORT`` and return the port, another one if it is 0. Raises `InvalidSettings`."""
+        host, port = metrics_address(address)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise InvalidSettings(
+                f"{OPTION} {address}: cannot listen there ({error.strerror or error}): "
+                "choose an address of this machine and a port that is free"
+            ) from None
+        port = int(self._runner.addresses[0][1])
+        log.info("serving metrics on http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+        return port
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        try:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        except (TypeError, ValueError):  # a version that is none
+            encode, content_type = choose_encoder("")
+        return web.Response(body=encode(self._registry), headers={**HEADERS, "Content-Type": content_type})
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        """Say that the event loop answers, which this answer shows. A broker that is away is no reason to restart."""
+        return web.Response(text="ok\n", headers=HEADERS)
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        missing = self._missing()
+        text = "".join(f"{one}\n" for one in missing) or "ready\n"
+        return web.Response(status=503 if missing else 200, text=text, headers=HEADERS)
