@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium typescript test test-pure test-compiled compile check lint audit bench integrations faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium typescript helm test test-pure test-compiled compile check lint audit bench integrations faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -37,6 +37,11 @@ chromium: setup
 
 typescript: setup  ## install the Node packages of examples/typescript for its tests, where there is a Node
 	@$(BIN)/python deploy/local/node_packages.py
+
+helm: setup  ## lint the chart and render it: golden files, kustomize base (needs Helm; Go builds one in 3 minutes)
+	@helm=$$($(BIN)/python deploy/local/helm.py) && if [ -n "$$helm" ]; then \
+		export "$$helm" && "$$STREAMPROC_HELM" lint --strict deploy/helm/streamproc --values tests/deploy/chart/everything.values.yaml \
+		&& $(BIN)/python deploy/helm/render.py; fi
 
 test: built chromium typescript  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
 	@$(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
@@ -111,7 +116,7 @@ schemas: setup  ## regenerate schemas/ from the models
 
 lock: $(UV)  ## pin the newest packages that pyproject.toml allows, with hashes
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock
-	$(LOCK) --constraint requirements.lock --extra build --extra otel --extra page --output-file requirements-runtime.lock
+	$(LOCK) --constraint requirements.lock --extra build --extra otel --extra page --extra rocksdb --output-file requirements-runtime.lock
 	$(COMPILE) --upgrade --group audit --output-file requirements-audit.lock
 	$(COMPILE) --upgrade --output-file benchmarks/peers.lock benchmarks/peers.in
 	$(COMPILE) --upgrade --output-file tests/fuzz/atheris.lock tests/fuzz/atheris.in

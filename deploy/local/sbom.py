@@ -23,7 +23,7 @@ from packageurl import PackageURL
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements-runtime.lock"
 FILE = ROOT / "build" / "streamproc.cdx.json"
-EXTRAS = ("otel",)  # that the lock has: the image runs `streamproc otel`
+EXTRAS = ("otel", "page", "rocksdb")  # that the lock has: the image runs everything
 ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?:\s*;\s*(?P<marker>[^\\\n]+))?")
 
 

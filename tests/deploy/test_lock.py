@@ -41,7 +41,7 @@ def listed(path: str) -> list[str]:
 
 LOCKS = {
     "requirements.lock": with_extras("dev"),
-    "requirements-runtime.lock": with_extras("build", "otel", "page"),
+    "requirements-runtime.lock": with_extras("build", "otel", "page", "rocksdb"),
     "benchmarks/peers.lock": listed("benchmarks/peers.in"),
     "tests/fuzz/atheris.lock": [
         line

@@ -46,8 +46,11 @@
   {{- $faults = append $faults "notify.enabled is on, and no destination is given: name a Secret in notify.secrets.notify or notify.fileSecret" }}
 {{- end }}
 {{- if $v.page.enabled }}
-  {{- if and (not $v.page.passwordSecret.name) (not $v.page.args) }}
-    {{- $faults = append $faults "page.enabled is on, and nobody could log in: set page.passwordSecret, or the options of another way in page.args" }}
+  {{- if not $v.page.publicUrl }}
+    {{- $faults = append $faults "page.publicUrl is empty: set the address under which browsers reach the page, such as https://ops.example.com" }}
+  {{- end }}
+  {{- if and (not $v.page.usersSecret.name) (not $v.page.args) }}
+    {{- $faults = append $faults "page.enabled is on, and people could not log in: set page.usersSecret, or the options of another way in page.args, such as --oidc-issuer" }}
   {{- end }}
   {{- if and $v.page.orders (not (hasKey $v.page.secrets "command_key")) }}
     {{- $faults = append $faults "page.orders is on: name the Secret with the page's key in page.secrets.command_key (`streamproc keys new page`)" }}

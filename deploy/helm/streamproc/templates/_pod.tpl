@@ -75,6 +75,9 @@ readinessProbe:
 
 {{- define "streamproc.env" -}}
 - {name: HOME, value: /var/lib/streamproc}
+{{- if ne .component "topics" }}
+- {name: STREAMPROC_METRICS, value: "0.0.0.0:9464"}
+{{- end }}
 - {name: STREAMPROC_DATADIR, value: /var/lib/streamproc}
 {{- if .policy }}
 - name: STREAMPROC_POLICY
