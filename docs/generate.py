@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from docs.chart_values import rows as chart_value_rows
 from streamproc.cli.detector_page import Page, markdown, read_page
 from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
@@ -282,7 +283,13 @@ def _machine(page: str) -> str:
     return re.search(r"^Machine: (.+?)\.?$", _figures(page), re.MULTILINE)[1]  # type: ignore[index]
 
 
+def chart_values() -> str:
+    """List the values of the Helm chart."""
+    return table(("value", "default", "meaning"), chart_value_rows())
+
+
 PARTS: Final = {
+    "chart-values": chart_values,
     "headlines": headlines,
     "acls": acls,
     "detector-index": detectors,

@@ -123,9 +123,7 @@ def test_names_are_unique_and_what_an_object_refers_to_exists(values: Any) -> No
             labels = manifest.spec["template"]["metadata"]["labels"].items()
             assert manifest.kind == "Job" or manifest.spec["selector"]["matchLabels"].items() <= labels
         if manifest.kind in ("Service", "NetworkPolicy", "PodDisruptionBudget"):
-            selector = manifest.spec.get(
-                "podSelector", manifest.spec["selector"] if "selector" in manifest.spec else {}
-            )
+            selector = manifest.spec.get("podSelector") or manifest.spec.get("selector", {})
             wanted = selector.get("matchLabels", selector).items()
             pods = [one for one in PODS if one in manifests]
             assert [one.component for one in pods if wanted <= one.spec["template"]["metadata"]["labels"].items()] == [

@@ -12,11 +12,13 @@ import yaml
 from deploy.helm import render
 from deploy.local import helm
 from tests.deploy.manifests import VALUES
+from tests.docs.pages import blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FOUND = helm.find()
+PAGE = render.ROOT / "docs" / "kubernetes.md"
 KUBECTL = shutil.which("kubectl")
 needs_helm = pytest.mark.skipif(FOUND is None, reason=helm.MISSING)
 DEFAULT = ("--values", str(render.BASE_VALUES))
@@ -104,11 +106,23 @@ def test_a_policy_file_becomes_a_file_of_the_pods_unchanged(tmp_path: Path) -> N
     assert policy["data"] == {"ours.yaml": text}
 
 
+@needs_helm
+def test_the_values_of_the_page_render(tmp_path: Path) -> None:
+    """The blocks of docs/kubernetes.md, in the order in which it uses them."""
+    files = {block.mark.removeprefix("file: "): block.text for block in blocks(PAGE) if block.mark.startswith("file: ")}
+    assert list(files) == ["values.yaml", "secrets.yaml"]
+    given: list[str] = []
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        given += ["--values", str(tmp_path / name)]
+        done = run("template", "streamproc", str(render.CHART), *given)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="NO KUBECTL: the kustomize base is not built; install kubectl")
 def test_kustomize_reads_the_base_and_one_patch_sets_the_brokers(tmp_path: Path) -> None:
     """The patch is that of docs/kubernetes.md."""
-    page = (render.ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
-    overlay = page.partition("<!-- overlay -->\n```yaml\n")[2].partition("```")[0]
+    [overlay] = [block.text for block in blocks(PAGE) if block.mark == "overlay"]
     shutil.copytree(render.BASE, tmp_path / "base")
     (tmp_path / "overlay").mkdir()
     (tmp_path / "overlay" / "kustomization.yaml").write_text(

@@ -120,8 +120,8 @@ async def test_the_workers_and_the_job_of_the_chart_work_as_they_stand(
     brokers: str, topic_prefix: str, tmp_path: Path, pods: list[Pod]
 ) -> None:
     workers = one("default", "StatefulSet", "worker")
-    for number in range(workers.spec["replicas"]):
-        pods.append(Pod(workers, f"{workers.name}-{number}", brokers, topic_prefix, tmp_path).start())
+    names = [f"{workers.name}-{number}" for number in range(workers.spec["replicas"])]
+    pods.extend(Pod(workers, name, brokers, topic_prefix, tmp_path).start() for name in names)
     for pod in pods:
         await until(lambda pod=pod: pod.probe("startupProbe") == 200, 60, "the loop to answer")
         assert pod.probe("livenessProbe") == 200, "it waits for the topics, and is alive"

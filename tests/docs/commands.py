@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -85,6 +86,20 @@ def _faults_of_variable(name: str) -> Iterator[str]:
         yield f"no setting {name}"
 
 
+def _faults_of_helm(words: list[str]) -> Iterator[str]:
+    yield from (f"no chart {word}" for word in words if word.startswith("deploy/") and not (ROOT / word).is_dir())
+    values = yaml.safe_load((ROOT / "deploy" / "helm" / "streamproc" / "values.yaml").read_text(encoding="utf-8"))
+    for option, value in pairwise(words):
+        part, _, name = value.partition("=")[0].partition(".")
+        if option in ("--set", "--set-file") and name.partition(".")[0] not in values.get(part, {}):
+            yield f"no value {part}.{name}"
+
+
+def _faults_of_kubectl(words: list[str]) -> Iterator[str]:
+    if "--" in words:
+        yield from _faults_of_words(words[words.index("--") + 1 :])
+
+
 def _faults_of_docker(words: list[str]) -> Iterator[str]:
     if words[:1] != ["compose"]:
         yield from () if (ROOT / "deploy" / "Dockerfile").exists() else ("no Dockerfile",)
@@ -114,6 +129,8 @@ _COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
     "make": _faults_of_make,
     "export": _faults_of_export,
     "docker": _faults_of_docker,
+    "helm": _faults_of_helm,
+    "kubectl": _faults_of_kubectl,
     "npm": _faults_of_npm,
     "pip": _faults_of_pip,
 }
