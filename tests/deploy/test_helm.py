@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,9 +14,6 @@ from deploy.helm import render
 from deploy.local import helm
 from tests.deploy.manifests import VALUES
 from tests.docs.pages import blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOUND = helm.find()
 PAGE = render.ROOT / "docs" / "kubernetes.md"
@@ -142,3 +140,18 @@ def test_kustomize_reads_the_base_and_one_patch_sets_the_brokers(tmp_path: Path)
         assert container["image"] == "registry.example.com/streamproc:0.1.0"
     assert len(pods) == 2
     assert {one["metadata"]["namespace"] for one in objects} == {"streamproc"}
+
+
+def test_without_a_helm_and_a_go_it_says_what_is_skipped(tmp_path: Path) -> None:
+    script = Path(helm.__file__)
+    copied = tmp_path / "deploy" / "local" / script.name  # in a checkout that has built none
+    copied.parent.mkdir(parents=True)
+    shutil.copy(script, copied)
+    done = subprocess.run([sys.executable, str(copied)], env={"PATH": ""}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"helm: {helm.MISSING}\n"
+
+
+def test_a_named_helm_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(helm.VARIABLE, "/opt/helm")
+    assert helm.find() == "/opt/helm"
