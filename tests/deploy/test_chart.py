@@ -160,7 +160,7 @@ def test_a_pod_has_no_rights_that_it_does_not_need(manifest: Manifest) -> None:
 def test_the_environment_has_settings_and_secrets_only_by_reference(manifest: Manifest) -> None:
     assert len(manifest.env) == len(manifest.container["env"])
     settings = {f"STREAMPROC_{name.upper()}" for name in Settings.model_fields} | {"HOME"}
-    assert manifest.env.keys() - {"STREAMPROC_PAGE_OIDC_SECRET"} <= settings
+    assert manifest.env.keys() <= settings
     for name in SECRETS & manifest.env.keys():
         assert manifest.env[name].keys() == {"name", "valueFrom"}
         assert manifest.env[name]["valueFrom"].keys() == {"secretKeyRef"}

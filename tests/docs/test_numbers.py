@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 
 import pytest
+import yaml
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.core import run_state
@@ -47,6 +49,9 @@ STATED = [
     ("operations", f"up to {spaced(limits.STUBS_A_RUN * limits.RUNS_MAX)} a worker"),
     ("operations", f"up to {spaced(of(TurnPublisher, 'buffer_max'))} events or"),
     ("operations", f"`STREAMPROC_SESSION_TIMEOUT_S` ({Settings.model_fields['session_timeout_s'].default:g} s)"),
+    ("kubernetes", f"(`settings.session_timeout_s`, {Settings.model_fields['session_timeout_s'].default:g} s)"),
+    ("kubernetes", f"holds up to {spaced(limits.RUNS_MAX)} runs"),
+    ("kubernetes", f"stops within {limits.END_TIMEOUT_S:g} s"),
 ]
 IN_WORDS = [
     ("architecture", "one hour", limits.FINISHED_KEEP_MS == HOUR_MS),
@@ -61,6 +66,7 @@ IN_WORDS = [
     ("operations", "five crashes within five minutes", (limits.CRASHES_MAX, limits.CRASHES_WINDOW_S) == (5, 300)),
     ("operations", "after ten seconds", of(HaltListener, "start_timeout_s") == 10),
     ("operations", "about a second of work back", limits.COMMIT_INTERVAL_S == 1),
+    ("kubernetes", "a million stubs of halted runs", limits.STUBS_A_RUN * limits.RUNS_MAX == 1_000_000),
     ("operations", "a line of counts each minute", limits.REPORT_INTERVAL_S == 60),
 ]
 
@@ -84,6 +90,16 @@ def test_the_shares_of_a_turn_are_those_of_the_table(share: str, stage: str) -> 
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     [percent] = re.findall(rf"of an event in the worker: {re.escape(stage)} \((-?\d+%)\)", text)
     assert share.format(percent) in text
+
+
+def test_the_memory_of_a_pod_follows_from_what_was_measured() -> None:
+    figures = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    [peak_mib] = re.findall(r"^\| peak resident memory of that worker +\| ([\d ]+) MiB", figures, re.MULTILINE)
+    assert f"200 000 runs took {peak_mib} MiB" in (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    stubs_mib = limits.STUBS_A_RUN * limits.RUNS_MAX * 400 / MIB
+    needed_mib = int(peak_mib.replace(" ", "")) * limits.RUNS_MAX / 200_000 * 1.3 + stubs_mib
+    values = yaml.safe_load((ROOT / "deploy" / "helm" / "streamproc" / "values.yaml").read_text(encoding="utf-8"))
+    assert values["worker"]["resources"]["limits"]["memory"] == f"{math.ceil(needed_mib / 1024)}Gi"
 
 
 @pytest.mark.parametrize(("page", "words", "so"), IN_WORDS)
