@@ -44,7 +44,7 @@ def build() -> str | None:
             env=environment, capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        say(f"not built within {BUILD_TIMEOUT_S} s")
+        say(f"not built within {BUILD_TIMEOUT_S} s; run it again: Go keeps what it has built")
         return None
     if done.returncode:
         say(f"not built: {done.stderr.strip()[-1000:]}")

@@ -181,6 +181,10 @@ class Batch:
     def record_count(self) -> int:
         return len(self.records)
 
+    def size(self) -> int:
+        """Bytes of its keys and values."""
+        return sum(len(key or b"") + len(value or b"") for key, value, _ in self.records)
+
 
 class Producer:
     """An idempotent producer: of each partition one batch is under way, in order, until the broker has it."""

@@ -44,7 +44,6 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
 
 PUBLISHED: Final = "await self._until(lambda: self.published >= position)"
 STORED: Final = "self.committable = position"
-REFUSED: Final = "self._refused(placed(record, self._topic, partition)"
 
 MUTANTS: Final = {
     "stored before it is published": _mutant(PartitionPipeline, "_store_some", PUBLISHED, "pass"),
@@ -66,7 +65,7 @@ MUTANTS: Final = {
         TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.active[key]"
     ),
     "refused records are dropped": _mutant(
-        TurnProcessor, "_read", f"outgoing.append({REFUSED}, problem.problems))", "pass"
+        TurnProcessor, "_read", "outgoing.append(self._refused(why, record, partition, *problem.problems))", "pass"
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
