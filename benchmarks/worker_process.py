@@ -91,6 +91,10 @@ class Process:
         found: dict[str, Any] = orjson.loads(printed[-1])
         return found
 
+    def printed(self) -> str:
+        """Return what it has printed so far."""
+        return Path(self._answer.name).read_text("utf-8", "replace")
+
     def stderr(self) -> str:
         """Return the end of its standard error."""
         self._stderr.seek(0)

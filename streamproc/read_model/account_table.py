@@ -205,19 +205,18 @@ def _forecast(account: Account, mark: Mark, per_minute: float, now_ms: int) -> i
 
     What was spent earlier leaves the window meanwhile, so a steady rate may never reach the limit.
     """
-    window = account.windows.get(mark.window)
-    if window is None:
+    left = mark.limit - _spent(account, mark.window, mark.unit, now_ms)
+    if left < 0:
+        return now_ms
+    if not per_minute:
         return None
-    for ahead_ms in range(0, FORECAST_MS + 1, FORECAST_STEP_MS):
-        counted_ms = ahead_ms
-        if mark.window != TOTAL:
-            length, count = WINDOWS[mark.window]
-            counted_ms = min(ahead_ms, length * count)
-        if (
-            _spent(account, mark.window, mark.unit, now_ms + ahead_ms) + per_minute * counted_ms / MINUTE_MS
-            > mark.limit
-        ):
+    length, count = WINDOWS.get(mark.window, (FORECAST_MS, 1))
+    if per_minute * length * count / MINUTE_MS <= left and mark.window != TOTAL:
+        return None  # what comes leaves the window again before the limit is reached
+    soonest_ms = int(left / per_minute * MINUTE_MS)  # if nothing left the window meanwhile
+    for ahead_ms in range(soonest_ms - soonest_ms % FORECAST_STEP_MS, FORECAST_MS + 1, FORECAST_STEP_MS):
+        counted_ms = ahead_ms if mark.window == TOTAL else min(ahead_ms, length * count)
+        spent = _spent(account, mark.window, mark.unit, now_ms + ahead_ms)
+        if spent + per_minute * counted_ms / MINUTE_MS > mark.limit:
             return now_ms + ahead_ms
-        if not per_minute:
-            return None  # now or never
     return None

@@ -24,7 +24,7 @@ CREATE TABLE offsets (role TEXT, partition INTEGER, next INTEGER NOT NULL, last_
 CREATE TABLE runs (run_id TEXT PRIMARY KEY, shown INTEGER NOT NULL, rank INTEGER NOT NULL, at_ms INTEGER NOT NULL,
     workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
     state BLOB NOT NULL);
-CREATE INDEX runs_by_rank ON runs (shown, rank DESC);
+CREATE INDEX runs_by_rank ON runs (shown, rank DESC, run_id);
 CREATE INDEX runs_by_workflow ON runs (workflow);
 CREATE INDEX runs_by_tenant ON runs (tenant);
 CREATE INDEX runs_by_user ON runs (user);

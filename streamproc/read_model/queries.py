@@ -45,11 +45,11 @@ HOUR_MS: Final = 3_600_000
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
     "warned": f"shown = {SHOWN['warned']}",
-    "others": f"shown IN ({SHOWN['others']}, {FINISHED})",
+    "others": f"shown >= {SHOWN['others']}",  # a range, so that the index has the order
 }
 STATUSES: Final = {
     "halted": f"shown = {SHOWN['halted']}",
-    "running": f"shown IN ({SHOWN['warned']}, {SHOWN['others']})",
+    "running": f"shown BETWEEN {SHOWN['warned']} AND {SHOWN['others']}",
     "finished": f"shown = {FINISHED}",
 }
 DECISION_COLUMNS: Final = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,7 @@ from streamproc.read_model.changes import EVERY_S, ChangeSubscription
 from streamproc.read_model.rows import Changes
 
 if TYPE_CHECKING:
+    from streamproc.kafka.reading import Record
     from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
 
@@ -89,7 +91,7 @@ class ModelReader:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)  # what it applies now ends with it
 
     @property
     def progress(self) -> float:
@@ -186,14 +188,19 @@ class ModelReader:
             consumer.pause(*late)
         while True:
             batches = await consumer.getmany(timeout_ms=500)
-            for at, records in batches.items():
-                role = self._places[at][0]
-                changes = await self._in_thread(self.model.apply, role, records)
-                self._publish(changes)
+            if batches:
+                self._publish(await self._in_thread(self._apply, batches))
             if late and consumer.paused() and self._read(consumer, early):
                 consumer.resume(*late)
             self._note_progress(consumer)
             await asyncio.sleep(0)  # getmany returns without yielding while records are buffered
+
+    def _apply(self, batches: dict[TopicPartition, list[Record]]) -> Changes:
+        """Apply what a poll has brought: one change of threads for all of it."""
+        changes = Changes()
+        for at, records in batches.items():
+            changes.add(self.model.apply(self._places[at][0], records))
+        return changes
 
     def _read(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> bool:
         """Return whether these partitions are read to the ends that were seen at the start."""
@@ -244,6 +251,10 @@ class ModelReader:
     def _report(self, error: Exception) -> None:
         if isinstance(error, OffsetOutOfRangeError):
             error = Unavailable(f"the log was cut off while it was read: {error}")
+        if isinstance(error, sqlite3.Error):
+            error = Unavailable(
+                f"the read model cannot be written ({error}): make room on its disk, or name another --db"
+            )
         problem = as_unavailable(self._settings, error)
         if self.trouble is None:
             log.warning("what is shown stands still for now; reconnecting: %s", problem)

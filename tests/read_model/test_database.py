@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,15 +84,22 @@ def test_what_another_deployment_has_left_is_thrown_away() -> None:
 @pytest.mark.parametrize("in_file", [False, True])
 def test_queries_of_other_threads_see_whole_transactions(tmp_path: Path, in_file: bool) -> None:
     model = ReadModel(str(tmp_path / "model.db") if in_file else None)
-    deployment, done, faults = busy(), threading.Event(), []
+    records = busy().records("control")
+    template, faults, done = records[0], [], threading.Event()
+    decisions = [
+        replace(template, offset=number, value=template.value.replace(b'"id":"', b'"id":"%d-' % number))
+        for number in range(20_000)
+    ]
 
     def ask() -> None:
         while not done.is_set():
             try:
-                decisions = model.decisions(DecisionFilter())
-                policies = model.policies()
-                if policies and sum(one.decisions for one in policies) < len(decisions):
-                    faults.append((decisions, policies))
+                [(rows, counted)] = model._all(
+                    "SELECT (SELECT count(*) FROM controls), (SELECT total(decisions) FROM policies)"
+                )
+                if rows != counted:
+                    faults.append((rows, counted))
+                model.decisions(DecisionFilter())
                 model.runs("others", RunFilter(text="e"))
                 model.counts(0)
             except Exception as problem:  # noqa: BLE001 (the thread reports it)
@@ -100,9 +108,7 @@ def test_queries_of_other_threads_see_whole_transactions(tmp_path: Path, in_file
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for (role, _), records in deployment.log.items():
-        for record in records:
-            model.apply(role, [record])
+    model.apply("control", decisions)
     done.set()
     for thread in threads:
         thread.join()

@@ -115,6 +115,19 @@ def test_what_runs_have_spent_since_their_last_status_is_counted_from_their_turn
     assert dear.at_ms == max(one.timestamp for one in deployment.records("turns") if one.key == b"dear")
 
 
+def test_what_people_and_workers_write_is_no_sign_of_life() -> None:
+    deployment = busy()
+    heard = deployment.now_ms
+    deployment.now_ms += 60_000
+    deployment.write("turns", b"honest", wire.encode(wire.Deadline(w=1, run_id="honest", about="x", due_ms=heard)))
+    deployment.write("turns", b"honest", wire.encode(wire.HaltAcknowledged(w=1, run_id="honest", by="ada")))
+
+    row = filled(ReadModel(), deployment).run("honest")
+
+    assert row is not None
+    assert row.at_ms <= heard
+
+
 def test_the_strip_counts_and_rates_what_there_is() -> None:
     deployment = busy()
     model = filled(ReadModel(), deployment)

@@ -21,6 +21,8 @@ from streamproc.kafka.reading import open_topic, partition_count
 from streamproc.model.fleet_command import FleetCommand
 from streamproc.notify.control_consumer import NotificationConsumer
 from streamproc.notify.notification_config import load_notification_config
+from streamproc.read_model import ModelReader, ReadModel
+from streamproc.read_model.reader import OPTIONAL
 from streamproc.worker.readiness import wait_until_ready
 from tests.notify.receiver import Receiver
 from tests.security.test_let_in import stuck_run
@@ -122,6 +124,22 @@ async def test_each_role_can_read_and_write_only_its_topics(role: str, secured: 
     found = await _writable(settings, names) | await _readable(settings, names)
 
     assert found == wanted
+
+
+@pytest.mark.parametrize(("role", "hidden"), [("page", []), ("watch", ["accounts-changelog", *OPTIONAL])])
+async def test_a_read_model_shows_what_its_role_may_read(
+    role: str, hidden: list[str], secured: SecureBroker, unused: str
+) -> None:
+    settings = secured.by_password(role, topic_prefix=unused)
+    model = ReadModel()
+    reader = ModelReader(settings, model, since_ms=0)
+    await reader.start()
+    try:
+        await until(lambda: reader.caught_up, 60)
+        assert set(reader.missing) == {full_name(Right("topic", name, ()), settings) for name in hidden}
+        assert {one.topic for one in model.health() if one.end >= 0} >= {"runs", "control", "commands"}
+    finally:
+        await reader.stop()
 
 
 async def test_a_publisher_can_neither_join_the_workers_nor_grant_rights(secured: SecureBroker, unused: str) -> None:
