@@ -34,7 +34,7 @@ class FleetApp(FleetHost):
     CSS_PATH = Path(__file__).with_name("screens.tcss")  # also for a subclass elsewhere
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012  # the base declares it for instances
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012  # the base declares it for instances
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall")]  # noqa: RUF012  # the base declares it for instances
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("P", "order('pause', True)", "Pause the fleet", show=False),
         Binding("S", "order('stop', True)", "Stop the fleet", show=False),

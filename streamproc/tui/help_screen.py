@@ -12,8 +12,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from streamproc.tui.filters import HINT
-from streamproc.tui.texts import LETTERS, STATE_STYLES, joined, lines
+from streamproc.tui.hanging import HangingLine, HangingLines
+from streamproc.tui.texts import LETTERS, STATE_STYLES, joined
 
+HANG: Final = 12  # columns before what a key does
 KEYS: Final = (
     ("The runs", (
         ("↑ ↓  j k", "choose a run"), ("Tab", "the next group"), ("Enter", "open the run"), ("s", "sort"),
@@ -40,7 +42,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Lay out the help."""
         with VerticalScroll(id="dialog"):
-            yield Static(lines(self._lines()), markup=False)
+            yield Static(HangingLines([HangingLine(line, HANG) for line in self._lines()]), markup=False)
 
     def _lines(self) -> list[Content]:
         found: list[Content] = []

@@ -142,10 +142,10 @@ async def test_a_run_with_news_is_shown_again_and_its_log_read_again(tmp_path: P
         assert "RUNNING" in "\n".join(screen_lines(pilot.app))
 
 
-@pytest.mark.parametrize("width", [20, 25, 40, 79])
-def test_a_folded_line_keeps_every_word_and_its_indent(width: int) -> None:
+@pytest.mark.parametrize(("width", "indent"), [(12, 0), (19, 0), (20, 4), (40, 4), (79, 4)])
+def test_a_folded_line_keeps_every_word_and_its_indent(width: int, indent: int) -> None:
     words = [f"word{number}" for number in range(30)] + ["x" * 50]
     folded = HangingLines([HangingLine(Content(f"at 1  {' '.join(words)}"), 4)])._folded(width)
     assert all(line.cell_length <= width for line in folded)
-    assert all(line.plain.startswith("    ") for line in folded[1:])
+    assert {len(line.plain) - len(line.plain.lstrip()) for line in folded[1:]} == {indent}
     assert "".join("".join(line.plain.split()) for line in folded) == "at1" + "".join(words)
