@@ -96,7 +96,7 @@ def test_rows_change_and_move_without_a_reload(browser: PageBrowser, deployment:
 def test_what_changes_before_the_page_listens_is_shown(browser: PageBrowser, deployment: LiveDeployment) -> None:
     held: list[Any] = []
     with browser.opened() as page, browser.opened() as other:
-        page.route("**/events*", lambda route: held.append(route))  # noqa: PLW0108  # Playwright marks it
+        page.route("**/events*", lambda route: held.append(route))  # Playwright marks it
         page.reload()
         wait_for_route(page, held)
         deployment.publish(bash("between", "ls", "a"))
