@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, LogLevel, Metrics, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.terminal import examples, fail, line
 from streamproc.cli.watch import since_ms
 from streamproc.model.escaping import LogFormatter
@@ -88,13 +88,13 @@ def page(
     trusted_proxy: TrustedProxy = None,
     group: Group = None,
     log_level: LogLevel = "info",
+    metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Show the fleet in a browser: which runs are stuck, why, and what they cost, until SIGTERM.
 
-    It prints the address to open. Without another way to log in it listens on this machine only, and the address has a
-    token that works once.
+    Open the address that it prints. Without another way to log in, only this machine can, with a token for one use.
 
     Exit 0: stopped by a signal; 2: invalid settings.
     """
@@ -103,7 +103,7 @@ def page(
     from streamproc.web.process import PageOptions, serve_page
 
     host, port = _address(listen)
-    settings = kafka_settings(brokers, topic_prefix, policy=policy)
+    settings = kafka_settings(brokers, topic_prefix, policy=policy, metrics=metrics)
     chosen = load_policy(settings.policy)
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -61,8 +61,7 @@ def worker(
 ) -> None:
     """Watch the turns topic and publish decisions, until SIGTERM.
 
-    Workers share the partitions: start at most as many as there are partitions. With --processes, the first one has the
-    port of --metrics, and each other one the next port.
+    Start at most one worker a partition. With --processes, the ports of --metrics count up from the given one.
 
     Exit 0: stopped by a signal, with all work in progress finished; 1: gave up; 2: invalid settings or policy.
     """

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from streamproc.errors import InvalidSettings
+from streamproc.metrics import exposing
 from streamproc.read_model import ModelReader, ReadModel
 from streamproc.web.access import AccessOptions, build_access
 from streamproc.web.layout import page
 from streamproc.web.orders import PageOrders
+from streamproc.web.page_metrics import PageMetrics
 from streamproc.web.server import make_app
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ async def serve_page(
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(model.close)
         reader = ModelReader(settings, model, since_ms=options.since_ms)
+        metrics = PageMetrics(policy, model, reader)
+        await stack.enter_async_context(exposing(settings, metrics.readings, metrics.missing))
         orders = PageOrders(settings, model, lambda: reader.caught_up, enabled=options.orders)
         stack.push_async_callback(orders.close)
         runner = web.AppRunner(

@@ -272,6 +272,9 @@ UNBOUNDED = {
     "streamproc.policy.files.read_preset",  # names of presets; others raise, and errors are not kept
     "streamproc.cli.detector_page._standard",  # takes no arguments
     "streamproc.report.page._asset",  # names of two files of the package
+    "streamproc.report.markup._named",  # names of attributes, which our code writes
+    "streamproc.web.layout.asset",  # names of files of the package; others raise, and errors are not kept
+    "streamproc.web.layout.asset_href",  # the same
 }
 
 
