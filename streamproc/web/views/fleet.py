@@ -112,6 +112,12 @@ def headline(standing: FleetStanding) -> str:
     return "Nothing is stuck"
 
 
+def _delay(ms: int | None) -> str:
+    if ms is None:
+        return "—"
+    return f"{ms} ms" if ms < 1_000 else lasted(ms)
+
+
 def strip(standing: FleetStanding, *, live: bool = True) -> Html:
     """Return the fleet at a glance."""
     counts, halted = standing
@@ -125,7 +131,7 @@ def strip(standing: FleetStanding, *, live: bool = True) -> Html:
         _tile("Halted, last hour", grouped(halted), "is-halt" if halted else ""),
         _tile("Turns a second", f"{counts.turns_per_second:.1f}"),
         _tile("Spend an hour", dollars(counts.spend_usd_micro_per_hour)),
-        _tile("Decided after", "—" if counts.delay_ms is None else lasted(counts.delay_ms), "is-warn" if late else ""),
+        _tile("Decided after", _delay(counts.delay_ms), "is-warn" if late else ""),
     ]
     return tag(
         "section",
