@@ -104,6 +104,12 @@ def test_a_restatement_of_a_command_from_a_clock_that_is_ahead_is_valid() -> Non
     assert read([stop, again]).command == again
 
 
+def test_a_worker_whose_clock_is_ahead_does_not_push_the_times_of_later_commands() -> None:
+    stop = new_command(Fleet(), "STOP", "fleet", "ada", "", now_ms=T0)
+    fleet = read([stop, restatement(stop, T0 + 60_000)])
+    assert new_command(fleet, "CLEAR", "fleet", "ada", "", now_ms=T0 + 5).at == T0 + 5
+
+
 def test_a_restatement_that_names_the_time_of_another_command_does_not_override_it() -> None:
     fleet = read([command("STOP", T0)])
     with pytest.raises(InvalidEvent, match=r"since: older than the STOP that ada has issued"):
