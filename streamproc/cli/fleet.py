@@ -204,7 +204,7 @@ def _show(command: FleetCommand, previous: FleetCommand | None) -> None:
     if command.part == "user":
         note(f"this applies to the user named {clean(command.user)} in every tenant; for one tenant, add --tenant NAME")
     if previous is not None:
-        note(f"previous command, since {rfc3339(previous.at)}: {clean(str(previous))}")
+        note(f"previous command, since {rfc3339(previous.order_ms)}: {clean(str(previous))}")
 
 
 async def _follow(

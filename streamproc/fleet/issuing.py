@@ -6,6 +6,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
@@ -54,9 +55,28 @@ def new_command(
                 scope=scope,
                 by=redact_text(by, BY_MAX),
                 why=redact_text(why, WHY_MAX),
-                at=at_ms if known is None else max(at_ms, known.at + 1),
+                at=at_ms if known is None else max(at_ms, known.order_ms + 1),
             )
         )
+    )
+
+
+def restatement(standing: FleetCommand, now_ms: int | None = None) -> FleetCommand:
+    """Make an unsigned command that issues the standing one again.
+
+    Receivers check its age by `at`, and keep its place in the order by `since`: it is older than every command that was
+    issued after the standing one, also if its record comes later.
+    """
+    at_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    return msgspec.structs.replace(
+        standing,
+        id=str(uuid.uuid4()),
+        at=max(at_ms, standing.order_ms),
+        since=standing.order_ms,
+        by=redact_text(standing.by, BY_MAX),
+        why=redact_text(standing.why, WHY_MAX),
+        issuer="",
+        signature="",
     )
 
 

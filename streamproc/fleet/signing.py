@@ -128,7 +128,8 @@ class CommandSigner:
 
     def _command_form(self, command: FleetCommand) -> bytes:
         fields = (command.id, command.status, command.scope, command.by, command.why, command.at, command.issuer)
-        return _encode(("order", FORM, self._audience, *fields))
+        again = (command.since,) if command.since else ()  # records from before this field keep their form
+        return _encode(("order", FORM, self._audience, *fields, *again))
 
     def _event_form(self, event: OperatorEvent) -> bytes:
         own: dict[str, Any] = {}

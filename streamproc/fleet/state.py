@@ -71,9 +71,9 @@ class Fleet:
         if command.id in self._ids:
             return False
         known = self._latest.get(command.scope)
-        if known is not None and command.at < known.at:
+        if known is not None and command.superseded_by(known.status, known.order_ms):
             what = f"older than the {known.status} that {known.by or 'an unnamed issuer'} has issued since"
-            raise InvalidEvent((Problem("at", what, "issue the command again"),))
+            raise InvalidEvent((Problem("since" if command.since else "at", what, "issue the command again"),))
         self._ids[command.id] = None
         if len(self._ids) > IDS_MAX:
             del self._ids[next(iter(self._ids))]

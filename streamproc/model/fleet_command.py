@@ -43,7 +43,8 @@ class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     """A command to a scope: the fleet, a user, a tenant, a member (``member:TENANT/USER``: the user of one tenant) or a
     run.
 
-    `at` is the issuer's clock in epoch milliseconds; `issuer` names the key of `signature` (hex).
+    `at` is the issuer's clock in epoch milliseconds; `issuer` names the key of `signature` (hex). `since` is the `at`
+    of the command that this one issues again; 0 if it is a new one.
     """
 
     w: Annotated[int, msgspec.Meta(ge=1, le=1)]
@@ -51,10 +52,23 @@ class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     status: Status
     scope: Annotated[str, msgspec.Meta(min_length=1, max_length=SCOPE_MAX, pattern=SCOPE)]
     at: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    since: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     by: Annotated[str, msgspec.Meta(max_length=BY_MAX)] = ""
     why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
     issuer: Annotated[str, msgspec.Meta(max_length=BY_MAX)] = ""
     signature: Annotated[str, msgspec.Meta(max_length=128)] = ""
+
+    @property
+    def order_ms(self) -> int:
+        """The time that orders the commands of a scope: when this one was issued for the first time."""
+        return self.since or self.at
+
+    def superseded_by(self, status: str, order_ms: int) -> bool:
+        """Return whether a known command of the scope, with this status and time, is newer than this one.
+
+        Of two commands with one time the later record stands, unless it only issues another one again.
+        """
+        return self.order_ms < order_ms or (bool(self.since) and self.order_ms == order_ms and self.status != status)
 
     @property
     def part(self) -> str:
@@ -108,6 +122,9 @@ def read_command(value: bytes | None, key: bytes | None = None) -> FleetCommand:
         scope = command.scope.encode()
     except (ValueError, RecursionError) as problem:  # msgspec's errors are ValueErrors; so are lone surrogates
         raise InvalidEvent((Problem("command", str(problem)[:SHOWN_MAX], REMEDY),)) from None
+    if command.since > command.at:
+        what = f"{command.since} is later than `at`, {command.at}"
+        raise InvalidEvent((Problem("since", what, "set it to the `at` of the command that is issued again"),))
     if command.status == "PAUSE" and command.part != FLEET:
         remedy = "pause the fleet, or kill the runs that must stop"
         raise InvalidEvent(

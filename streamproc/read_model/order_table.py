@@ -62,13 +62,13 @@ class OrderTable:
                 "SELECT at_ms, status FROM orders WHERE scope = ? AND state = 'standing'", (command.scope,)
             ).fetchone()
             place, state = command.id, "standing"
-            if standing is not None and command.at < standing[0]:
+            if standing is not None and command.superseded_by(standing[1], standing[0]):
                 place, state, reason = one.place, "refused", f"at: older than the {standing[1]} that was issued since"
             elif standing is not None:
                 self._db.execute(
                     "UPDATE orders SET state = 'replaced' WHERE scope = ? AND state = 'standing'", (command.scope,)
                 )
-            self._insert(one, place, command.status, command.by, command.why, amount(command.at), state, reason)
+            self._insert(one, place, command.status, command.by, command.why, amount(command.order_ms), state, reason)
 
     def _insert(
         self, one: CommandNews, row_id: str, status: str, by: str, why: str, at_ms: int, state: str, reason: str

@@ -26,7 +26,7 @@ from aiokafka.partitioner import murmur2
 from streamproc.core.decision import Decision, Trigger
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.fleet import command_events
-from streamproc.fleet.issuing import apply_record, new_command, send
+from streamproc.fleet.issuing import apply_record, restatement, send
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
@@ -301,8 +301,7 @@ class FleetCommands:
             if not self.authority.can_sign:
                 log.error("%s: %s", CANNOT_RESTATE, standing)
                 continue
-            again = new_command(self.fleet, standing.status, standing.scope, standing.by, standing.why)
-            await send(self._settings, again, standing.issuer, sign=self.authority.verified(standing))
+            await send(self._settings, restatement(standing), standing.issuer, sign=self.authority.verified(standing))
 
     # Stopping runs.
 

@@ -76,7 +76,7 @@ def render(command: FleetCommand | None, now_ms: int) -> str:
     if command is None:
         return f"CLEAR {rfc3339(now_ms)}\n"
     why = f": {' '.join(command.why.split())}" if command.why else ""
-    return f"{command.status} {rfc3339(command.at)}\n# by {' '.join(command.by.split()) or 'unknown'}{why}\n"
+    return f"{command.status} {rfc3339(command.order_ms)}\n# by {' '.join(command.by.split()) or 'unknown'}{why}\n"
 
 
 class StatusFile:
@@ -160,7 +160,7 @@ class StatusFile:
         if not self._first or standing is None:
             return True
         touched_ms = 0 if entry.status == "CLEAR" or self._file is None else self._file.changed_at_ms
-        return (entry.at_ms or touched_ms) > standing.at
+        return (entry.at_ms or touched_ms) > standing.order_ms
 
     async def _entry(self, text: str) -> StatusEntry | None:
         try:

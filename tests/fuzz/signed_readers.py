@@ -144,6 +144,7 @@ def _signed_commands() -> list[FleetCommand]:
         FleetCommand(w=1, id=f"i{number}", status="STOP", scope=scope, by="ada", why="because", at=NOON_MS)
         for number, scope in enumerate(scopes)
     ]
+    commands.append(msgspec.structs.replace(commands[0], id="again", since=NOON_MS - 1_000))
     return [_commands().sign(command, issuer) for command in commands for issuer in ("ops", "edge")]
 
 

@@ -44,6 +44,8 @@ def test_a_command_survives_encoding_and_decoding() -> None:
         (encode_command(a_command(scope="user:ada", status="PAUSE")), b"user:ada", "status"),
         (encode_command(a_command(scope="run:r1", status="CLEAR")), b"run:r1", "status"),
         (encode_command(a_command(w=2)), b"fleet", "command"),
+        (encode_command(a_command(since=NOON_MS + 1)), b"fleet", "since"),
+        (encode_command(a_command(since=-1)), b"fleet", "command"),
         (json.dumps({**msgspec.to_builtins(a_command()), "status": "GO"}).encode(), b"fleet", "command"),
     ],
 )
@@ -67,7 +69,7 @@ def test_a_command_signed_by_an_allowed_issuer_is_accepted() -> None:
 
 CHANGES = [
     {"status": "CLEAR"}, {"scope": "user:ada"}, {"by": "eve"}, {"why": "because"}, {"at": NOON_MS + 1}, {"id": "c2"},
-    {"issuer": "file"}, {"signature": "0" * 64}, {"signature": "\N{SNOWMAN}"},
+    {"issuer": "file"}, {"signature": "0" * 64}, {"signature": "\N{SNOWMAN}"}, {"since": NOON_MS - 1},
 ]  # fmt: skip
 
 
@@ -75,6 +77,25 @@ CHANGES = [
 def test_a_signature_covers_every_field(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidEvent, match="signature"):
         OPS.check(msgspec.structs.replace(OPS.sign(a_command()), **change), NOON_MS)
+
+
+@pytest.mark.parametrize("since", [0, NOON_MS, NOON_MS - 2])
+def test_a_signature_covers_the_time_of_a_command_that_is_issued_again(since: int) -> None:
+    again = OPS.sign(a_command(since=NOON_MS - 1))
+    OPS.check(again, NOON_MS)
+    with pytest.raises(InvalidEvent, match="signature"):
+        OPS.check(msgspec.structs.replace(again, since=since), NOON_MS)
+
+
+def test_a_command_that_is_issued_again_is_not_older_than_its_record() -> None:
+    OPS.check(OPS.sign(a_command(since=NOON_MS - 10 * AGE_MS_MAX)), NOON_MS)
+    with pytest.raises(InvalidEvent, match="from the broker's time"):
+        OPS.check(OPS.sign(a_command(since=NOON_MS - 1)), NOON_MS + AGE_MS_MAX + 1)
+
+
+def test_the_signature_of_a_command_without_since_stays_as_it_was() -> None:
+    signature = OPS.sign(a_command(why="abuse")).signature
+    assert signature == "498ff0dcbbe9d4b55f4727cddf5877fa777b6974000ae82f22eeb79e15d80c08"
 
 
 def test_a_signature_for_another_deployment_is_refused() -> None:

@@ -178,7 +178,7 @@ def test_decisions_come_newest_first_page_by_page() -> None:
     assert (policy.name, policy.decisions) == ("standard", len(everything))
 
 
-def issue(made: Deployment, number: int, scope: str, status: Any, at: int = 0, **fields: str) -> None:
+def issue(made: Deployment, number: int, scope: str, status: Any, at: int = 0, **fields: Any) -> None:
     command = FleetCommand(w=1, id=f"c{number}", status=status, scope=scope, at=NOON_MS + (at or number), **fields)
     made.write("commands", scope.encode(), encode_command(command))
 
@@ -208,6 +208,22 @@ def test_commands_stand_are_replaced_or_refused() -> None:
     assert "older than the CLEAR" in found["streamproc.commands[0]@6"].reason
     assert found["c3"].obeyed_runs == 1
     assert {row.id for row in model.commands(standing=True)} == {"c2", "c3", "c4"}
+
+
+def test_a_command_that_is_issued_again_keeps_its_time_and_overrides_no_later_one() -> None:
+    made = Deployment()
+    issue(made, 1, "fleet", "CLEAR")
+    issue(made, 2, "fleet", "CLEAR", at=50, since=NOON_MS + 1)
+    issue(made, 3, "fleet", "STOP", at=20)
+    issue(made, 4, "fleet", "CLEAR", at=60, since=NOON_MS + 1)  # of another worker
+    issue(made, 5, "fleet", "CLEAR", at=60, since=NOON_MS + 20)  # names the time of the stop
+
+    found = {row.id: row for row in filled(ReadModel(), made).commands(standing=False)}
+
+    assert {row_id: (row.state, row.at_ms - NOON_MS) for row_id, row in found.items()} == {
+        "c1": ("replaced", 1), "c2": ("replaced", 1), "c3": ("standing", 20),
+        "streamproc.commands[0]@3": ("refused", 1), "streamproc.commands[0]@4": ("refused", 20),
+    }  # fmt: skip
 
 
 def test_commands_without_a_signature_are_refused() -> None:

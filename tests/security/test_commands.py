@@ -159,6 +159,7 @@ async def test_a_standing_command_that_was_verified_comes_back_signed(settings: 
     command_signer(ours).check(again, again.at)
     assert (again.by, again.why, again.issuer) == ("ada", "abuse", "ops")
     assert again.at > command.at
+    assert again.since == command.at
 
 
 async def test_the_kill_of_a_run_is_never_issued_again(settings: Settings) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.fleet.issuing import issue_command, read_fleet
+from streamproc.fleet.issuing import issue_command, new_command, read_fleet, restatement, send
 from streamproc.fleet.signing import command_signer
 from streamproc.model.controls import RunStatus
+from streamproc.model.fleet_command import read_command
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
 from streamproc.settings import load_settings
@@ -17,6 +18,7 @@ from tests.waiting import until
 from tests.worker.running import Topics, turn
 
 if TYPE_CHECKING:
+    from streamproc.model.fleet_command import FleetCommand
     from streamproc.settings import Settings
 
 KEY = "ops:0123456789abcdef,file:fedcba9876543210"
@@ -163,6 +165,38 @@ async def test_an_unsigned_command_is_refused_and_recorded_and_replaces_nothing(
     await until(given_again, 60, "the standing command to be issued again", every_s=0.2)
     assert (await read_fleet(ours)).stopped
     assert "0123456789abcdef" not in worker.text
+
+
+async def test_a_stop_made_before_a_restatement_of_the_clear_stands_whichever_arrives_first(
+    settings, topics, start_worker
+) -> None:
+    ours = signing(settings)
+    worker = start_worker(ours)
+    await worker.ready()
+    clear, _ = await issue_command(ours, "CLEAR", "fleet", "ada", "begin")
+    stop = new_command(await read_fleet(ours), "STOP", "fleet", "ada", "too expensive", now_ms=0)
+
+    async def restated(status: str, since: int) -> FleetCommand | None:
+        [*_, last] = [record.value for record in await topics.read("commands") if record.key == b"fleet"]
+        found = None if last == b"garbage" else read_command(last)
+        return found if found is not None and (found.status, found.since) == (status, since) else None
+
+    await write_order(settings, b"fleet", b"garbage")
+    again = await until(lambda: restated("CLEAR", clear.at), 60, "the clear to be issued again", every_s=0.2)
+    assert again.at > stop.at > clear.at
+
+    async with HaltListener(settings=ours) as halts:
+        assert halts.fleet.command == again
+        await send(ours, stop)
+        await until(lambda: halts.fleet.stopped, 30, "the listener to hear of the stop")
+        await send(ours, restatement(clear), clear.issuer)  # as a second worker does, which has not read the stop
+        again = await until(lambda: restated("STOP", stop.at), 60, "the stop to be issued again", every_s=0.2)
+        await until(lambda: halts.fleet.command == again, 30, "the listener to hear of it")
+        assert halts.command_handler.refused == 2  # the garbage, and the late clear
+    assert (await read_fleet(ours)).stopped
+    refused = [one["evidence"]["reason"] for one in await controls(topics, code="FLEET002")]
+    assert len(refused) == 2
+    assert any("since: older than the STOP that ada has issued" in reason for reason in refused)
 
 
 async def test_a_stop_event_must_be_signed_if_signatures_are_required(settings, topics, start_worker) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
-from streamproc.fleet.issuing import new_command
+from streamproc.fleet.issuing import new_command, restatement
 from streamproc.fleet.state import Fleet
 from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
 
@@ -99,6 +99,22 @@ async def test_at_the_start_the_later_of_file_and_command_wins(
 
     assert [order.status for order in mirror.issued] == given
     assert path.read_text().startswith(left)
+
+
+async def test_an_edit_is_later_than_a_command_that_was_only_issued_again_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "STOP_ALL"
+    path.write_text("STOP 2026-01-31T13:00:00Z\n")
+    mirror = Mirror(path)
+    mirror.order("CLEAR")
+    clear = mirror.fleet.command
+    assert clear is not None
+    again = restatement(clear, NOON_MS + 2 * 3_600_000)
+    assert mirror.fleet.apply(again)
+    assert render(again, 0).startswith("CLEAR 2026-01-31T12:00:00.000Z\n")
+
+    await mirror.file.sync()
+
+    assert [order.status for order in mirror.issued] == ["STOP"]
 
 
 async def test_an_edit_of_the_file_is_issued_once(tmp_path: Path) -> None:
