@@ -18,6 +18,7 @@ from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
 from streamproc.cli.takeover import simulate_takeover
 from streamproc.client import HaltListener
 from streamproc.kafka.topics import specs
+from streamproc.read_model import run_table
 from streamproc.settings import Settings
 from streamproc.worker.limits import RUNS_MAX, RUNS_ON_DISK_MAX
 
@@ -147,7 +148,6 @@ def test_the_bounds_are_those_of_the_code_that_they_speak_of() -> None:
 
 
 def test_a_page_holds_as_many_runs_as_the_plan_says() -> None:
-    run_table = pytest.importorskip("streamproc.read_model.run_table")
     assert run_table.RUNS_MAX == capacity.PAGE_RUNS_MAX
 
 

@@ -205,7 +205,6 @@ async def test_every_alert_fires_for_its_cause_and_ends_with_it(
     trouble.cancel()
     await asyncio.gather(trouble, return_exceptions=True)
     await prometheus.is_over(*AT_ONCE - {"StreamprocListenerDeaf", "StreamprocFleetStopped"})
-    # Not before: within seconds of a refused command, the worker issues the standing stop again.
     await issue_command(settings, "CLEAR", "fleet", "ada", "the drill is over")
     await prometheus.is_over("StreamprocFleetStopped")
     shown = await prometheus.names()
