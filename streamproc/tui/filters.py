@@ -27,5 +27,5 @@ def parse_filter(text: str) -> RunFilter:
 def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
-    except ValueError:  # a quotation mark without its partner, while somebody types
+    except ValueError:  # a quotation mark without its partner, while it is being typed
         return text.split()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Verb = Literal["halt", "resume", "acknowledge", "pause", "stop", "clear"]
 OrderState = Literal["sending", "sent", "standing", "obeyed", "refused", "failed"]
 
-REASON_MIN: Final = 3  # characters: an order without a reason helps nobody afterwards
+REASON_MIN: Final = 3  # characters: an order without a reason explains nothing afterwards
 PATIENCE_S: Final = 20.0  # for the broker; after that, an event counts as not sent
 FLEET_VERBS: Final[Mapping[Verb, Status]] = {"pause": "PAUSE", "stop": "STOP", "clear": "CLEAR"}
 SAFE_VERBS: Final[frozenset[Verb]] = frozenset(

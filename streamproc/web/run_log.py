@@ -1,4 +1,4 @@
-"""One run's log, replayed when somebody opens the run, and kept while the run does not change."""
+"""One run's log, replayed when a page of the run is opened, and kept while the run does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials of policies: one at a time, in a process, for half a minute at most, ended when nobody wants the result."""
+"""Trials of policies: one at a time, in a process, for half a minute at most, ended when no page waits for it."""
 
 from __future__ import annotations
 
