@@ -306,5 +306,5 @@ def test_the_json_has_the_load_the_figures_and_the_plan(run) -> None:
 
     assert found["load"]["listeners"] == 10  # one for 100 runs
     assert found["plan"]["workers"] == 2
-    assert found["plan"]["takeover"]["caught_up_s"] > 12
+    assert found["plan"]["takeover"]["caught_up_s"] > 10  # the session of the killed worker
     assert found["plan"]["bounds"][0]["share"] > found["plan"]["bounds"][-1]["share"]
