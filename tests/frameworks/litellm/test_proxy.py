@@ -165,7 +165,9 @@ def test_a_halted_run_stays_rejected_and_a_fresh_one_is_served(proxies: Proxies)
     }
     for path, request in requests.items():
         for headers, status in ((halted, 400), (fresh, 200)):
-            answer = httpx.post(f"{proxies.plain}/v1/{path}", json={"model": "m", **request}, headers=headers)
+            answer = httpx.post(
+                f"{proxies.plain}/v1/{path}", json={"model": "m", **request}, headers=headers, timeout=60
+            )
             assert answer.status_code == status
             assert answer.headers.get("x-streamproc-halted") == ("LOOP003" if status == 400 else None)
             assert ("run stuck is halted" in answer.text) == (status == 400)
@@ -194,7 +196,9 @@ def test_a_proxy_with_options_tells_the_warning_once_and_ends_with_an_answer(pro
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks).startswith(sentence)
     assert of_run.responses.create(model="m", input="go on").output_text.startswith(sentence)
     body = {"model": "m", "max_tokens": 9, "messages": [PROMPT]}
-    answer = httpx.post(f"{proxies.optioned}/v1/messages", json=body, headers={"x-streamproc-run-id": "told"})
+    answer = httpx.post(
+        f"{proxies.optioned}/v1/messages", json=body, headers={"x-streamproc-run-id": "told"}, timeout=60
+    )
     assert answer.json()["content"][0]["text"].startswith(sentence)
     assert len(proxies.api.requests) == before + 3
 
