@@ -50,3 +50,8 @@ def test_every_page_in_docs_can_be_reached_from_the_readme() -> None:
                 seen.add(target)
                 waiting.append(target)
     assert not [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page not in seen]
+
+
+def test_the_index_lists_every_page_beside_it() -> None:
+    listed = {link.partition("#")[0] for link in links(ROOT / "docs" / "index.md")}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= listed
