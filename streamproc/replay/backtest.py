@@ -100,11 +100,11 @@ class _Halted:
             self.since = None
 
 
-class PolicyLane:
-    """One policy on its way through the log."""
+class PolicyReplay:
+    """Steps the log under one of `policies` policies, which share the memory for runs."""
 
-    def __init__(self, policy: Policy, lanes: int = 1) -> None:
-        self._runs: KeptRuns[str] = KeptRuns(max(1, OBJECTS_MAX // lanes))
+    def __init__(self, policy: Policy, policies: int = 1) -> None:
+        self._runs: KeptRuns[str] = KeptRuns(max(1, OBJECTS_MAX // policies))
         self._accounts = LocalAccounts(policy.engine(), self._runs)
         self._halted: dict[str, _Halted] = {}
         self._warned: set[str] = set()
@@ -162,11 +162,11 @@ def _work(job: _Job) -> list[PolicyResult]:
     for policy, known in zip(policies, job.hashes, strict=True):
         if policy.hash != known:
             raise RuntimeError(f"policy {policy.name} has changed while it was tried")
-    lanes = [PolicyLane(policy, len(policies)) for policy in policies]
+    replays = [PolicyReplay(policy, len(policies)) for policy in policies]
     for _, event, at_ms in spooled(job.path, job.parts, job.part):
-        for lane in lanes:
-            lane.step(event, at_ms)
-    return [lane.result(job.reported) for lane in lanes]
+        for each in replays:
+            each.step(event, at_ms)
+    return [each.result(job.reported) for each in replays]
 
 
 def backtest(

@@ -87,7 +87,7 @@ class ReportBuilder:
             budgets=(history.budgets_at_halt if history.halt is not None else ()) or history.budgets,
             ring=facts.ring(history, main, onset, decided),
             first_error=facts.first_error(history, onset, decided),
-            nodes=tuple(facts.lanes(history)),
+            nodes=tuple(facts.node_rows(history)),
             stretches=tuple(facts.stretches(history)),
             decisions=tuple(history.decisions[:DECISIONS_SHOWN]),
             decisions_left_out=max(0, len(history.decisions) - DECISIONS_SHOWN) + history.decisions_left_out,

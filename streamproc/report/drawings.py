@@ -22,7 +22,7 @@ RIGHT: Final = 16
 TOP: Final = 48
 OPEN_ROOM: Final = 24  # at the end, for turns that have not ended
 FLAG: Final = 15  # width of a flag, with a gap
-LANE: Final = 28
+ROW_HEIGHT: Final = 28
 COLUMN: Final = 22  # height of a column that stands for several turns
 TIMES: Final = "\u00d7"
 LOOP_NAME: Final = 60  # width of the words "the loop"
@@ -97,7 +97,7 @@ def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
     """Draw the turns of each node, the loop as a band, warnings and halts as flags."""
     if not report.stretches:
         return NOTHING
-    height = TOP + LANE * len(report.nodes) + 24
+    height = TOP + ROW_HEIGHT * len(report.nodes) + 24
     room = WIDTH - LEFT - RIGHT - (OPEN_ROOM if form.open_nodes else 0)
     step = room / len(report.stretches)
     centres = _centres(form.widths, room) if form.widths else [
@@ -109,7 +109,7 @@ def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
         return centres[number]
 
     size = max(2.0, min(6.0, step / 2 - 0.8))
-    bottom = TOP + LANE * len(report.nodes)
+    bottom = TOP + ROW_HEIGHT * len(report.nodes)
     parts: list[Html] = []
     decided = report.halted or report.warned
     if report.began is not None and decided is not None and decided.turn >= report.began.turn:
@@ -120,10 +120,10 @@ def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
         side = (begin - 6, "end") if before else (end + 6, "start")
         parts.append(_text(side[0], TOP - 10, "the loop", "loop-name", side[1]))
     for number, node in enumerate(report.nodes):
-        y = TOP + LANE * number + LANE / 2
+        y = TOP + ROW_HEIGHT * number + ROW_HEIGHT / 2
         parts += [
-            tag("line", x1=LEFT, y1=_n(y), x2=WIDTH - RIGHT, y2=_n(y), class_="lane"),
-            _text(LEFT - 12, y + 4, short(node), "lane-name", "end"),
+            tag("line", x1=LEFT, y1=_n(y), x2=WIDTH - RIGHT, y2=_n(y), class_="row-line"),
+            _text(LEFT - 12, y + 4, short(node), "row-name", "end"),
         ]
         for place, stretch in enumerate(report.stretches):
             if kinds := stretch.kinds.get(node):
@@ -270,7 +270,7 @@ def trend(points: Sequence[TrendPoint]) -> Html:
     line = "L".join(f"{_n(x(one.turn))} {_n(y(one.failing))}" for one in points)
     best = "".join(f"H{_n(x(one.turn))}V{_n(y(one.best))}" for one in points)
     parts = [
-        tag("line", x1=left, y1=bottom, x2=width - 16, y2=bottom, class_="lane"),
+        tag("line", x1=left, y1=bottom, x2=width - 16, y2=bottom, class_="row-line"),
         _text(left - 8, bottom + 4, "0", "axis", "end"),
         _text(left - 8, y(most) + 4, grouped(most), "axis", "end"),
         tag("path", d=f"M{_n(x(first))} {_n(y(points[0].best))}{best}", class_="best"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamproc.report.history import CycleSeen
 
 STRETCHES_MAX: Final = 120  # marks along the drawing of the timeline
-LANES_MAX: Final = 10  # nodes with a lane of their own in the drawing; others share one
+NODE_ROWS_MAX: Final = 10  # nodes with a row of their own in the drawing; others share one
 OTHER_NODES: Final = "other nodes"
 TREND_MAX: Final = 240
 RATE_TURNS: Final = 200  # last turns of the loop from which an estimate takes its rate
@@ -187,17 +187,17 @@ def first_error(history: RunHistory, onset: int | None, last: int) -> ErrorShown
     )
 
 
-def lanes(history: RunHistory) -> list[str]:
-    """Return the lanes of the drawing: the nodes with most turns, in the order of their first turns."""
+def node_rows(history: RunHistory) -> list[str]:
+    """Return the rows of the drawing: the nodes with most turns, in the order of their first turns."""
     counts = Counter(history.node_numbers)
-    shown = {number for number, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:LANES_MAX]}
+    shown = {number for number, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:NODE_ROWS_MAX]}
     names = [name for number, name in enumerate(history.names) if number in shown]
-    return [*names, OTHER_NODES] if len(history.names) > LANES_MAX else names
+    return [*names, OTHER_NODES] if len(history.names) > NODE_ROWS_MAX else names
 
 
 def stretches(history: RunHistory) -> Iterator[Stretch]:
     """Yield the marks along the drawing: one for each turn, or for as many turns as fit."""
-    known = set(lanes(history))
+    known = set(node_rows(history))
     size = -(-history.turns // STRETCHES_MAX) or 1
     for first in range(0, history.turns, size):
         last = min(first + size, history.turns) - 1

@@ -57,7 +57,7 @@ def sparkline(points: tuple[int, ...]) -> Html:
     return tag(
         "svg",
         tag("title", title),
-        tag("path", d=f"M4 {height - 4}H{width - 4}", class_="lane"),
+        tag("path", d=f"M4 {height - 4}H{width - 4}", class_="row-line"),
         tag("path", d=f"M{line}", class_="spark"),
         tag("circle", cx=f"{places[-1][0]:.1f}", cy=f"{places[-1][1]:.1f}", r="2.6", class_="spark-end"),
         viewBox=f"0 0 {width} {height}",
