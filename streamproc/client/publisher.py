@@ -277,8 +277,11 @@ class TurnPublisher:
                 signer=self._signer,
                 run_token=self._run_token,
             )
-            traceparent = traceparent or current_traceparent()
-            return encoded._replace(traceparent=traceparent) if is_traceparent(traceparent) else encoded
+            if not traceparent:
+                traceparent = current_traceparent()
+            elif not is_traceparent(traceparent):
+                return encoded
+            return encoded._replace(traceparent=traceparent) if traceparent else encoded
         except InvalidEvent as error:
             self.invalid += 1
             if self._on_invalid == "raise":
