@@ -38,8 +38,7 @@ class GuardSpan:
             span = trace.get_tracer("streamproc").start_span(f"{NAME} {run}", attributes={"streamproc.run.id": run})
             if span.get_span_context() in (trace.get_current_span().get_span_context(), trace.INVALID_SPAN_CONTEXT):
                 return  # no tracer provider is set: a span of nothing must not hide one of another provider
-            # An error of the body is for the spans of the program: its text may quote content.
-            scope = trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False)
+            scope = trace.use_span(span, end_on_exit=True)
             scope.__enter__()
         except Exception as problem:  # noqa: BLE001
             log.warning("a guard has no span: %s", problem)
@@ -64,6 +63,6 @@ class GuardSpan:
     @staticmethod
     def _leave(scope: AbstractContextManager[Any]) -> None:
         try:
-            scope.__exit__(None, None, None)
+            scope.__exit__(None, None, None)  # an error is for the program's own spans: its text may quote content
         except Exception as problem:  # noqa: BLE001
             log.warning("the span of a guard did not end: %s", problem)

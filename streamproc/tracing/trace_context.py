@@ -30,7 +30,7 @@ class TraceContext(NamedTuple):
 
 def is_traceparent(text: str) -> bool:
     """Return whether a text is a `traceparent` with a valid trace id and span id."""
-    return len(text) == LENGTH and _FORM.fullmatch(text) is not None
+    return _FORM.fullmatch(text) is not None
 
 
 def split_traceparent(traceparent: str) -> TraceContext:

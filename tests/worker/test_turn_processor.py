@@ -77,11 +77,13 @@ class Unread:
 def test_a_decision_and_the_status_of_its_halt_name_the_span_of_the_turn() -> None:
     plain = records_of(looping_run("r"))
     traced = [record._replace(headers=(("traceparent", TRACE.encode()),)) for record in plain]
-    before, after = processor().accept(runs(), plain), processor().accept(runs(), traced)
+    worker = processor()
+    before, after = processor().accept(runs(), plain), worker.accept(runs(), traced)
     assert [record.value for record in after] == [record.value for record in before]  # not part of what is decided
     found = [(record.topic, dict(record.headers)) for record in after]
     assert [headers["ce_traceparent"] for topic, headers in found if topic == "control"] == [TRACE.encode()] * 2
     assert [headers for topic, headers in found if topic == "runs"] == [{"traceparent": TRACE.encode()}]
+    assert not worker._traceparents  # kept for one slice only
     assert not any("traceparent" in name for record in before for name, _ in record.headers)
 
 
@@ -89,7 +91,8 @@ def test_only_a_turn_that_is_decided_on_has_its_headers_read() -> None:
     mine, worker = runs(), processor()
     records = records_of(looping_run("r"))
     worker.accept(mine, records[:1])
-    unread = [record._replace(headers=Unread()) for record in records_of(honest_run("h", 40), first=100)]
+    begins = event_record(wire.RunStarted(w=1, run_id="h", event_id="b"))
+    unread = [record._replace(headers=Unread()) for record in records_of([begins, *honest_run("h", 40)], first=100)]
     assert not controls(worker.accept(mine, unread))
     with pytest.raises(AssertionError):
         worker.accept(mine, [record._replace(headers=Unread()) for record in records[1:]])
