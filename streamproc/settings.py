@@ -104,6 +104,12 @@ class Settings(BaseSettings):
         "",
         description="address of `/metrics`, `/healthz` and `/readyz`, such as 127.0.0.1:9464; empty: nothing listens",
     )
+    trace_sample: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the slices of turns of which a worker sends spans by OTLP, such as 0.001; 0: none",
+    )
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="protocol of the Kafka connection"

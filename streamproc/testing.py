@@ -238,10 +238,10 @@ class MemoryPublisher(TurnPublisher):
     async def close(self) -> None:
         self._open = False
 
-    async def _publish(self, event: RawEvent | Mapping[str, Any]) -> str:
+    async def _publish(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> str:
         if not self._open:
             raise RuntimeError("this publisher is not open: use `async with MemoryPublisher(monitor) as turns:`")
-        encoded = self.prepare(event)  # so that invalid events and unsafe graphs are errors here, too
+        encoded = self.prepare(event, traceparent)  # so that invalid events and unsafe graphs are errors here, too
         if encoded is None:
             return ""
         if isinstance(event, RawEvent):

@@ -26,7 +26,7 @@ LAYERS = (
     # They know which detectors there are; the engine is handed its rules.
     {"policy"},
     {"monitor", "samples", "importers"},
-    {"kafka", "metrics"},
+    {"kafka", "metrics", "tracing"},
     {"fleet"},
     # Peers: each is a program's part of its own, and none needs another.
     {"client", "worker", "replay", "notify"},

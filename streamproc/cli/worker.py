@@ -36,6 +36,17 @@ Processes = Annotated[
         min=1, max=256, help="Worker processes to run on this machine; one per core is best. Crashed ones restart."
     ),
 ]
+TraceSample = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="SHARE",
+        help="Send spans of this share of the slices of turns by OTLP, such as 0.001, to find out where time goes. "
+        "Needs OTEL_EXPORTER_OTLP_ENDPOINT and streamproc[otel]. Default: STREAMPROC_TRACE_SAMPLE, else 0.",
+        show_default=False,
+    ),
+]
 
 
 @app.command(
@@ -56,6 +67,7 @@ def worker(
     processes: Processes = 1,
     shadow: Shadow = None,
     metrics: Metrics = None,
+    trace_sample: TraceSample = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -71,7 +83,7 @@ def worker(
 
     settings = load_settings(
         brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file, shadow=shadow,
-        metrics=metrics,
+        metrics=metrics, trace_sample=trace_sample,
     )  # fmt: skip
     address_of_worker(settings.metrics, processes, processes)  # raises if it is no address
     chosen = load_policy(settings.policy)
@@ -82,6 +94,7 @@ def worker(
         passed = {
             "--policy": policy, "--path": path, "--log-level": log_level, "--give-up-after-s": give_up_after_s,
             "--brokers": brokers, "--topic-prefix": topic_prefix, "--shadow": shadow,
+            "--trace-sample": trace_sample,
         }  # fmt: skip
         options = [word for name, value in passed.items() if value is not None for word in (name, str(value))]
         raise typer.Exit(supervise(settings, processes, options, log_level))

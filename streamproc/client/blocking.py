@@ -16,6 +16,7 @@ from streamproc.client.guard import NO_PAYER
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
 from streamproc.errors import Undelivered
+from streamproc.tracing.guard_spans import GuardSpan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -200,7 +201,7 @@ class BlockingGuard:
     """Guards one run in blocking code.
 
     A thread cannot be interrupted from outside, so `Halted` is raised at the entry, by `check`, `ready` and `sleep`
-    inside the body, and at the exit. While the fleet is paused, the entry waits.
+    inside the body, and at the exit. While the fleet is paused, the entry waits. It is a span as `Guard` is.
     """
 
     def __init__(
@@ -219,6 +220,7 @@ class BlockingGuard:
         self._payer = payer
         self._scope = user, tenant
         self._fired = threading.Event()
+        self._span: GuardSpan | None = None
 
     def check(self) -> None:
         """Raise `Halted` if the run is halted, its user or tenant killed, or the fleet stopped. No I/O."""
@@ -250,19 +252,27 @@ class BlockingGuard:
 
     def __enter__(self) -> Self:
         self._registry.add(self.run_id, self)
+        span = GuardSpan(self.run_id)
         try:
             self.ready()  # entering starts new work
-        except BaseException:
+        except BaseException as error:
             self._registry.remove(self.run_id, self)
+            span.end(error)
             raise
+        self._span = span
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._registry.remove(self.run_id, self)
+        halted = None
         if error is None or isinstance(error, Exception):  # whatever failed: a halted run must not be retried
-            self.check()
+            halted = self._halts.error(self.run_id, *self._scope)
+        if self._span is not None:
+            self._span.end(halted or error)
+        if halted is not None:
+            raise halted
 
 
 class BlockingHaltListener(BlockingWrapper):

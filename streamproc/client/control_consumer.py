@@ -33,6 +33,7 @@ from streamproc.kafka.session import (
     run_in_own_task,
     run_until_one_ends,
 )
+from streamproc.tracing.trace_context import CONTROL_HEADER, TURN_HEADER, find_traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -172,7 +173,7 @@ class ControlConsumer:
             await asyncio.sleep(0)
 
     def _collect(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
-        news = read_status_news(record.key, record.value, record.timestamp)
+        news = _status_of(record)
         known, halt = latest.get(news.run_id), self._handler.halt_of(news.run_id)
         if self._verifier.required:
             halts = [one for one in (halt, known.halt if known is not None else None) if one is not None]
@@ -205,7 +206,8 @@ class ControlConsumer:
     def _apply_control(self, record: ConsumerRecord[bytes, bytes]) -> None:
         if record.value is None:
             return
-        news: ControlNews | None = read_control_news(record.value, record.timestamp)
+        traceparent = find_traceparent(record.headers, CONTROL_HEADER)
+        news: ControlNews | None = read_control_news(record.value, record.timestamp, traceparent)
         if news is not None and self._verifier.required:
             if news.halt is None and not news.resumes and not self._handler.subscribed:
                 return
@@ -217,7 +219,7 @@ class ControlConsumer:
             self._handler.control(news, record.value)
 
     def _apply_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        news: StatusNews | None = read_status_news(record.key, record.value, record.timestamp)
+        news: StatusNews | None = _status_of(record)
         if news is not None and self._verifier.required:
             halt = self._handler.halt_of(news.run_id)
             if news.halt is None and halt is None and not self._handler.guards(news.run_id):
@@ -265,6 +267,11 @@ class ControlConsumer:
         if self.trouble is not None:
             log.warning("receiving halts again")
             self.trouble = None
+
+
+def _status_of(record: ConsumerRecord[bytes, bytes]) -> StatusNews:
+    traceparent = find_traceparent(record.headers, TURN_HEADER)
+    return read_status_news(record.key, record.value, record.timestamp, traceparent)
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:

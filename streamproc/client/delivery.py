@@ -39,6 +39,7 @@ from streamproc.kafka.session import (
     run_until_one_ends,
 )
 from streamproc.model.wire import PUBLISHER_HEADER
+from streamproc.tracing.trace_context import TURN_HEADER
 
 if TYPE_CHECKING:
     from streamproc.client.outbox import Item, Outbox, PartitionQueue
@@ -142,7 +143,10 @@ class Delivery:
         return count
 
     def _append(self, batch: Any, item: Item) -> bool:
-        added = batch.append(key=item.key, value=item.value, timestamp=item.at_ms, headers=self._headers)
+        headers = self._headers
+        if item.traceparent:
+            headers = [*headers, (TURN_HEADER, item.traceparent.encode())]
+        added = batch.append(key=item.key, value=item.value, timestamp=item.at_ms, headers=headers)
         return added is not None
 
     def _handle_refusal(self, partition: int, queue: PartitionQueue, refused: _Refused) -> None:

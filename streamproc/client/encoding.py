@@ -31,13 +31,14 @@ REMEDIES: Final = {
 
 
 class Encoded(NamedTuple):
-    """An event ready for the wire."""
+    """An event ready for the wire; `traceparent` names the span in which it was published, if there is one."""
 
     event_id: str
     key: bytes
     value: bytes
     at_ms: int | None
     lasting: bool
+    traceparent: str = ""
 
     @property
     def size(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
 from streamproc.errors import Halted
 from streamproc.model.redaction import redact_id
+from streamproc.tracing.guard_spans import GuardSpan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,6 +73,8 @@ class Guard:
     It works as `asyncio.timeout` does: the task is cancelled inside the body, its ``finally`` clauses run, and at the
     end of the ``async with`` the cancellation becomes `Halted`. A cancellation from elsewhere stays a cancellation,
     even if both happen together. Of nested guards, the outermost one of a halted run raises.
+
+    If the program has set a tracer provider of OpenTelemetry, the body is a span, ``streamproc.guard RUN``.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Guard:
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._cause: Halted | None = None
+        self._span: GuardSpan | None = None
 
     def check(self) -> None:
         """Raise `Halted` if the run is halted. For a loop that computes for a long time without awaiting."""
@@ -130,8 +134,13 @@ class Guard:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a guard needs a task: run this code with asyncio.run, or as a task")
-        await self.ready()  # entering starts new work
-        self._task = task
+        span = GuardSpan(self.run_id)
+        try:
+            await self.ready()  # entering starts new work
+        except BaseException as error:
+            span.end(error)
+            raise
+        self._span, self._task = span, task
         self._cancelling = task.cancelling()
         self._registry.add(self.run_id, self)
         return self
@@ -140,14 +149,22 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._registry.remove(self.run_id, self)
+        cause = self._raised_after(error)
+        if self._span is not None:
+            self._span.end(cause or error)
+        if cause is not None:
+            raise cause from error
+
+    def _raised_after(self, error: BaseException | None) -> Halted | None:
+        """Return the halt that the guard raises after its body has ended with this error; None: it raises nothing."""
         task, cause = self._task, self._cause
         if cause is None or task is None:
-            return
+            return None
         others = task.uncancel() > self._cancelling
         if isinstance(error, Halted) and error.run_id == self.run_id:
-            return  # `check` raised it already
+            return None  # `check` raised it already
         if others and isinstance(error, asyncio.CancelledError):
-            return  # another caller cancelled this task too: the cancellation is theirs to handle
+            return None  # another caller cancelled this task too: the cancellation is theirs to handle
         if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
-            return
-        raise cause from error
+            return None
+        return cause

@@ -30,13 +30,15 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 class Halt(NamedTuple):
     """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    broker's time of the record, the log time of the halt (0: not known), and what the record follows from."""
+    broker's time of the record, the log time of the halt (0: not known), what the record follows from, and the
+    `traceparent` in its header."""
 
     control: bytes
     code: str
     at_ms: int
     log_ms: int = 0
     place: LogPlace | None = None
+    traceparent: str = ""
 
 
 class StatusNews(NamedTuple):
@@ -61,6 +63,7 @@ class ControlNews(NamedTuple):
     halt: Halt | None
     resumes: bool
     place: LogPlace | None = None
+    traceparent: str = ""
 
 
 NEVER: Final = (-1, None)
@@ -101,8 +104,10 @@ _control_decoder = msgspec.json.Decoder(_Control)
 _code_decoder = msgspec.json.Decoder(_Code)
 
 
-def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> StatusNews:
-    """Read a record of the `runs` topic; a tombstone means that the run is over and was evicted.
+def read_status_news(key: bytes | None, value: bytes | None, at_ms: int, traceparent: str = "") -> StatusNews:
+    """Read a record of the `runs` topic, with the `traceparent` in its header.
+
+    A tombstone means that the run is over and was evicted.
 
     A run that was halted and then finished still counts as halted, so that no caller restarts it by accident.
     Raises `ValueError` (the base of msgspec's errors) for anything that is not a status.
@@ -120,20 +125,26 @@ def read_status_news(key: bytes | None, value: bytes | None, at_ms: int) -> Stat
     if (status.status != "halted" and not control) or status.status == "running":
         return StatusNews(status.run_id, at_ms, None, place)
     why = _code_decoder.decode(control) if control else _Code()
-    return StatusNews(status.run_id, at_ms, Halt(control, why.code, at_ms, _log_ms(why.at)), place)
+    halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent)
+    return StatusNews(status.run_id, at_ms, halt, place)
 
 
-def read_control_news(value: bytes, at_ms: int) -> ControlNews:
-    """Read a record of the `control` topic. Raises `ValueError` for anything that is not a control event."""
+def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> ControlNews:
+    """Read a record of the `control` topic with the `traceparent` in its header.
+
+    Raises `ValueError` for anything that is not a control event.
+    """
     try:
         control = _control_decoder.decode(value)
     except RecursionError as error:
         raise ValueError(str(error)) from None
     command = control.type == "fleet.state"  # commands arrive on their own topic
-    halt = Halt(value, control.code, at_ms, _log_ms(control.at)) if control.severity == "halt" and not command else None
+    halt = None
+    if control.severity == "halt" and not command:
+        halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent)
     trigger = control.trigger
     place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
-    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed", place)
+    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed", place, traceparent)
 
 
 def _place(partition: int | None, offset: int | None, at: str | None) -> LogPlace | None:
@@ -215,6 +226,8 @@ class Halts:
             halt = known._replace(
                 at_ms=halt.at_ms, place=halt.place
             )  # a status without a reason must not remove the known one
+        elif known is not None and not halt.traceparent and (known.log_ms, known.code) == (halt.log_ms, halt.code):
+            halt = halt._replace(traceparent=known.traceparent)  # a later status lacks it
         self._released.pop(run_id, None)
         self.runs[run_id] = halt
         self.forgotten += len(_evict(self.runs, self._halted_max))
@@ -256,7 +269,7 @@ def control_of(halt: Halt | None) -> ControlEvent | None:
     if halt is None or not halt.control:
         return None
     try:
-        return read_control(halt.control)
+        return read_control(halt.control, halt.traceparent)
     except ValueError:  # from a newer version, with an unknown value: the run is halted all the same
         return None
 

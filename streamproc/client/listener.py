@@ -258,7 +258,7 @@ class Dispatcher:
         if self._halts.control(news):
             self._guards.fire(news.run_id)
         if self._subscriptions:
-            control = read_control(value)
+            control = read_control(value, news.traceparent)
             for subscription in tuple(self._subscriptions):
                 subscription.offer(control)
 

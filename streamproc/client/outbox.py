@@ -17,6 +17,7 @@ class Item(NamedTuple):
     value: bytes
     at_ms: int | None
     lasting: bool
+    traceparent: str = ""
 
     @property
     def size(self) -> int:
@@ -77,9 +78,11 @@ class Outbox:
         """Return whether an event of `size` bytes fits without dropping another, after `ahead` more events."""
         return self.events + ahead < self._events_max and self.bytes + size <= self._bytes_max
 
-    def add(self, key: bytes, value: bytes, at_ms: int | None, *, lasting: bool) -> tuple[int, int]:
+    def add(
+        self, key: bytes, value: bytes, at_ms: int | None, *, lasting: bool, traceparent: str = ""
+    ) -> tuple[int, int]:
         """Add an event. Returns its partition, and how many events were dropped for it (possibly itself)."""
-        item = Item(self._next, key, value, at_ms, lasting)
+        item = Item(self._next, key, value, at_ms, lasting, traceparent)
         self._next += 1
         partition = self._partition_of(key)
         self.queues[partition].add(item)

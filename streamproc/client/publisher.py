@@ -18,6 +18,7 @@ from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.unknown_fields import UnknownFields
+from streamproc.tracing.trace_context import current_traceparent, is_traceparent
 
 if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
@@ -188,9 +189,12 @@ class TurnPublisher:
         """Publish an event of any type, such as ``task.created``, with its own fields."""
         return await self._publish({**fields, "type": kind, "run_id": run_id})
 
-    async def send(self, event: RawEvent | Mapping[str, Any]) -> str:
-        """Publish an event as a mapping, or one that `streamproc.model.raw_events` has parsed already."""
-        return await self._publish(event)
+    async def send(self, event: RawEvent | Mapping[str, Any], *, traceparent: str = "") -> str:
+        """Publish an event as a mapping, or one that `streamproc.model.raw_events` has parsed already.
+
+        `traceparent` (W3C) names the span that it comes from, instead of the current one; an invalid one is ignored.
+        """
+        return await self._publish(event, traceparent)
 
     # Opening and closing.
 
@@ -246,10 +250,10 @@ class TurnPublisher:
                 raise
             log.warning("%s", undelivered)  # raising it would hide the body's own error
 
-    async def _publish(self, event: RawEvent | Mapping[str, Any]) -> str:
+    async def _publish(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> str:
         if self._task is None:
             raise RuntimeError("this TurnPublisher is not open: use `async with TurnPublisher() as turns:`")
-        encoded = self.prepare(event)
+        encoded = self.prepare(event, traceparent)
         if encoded is None:
             return ""
         if not self.can_admit(encoded):
@@ -263,16 +267,21 @@ class TurnPublisher:
 
     # The steps of publishing. The sync wrapper calls the first two in the caller's thread, the others on the loop's.
 
-    def prepare(self, event: RawEvent | Mapping[str, Any]) -> Encoded | None:
+    def prepare(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> Encoded | None:
         """Return the event, encoded; None if it is invalid and `on_invalid` is "drop"."""
         try:
-            return encode_event(
+            encoded = encode_event(
                 self._fingerprinted(event),
                 bytes_max=self.settings.event_bytes_max,
                 unsafe=self._unsafe,
                 signer=self._signer,
                 run_token=self._run_token,
             )
+            if not traceparent:
+                traceparent = current_traceparent()
+            elif not is_traceparent(traceparent):
+                return encoded
+            return encoded._replace(traceparent=traceparent) if traceparent else encoded
         except InvalidEvent as error:
             self.invalid += 1
             if self._on_invalid == "raise":
@@ -318,7 +327,9 @@ class TurnPublisher:
                     "an event was published after closing and dropped; further ones are only counted in `dropped`"
                 )
             return
-        partition, dropped = self._outbox.add(encoded.key, encoded.value, encoded.at_ms, lasting=encoded.lasting)
+        partition, dropped = self._outbox.add(
+            encoded.key, encoded.value, encoded.at_ms, lasting=encoded.lasting, traceparent=encoded.traceparent
+        )
         self._delivery.wake(partition)
         if dropped:
             self._overflow(dropped)

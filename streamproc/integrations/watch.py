@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
-from streamproc.integrations._halt_spans import record_halt
 from streamproc.integrations.backends import Backend, MonitorBackend
+from streamproc.tracing.halt_spans import record_halt
 
 if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent

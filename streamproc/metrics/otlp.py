@@ -6,31 +6,24 @@ All values are cumulative. So an export that fails is not repeated: the next one
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gzip
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from streamproc.metrics.definitions import METRICS
-from streamproc.model.redaction import redact_text
+from streamproc.metrics.otlp_sending import FINISH_TIMEOUT_S, OtlpSender
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from streamproc.metrics.otlp_target import OtlpTarget
 
-log = logging.getLogger(__name__)
-
 CUMULATIVE: Final = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
-FINISH_TIMEOUT_S: Final = 1.0  # of the last export, at a stop
 FAMILIES: Final = {metric.family: metric for metric in METRICS}
 
 
@@ -41,7 +34,7 @@ class OtlpExporter:
         self._registry = registry
         self._target = target
         self._start_ns = time.time_ns()
-        self._fails = False
+        self._sender = OtlpSender(target, "metrics")
 
     async def run(self) -> None:
         """Send at every interval. Never returns, and raises nothing."""
@@ -56,37 +49,9 @@ class OtlpExporter:
         await self.export(min(FINISH_TIMEOUT_S, self._target.timeout_s))
 
     async def export(self, timeout_s: float) -> None:
-        """Send all metrics once. A failure is logged when it is the first after a success."""
-        problem = ""
-        try:
-            problem = await self._post(timeout_s)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # of an address or header, too
-            problem = redact_text(str(error)) or type(error).__name__
-        if problem and not self._fails:
-            log.warning("metrics are not accepted by %s; trying again: %s", _shown(self._target.url), problem)
-        if self._fails and not problem:
-            log.info("metrics are accepted by %s again", _shown(self._target.url))
-        self._fails = bool(problem)
-
-    async def _post(self, timeout_s: float) -> str:
-        body = request_of(self._registry, self._target.resource, self._start_ns, time.time_ns()).SerializeToString()
-        headers = {"Content-Type": "application/x-protobuf", **self._target.headers}
-        if self._target.gzip:
-            body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(self._target.url, data=body, headers=headers, allow_redirects=False) as answer,
-        ):
-            with contextlib.suppress(aiohttp.ClientError):
-                await answer.read()
-            return "" if answer.status < 300 else f"status {answer.status}"
-
-
-def _shown(url: str) -> str:
-    """Return a URL without user, password, query and fragment."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.split('?')[0].split('#')[0].rpartition('@')[2]}"
+        """Send all metrics once."""
+        request = request_of(self._registry, self._target.resource, self._start_ns, time.time_ns())
+        await self._sender.send(request.SerializeToString(), timeout_s)
 
 
 def request_of(

@@ -1,4 +1,4 @@
-"""Where metrics are sent by OTLP, by the variables that OpenTelemetry defines for all programs."""
+"""Where metrics and spans are sent by OTLP, by the variables that OpenTelemetry defines for all programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from streamproc.errors import InvalidSettings
@@ -16,9 +16,14 @@ from streamproc.errors import InvalidSettings
 log = logging.getLogger(__name__)
 
 PREFIX: Final = "OTEL_EXPORTER_OTLP_"
-INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
-INTERVAL_MS: Final = 60_000
 TIMEOUT_MS: Final = 10_000
+
+
+Signal = Literal["metrics", "traces"]
+INTERVALS: Final[dict[Signal, tuple[str, int]]] = {
+    "metrics": ("OTEL_METRIC_EXPORT_INTERVAL", 60_000),
+    "traces": ("OTEL_BSP_SCHEDULE_DELAY", 5_000),
+}
 
 
 class OtlpTarget(NamedTuple):
@@ -32,50 +37,52 @@ class OtlpTarget(NamedTuple):
     resource: dict[str, str]
 
 
-def otlp_target(environment: Mapping[str, str]) -> OtlpTarget | None:
-    """Return where to send metrics; None if no endpoint is named, or sending is switched off or impossible.
+def otlp_target(environment: Mapping[str, str], signal: Signal = "metrics") -> OtlpTarget | None:
+    """Return where to send metrics (or spans: "traces"); None if no endpoint is named, or sending is switched off or
+    impossible.
 
     Raises `InvalidSettings` for a variable that cannot be used.
     """
-    own, base = _of(environment, "ENDPOINT", general=False), environment.get(f"{PREFIX}ENDPOINT", "").strip()
-    url = own or (f"{base.rstrip('/')}/v1/metrics" if base else "")
-    if not url or _is_off(environment):
+    own = environment.get(f"{PREFIX}{signal.upper()}_ENDPOINT", "").strip()
+    base = environment.get(f"{PREFIX}ENDPOINT", "").strip()
+    url = own or (f"{base.rstrip('/')}/v1/{signal}" if base else "")
+    if not url or _is_off(environment, signal):
         return None
-    name = f"{PREFIX}METRICS_ENDPOINT" if own else f"{PREFIX}ENDPOINT"
+    name = f"{PREFIX}{signal.upper()}_ENDPOINT" if own else f"{PREFIX}ENDPOINT"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidSettings(f"{name}: must be a URL such as http://localhost:4318, or unset")
     if not _is_installed():
         return None
-    if (protocol := _of(environment, "PROTOCOL")) not in ("", "http/protobuf"):
-        _say_once(f"{PREFIX}PROTOCOL is {protocol}: metrics are not sent by OTLP, which works with http/protobuf only")
+    if (protocol := _of(environment, "PROTOCOL", signal)) not in ("", "http/protobuf"):
+        _say_once(f"{PREFIX}PROTOCOL is {protocol}: {signal} are not sent by OTLP, which works with http/protobuf only")
         return None
     return OtlpTarget(
         url,
-        _pairs(_of(environment, "HEADERS"), f"{PREFIX}HEADERS"),
-        _of(environment, "COMPRESSION") == "gzip",
-        _ms(environment, INTERVAL, INTERVAL_MS),
+        _pairs(_of(environment, "HEADERS", signal), f"{PREFIX}HEADERS"),
+        _of(environment, "COMPRESSION", signal) == "gzip",
+        _ms(environment, *INTERVALS[signal]),
         _ms(environment, f"{PREFIX}TIMEOUT", TIMEOUT_MS),
         _resource(environment),
     )
 
 
-def _of(environment: Mapping[str, str], name: str, *, general: bool = True) -> str:
-    """Return a variable for metrics; without one, that for all signals."""
-    found = environment.get(f"{PREFIX}METRICS_{name}", "").strip()
-    return found or (environment.get(f"{PREFIX}{name}", "").strip() if general else "")
+def _of(environment: Mapping[str, str], name: str, signal: Signal) -> str:
+    """Return a variable for one signal; without one, that for all signals."""
+    found = environment.get(f"{PREFIX}{signal.upper()}_{name}", "").strip()
+    return found or environment.get(f"{PREFIX}{name}", "").strip()
 
 
-def _is_off(environment: Mapping[str, str]) -> bool:
+def _is_off(environment: Mapping[str, str], signal: Signal) -> bool:
     disabled = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    return disabled or environment.get("OTEL_METRICS_EXPORTER", "otlp").strip().lower() == "none"
+    return disabled or environment.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp").strip().lower() == "none"
 
 
 def _is_installed() -> bool:
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None:
         return True
     _say_once(
-        f"{PREFIX}ENDPOINT is set, but metrics are not sent: this needs packages that are not installed: "
+        f"{PREFIX}ENDPOINT is set, but nothing is sent: this needs packages that are not installed: "
         "pip install 'streamproc[otel]'"
     )
     return False

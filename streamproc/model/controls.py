@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from streamproc.model.escaping import escape
 
@@ -174,6 +174,15 @@ class ControlEvent(_Model):
     at: str | None = Field(None, description="log time of the trigger, RFC 3339")
     labels: dict[str, str] | None = None
     badge: str | None = Field(None, description="iterations of the cycle that has most, such as `Loop 3/8`")
+    _traceparent: str = PrivateAttr("")
+
+    @property
+    def traceparent(self) -> str:
+        """The span in which the event that caused this was published, by W3C's trace context; empty if not known.
+
+        It comes from the header of a record on Kafka, and is no part of the decision.
+        """
+        return self._traceparent
 
     @property
     def halts(self) -> bool:
@@ -230,9 +239,12 @@ class RunStatus(_Model):
     offset: int = Field(-1, description="offset of the run's last event there: a status with a lower one is older")
 
 
-def read_control(raw: bytes | str) -> ControlEvent:
-    """Read a control event from JSON. Raises `pydantic.ValidationError`."""
-    return ControlEvent.model_validate_json(raw)
+def read_control(raw: bytes | str, traceparent: str = "") -> ControlEvent:
+    """Read a control event from JSON, with the `traceparent` of its record. Raises `pydantic.ValidationError`."""
+    control = ControlEvent.model_validate_json(raw)
+    if traceparent:
+        control._traceparent = traceparent
+    return control
 
 
 def public(decision: msgspec.Struct) -> ControlEvent:

@@ -155,7 +155,7 @@ class SpanBridge:
 
     async def _publish(self, events: list[Event]) -> None:
         for event in events:
-            if await self._publisher.send(event):
+            if await self._publisher.send(event, traceparent=_traceparent_of(event)):
                 self.counts["published"] += 1
         for note in self.assembly.notes:
             self._note(note)
@@ -166,3 +166,9 @@ class SpanBridge:
         if sentence not in self._noted:
             self._noted.add(sentence)
             log.warning("%s (said once)", sentence)
+
+
+def _traceparent_of(event: Event) -> str:
+    """Return the span of an event, which its id names: ``TRACE:SPAN``, with more after it where a span has several."""
+    trace_id, _, rest = str(event.get("event_id", "")).partition(":")
+    return f"00-{trace_id}-{rest.partition(':')[0]}-01"

@@ -121,8 +121,9 @@ class FleetApp(FleetHost):
         self.followed.append(FollowedOrder(order=order))
         self._show()
         self.followed[place] = await self._orders.send(order)
-        if self.followed[place].state == "failed":
-            self.notify(self.followed[place].note, title="Nothing was sent", severity="error", timeout=15, markup=False)
+        found = self.followed[place].progress
+        if found.stage == "unsent":
+            self.notify(found.note, title="Nothing was sent", severity="error", timeout=15, markup=False)
         self._show()
 
     # -- keys

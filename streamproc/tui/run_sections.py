@@ -9,11 +9,11 @@ from textual.content import Content
 
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
+from streamproc.read_model.order_progress import body_of
 from streamproc.read_model.rows import AccountRow, DecisionRow, LiveRun
 from streamproc.report.facts import listed_gaps
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, clock, grouped, lasted, money, time_of_day
 from streamproc.tui.hanging import HangingLine, HangingLines
-from streamproc.tui.orders import body_of
 from streamproc.tui.texts import (
     SEVERITY_STYLES,
     STATE_STYLES,

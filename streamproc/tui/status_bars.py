@@ -16,7 +16,7 @@ from streamproc.tui.texts import joined, styled
 if TYPE_CHECKING:
     from streamproc.tui.host import FleetHost
 
-NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "failed": "$bad"}
+NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "unsent": "$bad"}
 
 
 class StatusBars(Widget):
@@ -38,7 +38,7 @@ class StatusBars(Widget):
         text = news(app.followed)
         line.display = bool(text)
         if text:
-            line.update(styled(text, NEWS_STYLES.get(app.followed[-1].state, "$accent")))
+            line.update(styled(text, NEWS_STYLES.get(app.followed[-1].progress.stage, "$accent")))
 
 
 def _place(app: FleetHost, filter_text: str) -> Content:

@@ -9,11 +9,12 @@ from urllib.parse import quote, urlencode
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import run_href
 from streamproc.web.layout import moment
+from streamproc.web.order_progress import sentence
 
 if TYPE_CHECKING:
+    from streamproc.read_model.order_progress import OrderProgress
     from streamproc.read_model.rows import CommandRow
     from streamproc.web.access.session import Session
-    from streamproc.web.order_progress import OrderProgress
     from streamproc.web.orders import PageOrders, PlacedOrder
 
 BUTTONS: Final = {
@@ -124,7 +125,7 @@ def progress_view(order: PlacedOrder, found: OrderProgress) -> Html:
     bad = found.stage in ("unsent", "refused")
     said = tag(
         "p",
-        found.sentence,
+        foreign(sentence(found)),
         id="order-state",
         data_stage=found.stage,
         role="alert" if bad else "status",

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import SecretStr
 
@@ -28,7 +28,7 @@ from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
     from streamproc.model.fleet_command import Status
-    from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, LiveRun
+    from streamproc.read_model.order_progress import OrderModel
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
 
@@ -68,22 +68,6 @@ RULES: Final[Mapping[str, VerbRule]] = {
     "pause": VerbRule(FLEET, frozenset({WHOLE_FLEET}), "PAUSE", releases=False),
     "clear": VerbRule(FLEET, frozenset({WHOLE_FLEET, "user", "tenant", "member"}), "CLEAR", releases=True),
 }
-
-
-class OrderModel(Protocol):
-    """What orders ask of the read model."""
-
-    def runs_in_scope(self, scope: str) -> int:
-        """Return the number of working runs that an order to this scope hits."""
-
-    def run(self, run_id: str) -> LiveRun | None:
-        """Return a run."""
-
-    def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
-        """Return the commands that were seen."""
-
-    def decisions(self, filter_: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
-        """Return decisions, the newest first."""
 
 
 class OrderRefused(Exception):

@@ -31,6 +31,7 @@ from streamproc.worker.metrics import WorkerMetrics
 from streamproc.worker.readiness import wait_until_ready
 from streamproc.worker.stall_detector import WorkerStalled
 from streamproc.worker.tasks import Stopped, cancel_all, unless_stopped
+from streamproc.worker.turn_tracing import tracing_turns
 from streamproc.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -119,9 +120,9 @@ async def run_once(
     )  # fmt: skip
     gc.set_threshold(*GC_THRESHOLD)
     metrics = WorkerMetrics(stop)
-    async with exposing(settings, metrics.read, metrics.missing):
+    async with exposing(settings, metrics.read, metrics.missing), tracing_turns(settings) as tracing:
         ready = await unless_stopped(stop, wait_until_ready(settings, give_up_after_s))
-        worker = metrics.worker = Worker(settings, policy, path, ready)
+        worker = metrics.worker = Worker(settings, policy, path, ready, tracing)
         try:
             await worker.run(stop, watchdog, is_exposed=is_exposed(settings))
         finally:

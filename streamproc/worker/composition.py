@@ -38,6 +38,7 @@ from streamproc.worker.stock import StockTransport, add_event_agents
 from streamproc.worker.tables import RunsTable
 from streamproc.worker.tasks import dump_tasks, unless_stopped
 from streamproc.worker.turn_processor import TurnProcessor
+from streamproc.worker.turn_tracing import TracedPipelines, TracedPublisher, TurnTracing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,9 @@ Path = Literal["batch", "stock"]
 class Worker:
     """The parts of a worker, connected."""
 
-    def __init__(self, settings: Settings, policy: Policy, path: Path, ready: Ready) -> None:
+    def __init__(
+        self, settings: Settings, policy: Policy, path: Path, ready: Ready, tracing: TurnTracing | None = None
+    ) -> None:
         engine = policy.engine()
         self.faults = engine.faults
         self.detectors = tuple(policy.effective()["detectors"])  # the codes of all, off or on
@@ -67,7 +70,9 @@ class Worker:
         self._is_shadow = bool(settings.shadow)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.counts = WorkerCounts(live=ready.live)
-        self.publisher = Publisher(settings, self._changelogs, ready.partitions, self.counts)
+        self._tracing = tracing
+        publisher = Publisher if tracing is None else partial(TracedPublisher, tracing)
+        self.publisher = publisher(settings, self._changelogs, ready.partitions, self.counts)
         self._add_processors(settings, engine, ready)
         self.app = new_app(settings, self._count)
         self._add_tables(settings, engine)
@@ -123,7 +128,8 @@ class Worker:
         self._runs_table.on_recover(self._recovered)
         self.store, self.account_store = self._runs_table.store, self._accounts_table.store
         self.rocksdb_stores = keep_runs_in_rocksdb(self.store, settings) if settings.store == "rocksdb" else None
-        self.pipelines = PartitionPipelines("runs", self.store, self.processor, self.publisher, self._failed)
+        pipelines = PartitionPipelines if self._tracing is None else partial(TracedPipelines, self._tracing)
+        self.pipelines = pipelines("runs", self.store, self.processor, self.publisher, self._failed)
         self.account_pipelines = PartitionPipelines(
             "accounts", self.account_store, self.accounts, self.publisher, self._failed
         )

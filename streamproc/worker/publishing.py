@@ -25,6 +25,7 @@ from streamproc.fleet.signing import AGE_MS_MAX
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import LOG_APPEND_TIME
 from streamproc.settings import SHARED
+from streamproc.tracing.trace_context import CONTROL_HEADER
 from streamproc.worker.counts import DecisionTimes, WorkerCounts
 from streamproc.worker.limits import BATCH_BYTES, CONTROL_BYTES_MAX, HALT_BYTES_MAX, REFUSAL_TEXT_MAX, REQUEST_TIMEOUT_S
 
@@ -68,8 +69,13 @@ class OutgoingRecord(NamedTuple):
     times: DecisionTimes | None = None  # of a decision whose delay is measured
 
 
-def control_record(key: bytes, decision: Decision, times: DecisionTimes | None = None) -> OutgoingRecord:
-    """Return a decision as a record of the control topic, with CloudEvents attributes in its headers (binary mode)."""
+def control_record(
+    key: bytes, decision: Decision, times: DecisionTimes | None = None, traceparent: str = ""
+) -> OutgoingRecord:
+    """Return a decision as a record of the control topic, with CloudEvents attributes in its headers (binary mode).
+
+    `traceparent` is that of the event that caused it.
+    """
     value = encode_decision(decision)
     if len(value) > CONTROL_BYTES_MAX:
         value = encode_decision(_shortened(decision))
@@ -81,6 +87,8 @@ def control_record(key: bytes, decision: Decision, times: DecisionTimes | None =
         ("ce_subject", key),
         ("content-type", b"application/json"),
     ]
+    if traceparent:
+        headers.append((CONTROL_HEADER, traceparent.encode()))
     offset = decision.trigger.offset if decision.trigger is not None else None
     return OutgoingRecord("control", key, value, headers, offset=-1 if offset is None else offset, times=times)
 

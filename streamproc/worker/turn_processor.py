@@ -23,6 +23,7 @@ from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.wire import Feedback, OperatorResume, RunFinished, RunStarted, Turn, encode
+from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
 from streamproc.worker.new_runs import too_many_new_runs
@@ -101,6 +102,7 @@ class TurnProcessor:
         self._engine = engine
         self._topic = topic
         self._charges: list[Charge] = []
+        self._traceparents: dict[bytes, str] = {}  # of the turns that halted runs in this slice
         engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._new_runs_max = new_runs_max
@@ -162,6 +164,7 @@ class TurnProcessor:
         outgoing += spend_records(self._charges, runs.partition)
         self._charges.clear()
         outgoing += self._statuses(runs, changed, again)
+        self._traceparents.clear()
         self._seen.stepped(runs.partition, len(records), time.perf_counter() - began_s)
         return outgoing
 
@@ -298,24 +301,26 @@ class TurnProcessor:
             self._seen.finished(state.scope.workflow)
         self.counts.decisions += len(decisions)
         times = self._seen.times(log_time(record)) if decisions else None
+        traceparent = find_traceparent(record.headers, TURN_HEADER) if decisions else ""
         for decision in decisions:
             self._seen.decided(decision)
             if decision.trigger is not None:
                 decision.trigger.topic = self._topic
                 decision.trigger.partition = runs.partition
                 decision.trigger.offset = record.offset
-            outgoing_record = control_record(key, decision, times)
+            outgoing_record = control_record(key, decision, times, traceparent)
             if decision.type == "run.resumed" and (resume := _resumed_by(runs, key)) is not None:
                 outgoing_record.headers.append((RESUME_HEADER, resume))
             outgoing.append(outgoing_record)
             if decision.severity == "halt":
                 self.counts.halts += 1
+                self._traceparents[key] = traceparent
                 if _resumed_by(runs, key) is not None:
                     del runs.halts[key]
                 if key not in runs.halts:
                     self._seen.halted(decision)
                 runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value))
-                self.soon(_log_halt, decision)
+                self.soon(_log_halt, decision, traceparent)
 
     def _statuses(self, runs: Runs, changed: dict[bytes, Event], again: dict[bytes, Event]) -> Iterator[OutgoingRecord]:
         """Yield the statuses of these runs.
@@ -336,14 +341,18 @@ class TurnProcessor:
             decision = None
         value = encode_status(self._engine.status(state, event.run_id, decision))
         headers = NO_HEADERS if resume is None else [(RESUME_HEADER, resume)]
+        if decision is not None and (traceparent := self._traceparents.get(key)):
+            headers = [(TURN_HEADER, traceparent.encode())]
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
 
 
-def _log_halt(decision: Decision) -> None:
+def _log_halt(decision: Decision, traceparent: str) -> None:
+    context = split_traceparent(traceparent) if traceparent else None
     log.info(
-        "halt run=%s code=%s turn=%s reason=%s node=%s id=%s",
+        "halt run=%s code=%s turn=%s reason=%s node=%s id=%s%s",
         decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
         decision.halt_reason, decision.node, decision.id,
+        f" trace_id={context.trace_id} span_id={context.span_id}" if context is not None else "",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,9 +84,16 @@ def test_the_headers_of_a_decision_are_those_described() -> None:
         id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="It goes round."
     )
     described = resolve("#/components/schemas/cloudEventHeaders")
-    headers = {name: value.decode() for name, value in control_record(b"r", decision).headers}
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    assert {name for name, _ in control_record(b"r", decision).headers} == set(described["required"])
+    record = control_record(b"r", decision, None, traceparent)
+    headers = {name: value.decode() for name, value in record.headers}
 
-    assert set(headers) == set(described["required"]) == set(described["properties"])
+    assert set(headers) == set(described["properties"])
+    for rules in (described, resolve("#/components/schemas/publisherHeaders")):
+        pattern = rules["properties"]["ce_traceparent" if rules is described else "traceparent"]["pattern"]
+        assert re.search(pattern, traceparent)
+        assert not re.search(pattern, traceparent.replace("b7ad6b7169203331", "0" * 16))
     for name, rule in described["properties"].items():
         assert headers[name] == rule.get("const", headers[name])
 

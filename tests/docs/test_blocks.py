@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from opentelemetry import trace
+from opentelemetry.util._once import Once
 
 from streamproc.samples import trajectory_file
 from tests.docs.commands import Console, agrees, faults, lines
@@ -39,6 +41,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `Watch` that a page makes stays in this process: one on Kafka would be connected until the tests end."""
     monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def without_tracers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracer provider that a page sets is gone after it: a process can set it only once."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))

@@ -22,8 +22,9 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from streamproc import Halted, Watch
-from streamproc.integrations import _halt_spans, pydantic_ai
+from streamproc.integrations import pydantic_ai
 from streamproc.integrations.langchain import Breaker
+from streamproc.tracing import halt_spans
 from tests.integrations.test_langchain import PROMPT, STUCK, Played, Tools, calling, graph_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ NAMES = {
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without brokers in the environment, a `Watch` is a `Monitor`."""
     monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    _halt_spans._recorded.clear()
+    halt_spans._recorded.clear()
 
 
 class Traced:

@@ -34,15 +34,18 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch, nobodys_settings: None) -> No
 
 
 class Receiver:
-    """An OTLP/HTTP receiver of metrics."""
+    """An OTLP/HTTP receiver of metrics, or of what a subclass names."""
+
+    signal = "metrics"
+    request_type: Any = ExportMetricsServiceRequest
 
     def __init__(self) -> None:
-        self.requests: list[ExportMetricsServiceRequest] = []
+        self.requests: list[Any] = []
         self.headers: list[dict[str, str]] = []
         self.status = 200
         self.refused = 0
         app = web.Application()
-        app.router.add_post("/v1/metrics", self._take)
+        app.router.add_post(f"/v1/{self.signal}", self._take)
         self._runner = web.AppRunner(app, auto_decompress=False)
 
     async def start(self) -> str:
@@ -62,7 +65,7 @@ class Receiver:
             body = gzip.decompress(body)
         assert request.content_type == "application/x-protobuf"
         self.headers.append(dict(request.headers))
-        self.requests.append(ExportMetricsServiceRequest.FromString(body))
+        self.requests.append(self.request_type.FromString(body))
         return web.Response(body=b"", content_type="application/x-protobuf")
 
     def metrics(self) -> dict[str, Any]:
@@ -143,7 +146,7 @@ async def test_a_receiver_that_refuses_is_told_of_once_and_gets_everything_later
     monkeypatch.setenv(ENDPOINT, url.replace("http://", "http://ada:s3cret@"))
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "20")
     receiver.status = 503
-    caplog.set_level(logging.INFO, "streamproc.metrics.otlp")
+    caplog.set_level(logging.INFO, "streamproc.metrics.otlp_sending")
     async with exposing(load_settings(), readings, list):
         await until(lambda: receiver.refused > 2, what="refused exports")
         receiver.status = 200

@@ -19,7 +19,9 @@ class KeptTurns:
         self.waiting = 0
         self.trouble: Exception | None = None
 
-    async def send(self, event: dict[str, Any]) -> str:
+    async def send(self, event: dict[str, Any], *, traceparent: str) -> str:
+        trace_id, span_id = event["event_id"].split(":")[:2]
+        assert traceparent == f"00-{trace_id}-{span_id}-01"
         self.events.append(event)
         return "sent"
 

@@ -48,7 +48,12 @@ async def test_an_agent_that_is_only_traced_is_halted(settings: Settings, start:
     health = await asyncio.to_thread(urllib.request.urlopen, url.replace("/v1/traces", "/healthz"))
     with health:
         assert health.read() == b"ok\n"
-    for records in (await records_of(settings)).values():
+    found = await records_of(settings)
+    for record in found[settings.topic("turns")]:
+        span = json.loads(record.value)["event_id"].replace(":", "-")
+        assert dict(record.headers)["traceparent"] == f"00-{span}-01".encode()
+        assert span[:32] == halt.traceparent[3:35]
+    for records in found.values():
         assert not any(MARK.encode() in bytes_of(record) for record in records)
     assert bridge.end() == 0
     assert MARK not in bridge.log.read_text()

@@ -11,9 +11,10 @@ import pytest
 from pydantic import SecretStr
 
 from streamproc.errors import InvalidSettings
+from streamproc.read_model.order_progress import OrderModel
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions
-from streamproc.web.orders import OrderModel, PageOrders, signing_first
+from streamproc.web.orders import PageOrders, signing_first
 from tests.web.access_app import KEY, Answer, Browser, FewRuns, Served, serving
 
 if TYPE_CHECKING:

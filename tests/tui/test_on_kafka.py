@@ -13,9 +13,9 @@ from textual.widgets import Static
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics as kafka_topics
 from streamproc.read_model import DecisionFilter
+from streamproc.read_model.order_progress import body_of
 from streamproc.tui.fleet import fleet_app
 from streamproc.tui.order_dialog import OrderDialog
-from streamproc.tui.orders import body_of
 from streamproc.tui.run_list import RunList
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.run_sections import todo

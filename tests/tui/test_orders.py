@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Button, Input, Static
 
+from streamproc.read_model.order_progress import OrderProgress
 from streamproc.read_model.rows import CommandRow, LiveRun
 from streamproc.tui.order_dialog import OrderDialog
-from streamproc.tui.orders import FollowedOrder, TerminalOrder, TerminalOrders, follow
+from streamproc.tui.orders import FollowedOrder, TerminalOrder, TerminalOrders, follow, news
 from streamproc.tui.run_list import RunList
 from tests.tui.rows import HandMade, decision, fleet, watching
 from tests.waiting import until
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 SIZE = (120, 50)
 WORKING = "nightly-009"
+PLACE = "streamproc.commands[0]@17"
+SENT = OrderProgress(stage="sent", note="")
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[TerminalOrder]:
 
     async def keep(self: TerminalOrders, order: TerminalOrder) -> FollowedOrder:
         given.append(order)
-        return FollowedOrder(order=order, state="sent", id="c1")
+        return FollowedOrder(order=order, progress=SENT, id="c1", place=PLACE)
 
     monkeypatch.setattr(TerminalOrders, "send", keep)
     return given
@@ -166,9 +169,9 @@ async def test_a_broker_that_is_away_leaves_an_order_failed_with_the_reason() ->
         app = pilot.app
         choose(app, WORKING)
         await pilot.press("h", *"wrong branch", "enter")
-        await until(lambda: app.followed and app.followed[0].state == "failed", 60)
-        assert "127.0.0.1:1" in app.followed[0].note
-        await until(lambda: "failed" in str(app.screen.query_one("#news", Static).render()))
+        await until(lambda: app.followed and app.followed[0].progress.stage == "unsent", 60)
+        assert "127.0.0.1:1" in app.followed[0].progress.note
+        await until(lambda: "not sent" in str(app.screen.query_one("#news", Static).render()))
         assert notices(app)
 
 
@@ -193,33 +196,28 @@ def standing(**fields: Any) -> CommandRow:
     return CommandRow(**{"state": "standing", **given, **fields})
 
 
-def followed(verb: str, row: CommandRow | None, *runs: LiveRun, **fields: Any) -> FollowedOrder:
+def stage(verb: str, row: CommandRow | None, *runs: LiveRun, **fields: Any) -> str:
     model = HandMade(runs)
     model.ordered = [row] if row is not None else []
     order = TerminalOrder(verb=verb, reason="because", **fields)  # type: ignore[arg-type]
-    return follow(FollowedOrder(order=order, state="sent", id="c1"), model)
+    return news([follow(FollowedOrder(order=order, progress=SENT, id="c1", place=PLACE), model)])
 
 
-def test_an_order_is_followed_by_what_the_topics_say() -> None:
+def test_an_order_is_followed_as_on_the_page() -> None:
     at_work = LiveRun(run_id=WORKING, status="running", severity="info")
-    assert followed("halt", None, at_work, run_id=WORKING).state == "sent"
-    assert followed("halt", standing(id="another"), at_work, run_id=WORKING).state == "sent"
-    assert followed("halt", standing(), at_work, run_id=WORKING).state == "standing"
-    assert followed("halt", standing(obeyed_runs=1), at_work, run_id=WORKING).state == "obeyed"
-    refused = followed("halt", standing(state="refused", reason="not signed"), at_work, run_id=WORKING)
-    assert (refused.state, refused.note) == ("refused", "not signed")
-
-    stop = standing(scope="fleet", obeyed_runs=1)
-    assert followed("stop", stop, at_work, hit=2).note == "1 run of 2 halted"
-    assert followed("stop", stop, at_work, hit=2).state == "standing"
-    assert followed("stop", stop, hit=2).state == "obeyed"  # nothing is at work any more
-    assert followed("pause", standing(scope="fleet", status="PAUSE"), at_work, hit=2).state == "obeyed"
+    assert stage("halt", None, at_work, run_id=WORKING) == f"halt run {WORKING}: sent: the broker has stored it"
+    assert "standing: guards and workers" in stage("halt", standing(), at_work, run_id=WORKING)
+    assert "obeyed: the run is halted" in stage("halt", standing(obeyed_runs=1), at_work, run_id=WORKING)
+    refused = standing(state="refused", reason="not signed")
+    assert stage("halt", refused, at_work, run_id=WORKING) == f"halt run {WORKING}: refused: not signed"
+    stop = stage("stop", standing(scope="fleet"), at_work, hit=2)
+    assert stop == "stop the fleet: standing: guards act on it: Working runs when it was given: 2; now: 1."
 
 
 def test_a_resume_is_obeyed_when_a_decision_names_its_event() -> None:
     model = HandMade([LiveRun(run_id=WORKING, status="halted", severity="halt")])
-    order = FollowedOrder(order=TerminalOrder(verb="resume", run_id=WORKING, reason="again"), state="sent", id="e1")
+    order = FollowedOrder(order=TerminalOrder(verb="resume", run_id=WORKING, reason="again"), progress=SENT, id="e1")
     model.decided = [decision(WORKING, body=b"[]"), decision(WORKING, body=b"{"), decision(WORKING)]
-    assert follow(order, model).state == "sent"
+    assert follow(order, model).progress.stage == "sent"
     model.decided.append(decision(WORKING, body=json.dumps({"trigger": {"event_id": "e1"}}).encode()))
-    assert follow(order, model).state == "obeyed"
+    assert follow(order, model).progress.stage == "obeyed"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun
-from streamproc.web.order_progress import progress
+from streamproc.web.order_progress import progress, sentence
 from streamproc.web.orders import PlacedOrder
 from tests.web.access_app import FewRuns
 
@@ -38,6 +38,7 @@ REFUSED = decision("FLEET002", message=f"A command was refused ({PLACE}): signat
 ANNOUNCED = decision("FLEET001", event_id="o1")
 RESUMED = decision("RESUME", run_id="r", event_id="o1")
 HALTED = LiveRun(run_id="r", status="halted", severity="halt")
+FINISHED = LiveRun(run_id="r", status="finished", severity="info")
 WORKING = LiveRun(run_id="r", status="running", severity="info")
 
 
@@ -48,7 +49,8 @@ WORKING = LiveRun(run_id="r", status="running", severity="info")
         (order(sent=False, problem="no broker"), FewRuns(seen=[row()]), "unsent", "no broker"),
         (order(), FewRuns(), "sent", "stored it"),
         (order(), FewRuns(seen=[row(id="another")]), "sent", "stored it"),
-        (order(), FewRuns(seen=[row()]), "standing", "No worker knows this run"),
+        (order(), FewRuns(seen=[row()]), "standing", "no worker knows this run"),
+        (order(), FewRuns(seen=[row()], runs={"r": FINISHED}), "obeyed", "It is obeyed: the run has finished."),
         (order(), FewRuns(seen=[row()], runs={"r": WORKING}), "standing", "act on it."),
         (order(), FewRuns(seen=[row()], runs={"r": HALTED}), "obeyed", "halted"),
         (order(), FewRuns(seen=[row(obeyed=1)], runs={"r": WORKING}), "obeyed", "halted"),
@@ -66,7 +68,7 @@ WORKING = LiveRun(run_id="r", status="running", severity="info")
 def test_the_stage_of_an_order(given: PlacedOrder, model: FewRuns, stage: str, said: str) -> None:
     found = progress(given, model)
     assert found.stage == stage
-    assert said in found.sentence
+    assert said in sentence(found)
     assert found.over == (stage in ("unsent", "replaced", "refused", "obeyed"))
 
 

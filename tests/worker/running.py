@@ -134,14 +134,16 @@ class Topics:
 
     settings: Settings
 
-    async def send(self, records: Iterable[tuple[bytes | None, bytes | None]], **options: Any) -> None:
+    async def send(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], headers: Any = None, **options: Any
+    ) -> None:
         """Send records to the turns topic, in order."""
         options.setdefault("max_request_size", 12_000_000)
         producer = AIOKafkaProducer(**connection_options(self.settings), enable_idempotence=True, **options)
         await producer.start()
         try:
             topic = self.settings.topic("turns")
-            for sent in [await producer.send(topic, value, key=key) for key, value in records]:
+            for sent in [await producer.send(topic, value, key=key, headers=headers) for key, value in records]:
                 await sent
         finally:
             await producer.stop()

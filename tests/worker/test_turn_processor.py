@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -61,6 +62,50 @@ def test_a_timestamp_outside_the_calendar_counts_as_none(timestamp: int) -> None
     mine = runs()
     outgoing = processor().accept(mine, [Record(n, *pair, timestamp) for n, pair in enumerate(looping_run("r"))])
     assert controls(outgoing)[0].at is None
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Unread:
+    """Headers that nothing may read."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("the headers of a turn without a decision were read")
+
+
+def test_a_decision_and_the_status_of_its_halt_name_the_span_of_the_turn() -> None:
+    plain = records_of(looping_run("r"))
+    traced = [record._replace(headers=(("traceparent", TRACE.encode()),)) for record in plain]
+    worker = processor()
+    before, after = processor().accept(runs(), plain), worker.accept(runs(), traced)
+    assert [record.value for record in after] == [record.value for record in before]  # not part of what is decided
+    found = [(record.topic, dict(record.headers)) for record in after]
+    assert [headers["ce_traceparent"] for topic, headers in found if topic == "control"] == [TRACE.encode()] * 2
+    assert [headers for topic, headers in found if topic == "runs"] == [{"traceparent": TRACE.encode()}]
+    assert not worker._traceparents  # kept for one slice only
+    assert not any("traceparent" in name for record in before for name, _ in record.headers)
+
+
+def test_only_a_turn_that_is_decided_on_has_its_headers_read() -> None:
+    mine, worker = runs(), processor()
+    records = records_of(looping_run("r"))
+    worker.accept(mine, records[:1])
+    begins = event_record(wire.RunStarted(w=1, run_id="h", event_id="b"))
+    unread = [record._replace(headers=Unread()) for record in records_of([begins, *honest_run("h", 40)], first=100)]
+    assert not controls(worker.accept(mine, unread))
+    with pytest.raises(AssertionError):
+        worker.accept(mine, [record._replace(headers=Unread()) for record in records[1:]])
+
+
+@pytest.mark.parametrize(
+    "value", [b"", None, TRACE.upper().encode(), b"\xff" * 55, TRACE.encode() + b"-1", b"0" * 10**6]
+)
+def test_a_malformed_traceparent_is_ignored(value: bytes | None) -> None:
+    records = [record._replace(headers=(("traceparent", value),)) for record in records_of(looping_run("r"))]
+    outgoing = processor().accept(runs(), records)
+    assert len(controls(outgoing)) == 2
+    assert not any("traceparent" in name for record in outgoing for name, _ in record.headers)
 
 
 PAIRS = interleaved([looping_run("a", 8), honest_run("b", 8), looping_run("c", 5)])

@@ -54,6 +54,20 @@ async def test_a_decision_names_its_triggering_record_and_has_cloudevents_header
     assert read_control(warning.value).severity == "warn"
 
 
+async def test_a_decision_names_the_span_of_its_turn(shared) -> None:
+    topics, worker = shared
+    traceparent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    records = looping_run("traced")
+    await topics.send(
+        records, headers=[("publisher", b"me"), ("traceparent", b"00-broken"), ("traceparent", traceparent)]
+    )
+    await gather_controls(topics, expected_ids(records))
+
+    decisions = [dict(record.headers) for record in await topics.read("control") if record.key == b"traced"]
+    assert [headers["ce_traceparent"] for headers in decisions] == [traceparent, traceparent]
+    await until(lambda: worker.said("trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331"))
+
+
 async def test_the_latest_status_of_a_run_keeps_the_decision_that_halted_it(shared) -> None:
     topics, _worker = shared
     records = [*looping_run("s", 3), event_record(wire.RunFinished(w=1, run_id="s", event_id="end"))]
