@@ -13,6 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from struct import calcsize
+from typing import get_type_hints
 
 from storing import functions
 
@@ -77,7 +78,8 @@ def wire_structs() -> list[str]:
         structs.append(f"    typedef struct {{ {head} PyObject {', '.join(f'*{one}' for one in own)}; }} {name}Fields;")
         derived = f"({base})" if base else ""
         classes.append(f"    ctypedef class {WIRE}.{name}{derived} [object {name}Fields, check_size ignore]:")
-        classes.append(f"        cdef object {', '.join(own)}")
+        hints = get_type_hints(kind)
+        classes += [f"        cdef {'str' if hints[one] is str else 'object'} {one}" for one in own]
     return ["cdef extern from *:", '    """', *structs, '    """', *classes, f"cdef dict PLACES = {places!r}"]
 
 
