@@ -13,6 +13,9 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from struct import calcsize
+from typing import get_type_hints
+
+from storing import functions
 
 from streamproc.core.compiled import PARTS
 from streamproc.core.packing import CODES
@@ -75,7 +78,8 @@ def wire_structs() -> list[str]:
         structs.append(f"    typedef struct {{ {head} PyObject {', '.join(f'*{one}' for one in own)}; }} {name}Fields;")
         derived = f"({base})" if base else ""
         classes.append(f"    ctypedef class {WIRE}.{name}{derived} [object {name}Fields, check_size ignore]:")
-        classes.append(f"        cdef object {', '.join(own)}")
+        hints = get_type_hints(kind)
+        classes += [f"        cdef {'str' if hints[one] is str else 'object'} {one}" for one in own]
     return ["cdef extern from *:", '    """', *structs, '    """', *classes, f"cdef dict PLACES = {places!r}"]
 
 
@@ -103,18 +107,19 @@ def of_module() -> str:
     }
     prelude = Path(str(import_module(RECORDS).__file__)).with_suffix(".pxi").read_text(encoding="utf-8")
     plain = {name: value for name, value in known.items() if "." not in name}
+    widths = {name: width(one) for name, one in structs.items()}
     head = [
         "# cython: language_level=3, cdivision=True, annotation_typing=True, binding=False",
         "cimport cython",
         f"globals().update({plain!r})",
-        f"cdef dict WIDTHS = { ({name: width(one) for name, one in structs.items()} | {'Row': 8, 'Sparse': 8})!r}",
+        f"cdef dict WIDTHS = {widths | {'Row': 8, 'Sparse': 8}!r}",
         *(f"cdef class {name}" for name in structs),
         *wire_structs(),
         in_numbers(prelude, known),
     ]
     for part, file in files.items():
         head += [f"# {part}", rewritten(file.read_text(encoding="utf-8"), trees[part], known, types)]
-    return "\n".join(head) + "\n"
+    return "\n".join([*head, "# How records are stored", *functions(structs, widths)]) + "\n"
 
 
 def _refuse_twins(trees: dict[str, ast.Module]) -> None:

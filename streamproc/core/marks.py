@@ -16,10 +16,12 @@ from streamproc.core.scope import Scope
 NEVER: Final = 1 << 62
 KINDS: Final[Mapping[str, int]] = {
     "same_answers": kind.TOOL,
+    "same_acknowledgements": kind.TOOL,
     "same_errors": kind.TOOL_FAILS,
     "failed_turns": kind.FAILING,
     "retries": kind.RETRIES,
     "stale_turns": kind.STALE,
+    "stale_turns_known": kind.STALE,
     "unacknowledged_turns": kind.UNACKNOWLEDGED,
     "long_turns": kind.LONG,
     "long_halt": kind.LONG,
@@ -36,10 +38,12 @@ class Marks:
     """The marks of a policy, for one scope."""
 
     same_answers: i64  # different calls of one tool in a row with the same answer
+    same_acknowledgements: i64  # the same of a tool that has given no other answer in this run
     same_errors: i64  # failures of one tool with the same error among its last calls
     failed_turns: i64  # turns in a row whose calls all failed
     retries: i64  # turns in a row in which calls met retryable errors
     stale_turns: i64  # of the last six call turns
+    stale_turns_known: i64  # the same in an episode that began before a halt, which has reported it
     unacknowledged_turns: i64  # turns since a halt that nothing acknowledged
     long_turns: i64  # turns after which a run is long
     long_halt: i64  # turns after which a long run may be halted

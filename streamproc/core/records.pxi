@@ -15,6 +15,7 @@ import msgspec
 cdef extern from "Python.h":
     PyObject* PyTuple_GET_ITEM(object, Py_ssize_t)
     Py_ssize_t PyTuple_GET_SIZE(object)
+    PyObject** PySequence_Fast_ITEMS(object)
     unsigned long long hash64 "PyLong_AsUnsignedLongLongMask"(object) except? -1
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
 
@@ -79,6 +80,75 @@ class StateError(msgspec.DecodeError):
     """These bytes are not the state of a run."""
 
 
+# What reads or writes a part is told where it begins and where all ends, and returns where the next part begins: the
+# processor keeps both in registers. For each record, `deploy/compiled/storing.py` writes out which parts it has.
+
+ctypedef const char* (*ReadParts)(PyObject**, const char*, const char*) except NULL
+ctypedef char* (*WriteParts)(PyObject**, char*, char*) except NULL
+
+
+cdef inline const char* taken(const char* at, const char* stop, void* to, Py_ssize_t size) except NULL:
+    """Copy so many bytes of a state."""
+    if size > stop - at:
+        raise StateError("cut short")
+    move(<char*>to, at, size)
+    return at + size
+
+
+cdef inline const char* taken_few(const char* at, const char* stop, void* to, Py_ssize_t size) except NULL:
+    """The same if `to` has room for 16 bytes: mostly fewer are needed, and copying all takes no decisions."""
+    if size <= 16 <= stop - at:
+        memcpy(to, at, 16)
+        return at + size
+    return taken(at, stop, to, size)
+
+
+cdef inline const char* taken_all(const char* at, const char* stop, void* to, Py_ssize_t size) except NULL:
+    """The same for a size that the C compiler knows."""
+    if size > stop - at:
+        raise StateError("cut short")
+    memcpy(to, at, size)
+    return at + size
+
+
+cdef inline u32 counted(const char* at, const char* stop, u32 cap) except? 0xFFFF:
+    """Return the count that is here, one byte."""
+    if at >= stop or <unsigned char>at[0] > cap:
+        raise StateError("a count out of bounds")
+    return <unsigned char>at[0]
+
+
+cdef inline char* put(char* at, char* stop, const void* what, Py_ssize_t size) except NULL:
+    """Add bytes to a state."""
+    if size > stop - at:
+        raise StateError("larger than any state may be")
+    move(at, <const char*>what, size)
+    return at + size
+
+
+cdef inline char* put_few(char* at, char* stop, const void* what, Py_ssize_t size) except NULL:
+    """The same if 16 bytes may be read."""
+    if size <= 16 <= stop - at:
+        memcpy(at, what, 16)
+        return at + size
+    return put(at, stop, what, size)
+
+
+cdef inline char* put_all(char* at, char* stop, const void* what, Py_ssize_t size) except NULL:
+    """The same for a size that the C compiler knows."""
+    if size > stop - at:
+        raise StateError("larger than any state may be")
+    memcpy(at, what, size)
+    return at + size
+
+
+cdef inline char* put_count(char* at, char* stop, u32 count) except NULL:
+    if at >= stop:
+        raise StateError("larger than any state may be")
+    at[0] = <char>count
+    return at + 1
+
+
 @final
 cdef class Reader:
     """Reads a state. Every count is checked against its cap, and every read against the end."""
@@ -95,23 +165,10 @@ cdef class Reader:
         self.stop = PyBytes_AS_STRING(raw) + PyBytes_GET_SIZE(raw)
         self.at = PyBytes_AS_STRING(raw) + min(at, PyBytes_GET_SIZE(raw))
 
-    cdef inline u32 count(self, u32 cap) except? 0xFFFF:
-        if self.at >= self.stop or <unsigned char>self.at[0] > cap:
-            raise StateError("a count out of bounds")
-        self.at += 1
-        return <unsigned char>self.at[-1]
-
-    cdef inline int take(self, void* to, Py_ssize_t size) except -1:
-        if size > self.stop - self.at:
-            raise StateError("cut short")
-        move(<char*>to, self.at, size)
-        self.at += size
-        return 0
-
     cpdef bytes blob(self):
         cdef unsigned char size[2]
         cdef Py_ssize_t length
-        self.take(size, 2)
+        self.at = taken_all(self.at, self.stop, size, 2)
         length = size[0] | size[1] << 8
         if length > self.stop - self.at:
             raise StateError("cut short")
@@ -136,22 +193,12 @@ cdef class Writer:
     """Writes a state."""
 
     cdef char raw[BUFFER_MAX]
-    cdef Py_ssize_t size
+    cdef char* at
+    cdef char* stop
 
     cpdef begin(self, bytes head):
-        self.size = 0
-        self.put(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
-
-    cdef inline int count(self, u32 count) except -1:
-        cdef unsigned char one = <unsigned char>count
-        return self.put(&one, 1)
-
-    cdef inline int put(self, const void* what, Py_ssize_t size) except -1:
-        if self.size + size > BUFFER_MAX:
-            raise StateError("larger than any state may be")
-        move(self.raw + self.size, <const char*>what, size)
-        self.size += size
-        return 0
+        self.stop = self.raw + BUFFER_MAX
+        self.at = put(self.raw, self.stop, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
     cpdef blob(self, bytes raw):
         cdef Py_ssize_t length = PyBytes_GET_SIZE(raw)
@@ -159,11 +206,11 @@ cdef class Writer:
         if length > BLOB_MAX:
             raise StateError("larger than any part of a state may be")
         size[0], size[1] = length & 0xFF, length >> 8
-        self.put(size, 2)
-        self.put(PyBytes_AS_STRING(raw), length)
+        self.at = put_all(self.at, self.stop, size, 2)
+        self.at = put(self.at, self.stop, PyBytes_AS_STRING(raw), length)
 
     cpdef bytes end(self):
-        return PyBytes_FromStringAndSize(self.raw, self.size)
+        return PyBytes_FromStringAndSize(self.raw, self.at - self.raw)
 
 
 cdef class Part:
@@ -182,84 +229,66 @@ cdef class Part:
 
     cpdef load(self, Reader reader):
         """Read what `dump` wrote. Raises `StateError` for anything else."""
-        self.read(reader)
 
     cpdef dump(self, Writer writer):
         """Write everything that must be known again."""
-        self.write(writer)
-
-    cdef int read(self, Reader reader) except -1:
-        return 0
-
-    cdef int write(self, Writer writer) except -1:
-        return 0
 
 
 cdef class Record(Part):
     """Annotated numbers, and its parts."""
 
     cdef readonly tuple parts
+    cdef PyObject** part  # the same, to be read without counting references
+    cdef ReadParts read_parts
+    cdef WriteParts write_parts
     cdef Py_ssize_t width  # bytes of the numbers, which lie behind this field without gaps
 
     def __cinit__(self, *_):
+        self.parts = ()
         self.width = WIDTHS.get(type(self).__name__, 0)
+        choose_storing(self, type(self).__name__)
 
     def __init__(self, *parts):
+        if self.parts:
+            raise TypeError("a record is made once")
         self.parts = parts
+        self.part = PySequence_Fast_ITEMS(self.parts)
         self.clear()
 
     cpdef clear(self):
         cdef Py_ssize_t i
-        memset(numbers_of(self), 0, self.width)
+        memset(numbers_of(<PyObject*>self), 0, self.width)
         for i in range(PyTuple_GET_SIZE(self.parts)):
-            (<Part>PyTuple_GET_ITEM(self.parts, i)).clear()
+            (<Part>self.part[i]).clear()
 
     cpdef i64 size_bytes(self):
         cdef Py_ssize_t i
         cdef i64 size = self.width
         for i in range(PyTuple_GET_SIZE(self.parts)):
-            size += (<Part>PyTuple_GET_ITEM(self.parts, i)).size_bytes()
+            size += (<Part>self.part[i]).size_bytes()
         return size
 
     cpdef load(self, Reader reader):
-        reader.take(numbers_of(self), self.width)
+        reader.at = taken(reader.at, reader.stop, numbers_of(<PyObject*>self), self.width)
         self.load_parts(reader)
 
     cpdef dump(self, Writer writer):
-        writer.put(numbers_of(self), self.width)
+        writer.at = put(writer.at, writer.stop, numbers_of(<PyObject*>self), self.width)
         self.dump_parts(writer)
 
     cpdef load_parts(self, Reader reader):
         """Read the parts. Only a record on its own may do this in another way, not one within another."""
-        cdef Py_ssize_t i
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            (<Part>PyTuple_GET_ITEM(self.parts, i)).read(reader)
+        reader.at = self.read_parts(self.part, reader.at, reader.stop)
 
     cpdef dump_parts(self, Writer writer):
         """Write the parts; as `load_parts`."""
-        cdef Py_ssize_t i
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            (<Part>PyTuple_GET_ITEM(self.parts, i)).write(writer)
-
-    cdef int read(self, Reader reader) except -1:
-        cdef Py_ssize_t i
-        reader.take(numbers_of(self), self.width)
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            (<Part>PyTuple_GET_ITEM(self.parts, i)).read(reader)
-        return 0
-
-    cdef int write(self, Writer writer) except -1:
-        cdef Py_ssize_t i
-        writer.put(numbers_of(self), self.width)
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            (<Part>PyTuple_GET_ITEM(self.parts, i)).write(writer)
-        return 0
+        writer.at = self.write_parts(self.part, writer.at, writer.stop)
 
 
 cdef Py_ssize_t FIRST = Record.__basicsize__  # where the numbers of a record begin
 
-cdef inline char* numbers_of(Record record) noexcept:
-    return <char*><PyObject*>record + FIRST
+cdef inline char* numbers_of(PyObject* record) noexcept:
+    return <char*>record + FIRST
 
 
 cdef class Row(Record):
@@ -271,54 +300,15 @@ cdef class Row(Record):
 cdef class Sparse(Row):
     """A row with many parts, at most 16, of which few are in use: only those are stored."""
 
-    cpdef load(self, Reader reader):
-        self.read(reader)
-
-    cpdef dump(self, Writer writer):
-        self.write(writer)
-
     cpdef i64 size_bytes(self):
         cdef Py_ssize_t i
         cdef i64 size = self.width + 2
         cdef Part part
         for i in range(PyTuple_GET_SIZE(self.parts)):
-            part = <Part>PyTuple_GET_ITEM(self.parts, i)
+            part = <Part>self.part[i]
             if not part.is_blank():
                 size += part.size_bytes()
         return size
-
-    cdef int read(self, Reader reader) except -1:
-        cdef Py_ssize_t i
-        cdef unsigned char raw[2]
-        cdef u32 used
-        cdef Part part
-        reader.take(numbers_of(self), self.width)
-        reader.take(raw, 2)
-        used = raw[0] | raw[1] << 8
-        if used >> PyTuple_GET_SIZE(self.parts):
-            raise StateError("a part that does not exist")
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            part = <Part>PyTuple_GET_ITEM(self.parts, i)
-            if used >> i & 1:
-                part.read(reader)
-            else:
-                part.clear()
-        return 0
-
-    cdef int write(self, Writer writer) except -1:
-        cdef Py_ssize_t i
-        cdef unsigned char raw[2]
-        cdef u32 used = 0
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            if not (<Part>PyTuple_GET_ITEM(self.parts, i)).is_blank():
-                used |= 1 << i
-        raw[0], raw[1] = used & 0xFF, used >> 8
-        writer.put(numbers_of(self), self.width)
-        writer.put(raw, 2)
-        for i in range(PyTuple_GET_SIZE(self.parts)):
-            if used >> i & 1:
-                (<Part>PyTuple_GET_ITEM(self.parts, i)).write(writer)
-        return 0
 
 
 @final
@@ -329,7 +319,8 @@ cdef class Table(Part):
     cdef tuple kept  # all rows, made once
     cdef PyObject** order  # those in use, oldest first, then the others
     cdef Py_ssize_t size  # how many are in use
-    cdef Py_ssize_t width  # bytes of a row of a kind without parts, which are copied as they are; 0: it has parts
+    cdef Py_ssize_t width  # bytes of the numbers of a row
+    cdef bint flat  # whether the rows have no parts
     cdef readonly Py_ssize_t cap
 
     def __init__(self, kind, cap):
@@ -345,7 +336,7 @@ cdef class Table(Part):
             self.order[i] = PyTuple_GET_ITEM(self.kept, i)
         if self.cap:
             row = self.kept[0]
-            self.width = row.width if not row.parts and not isinstance(row, Sparse) else 0
+            self.width, self.flat = row.width, not row.parts
 
     def __dealloc__(self):
         PyMem_Free(self.order)
@@ -428,35 +419,47 @@ cdef class Table(Part):
     cpdef bint is_blank(self):
         return not self.size
 
+    cpdef load(self, Reader reader):
+        reader.at = read_table(<PyObject*>self, reader.at, reader.stop)
+
+    cpdef dump(self, Writer writer):
+        writer.at = write_table(<PyObject*>self, writer.at, writer.stop)
+
     cpdef i64 size_bytes(self):
         cdef Py_ssize_t i
-        cdef i64 size = 1 + self.size * self.width
-        if not self.width:
+        cdef i64 size = 1
+        if self.flat:
+            size += self.size * self.width
+        else:
             for i in range(self.size):
                 size += (<Part>self.order[i]).size_bytes()
         return size
 
-    cdef int read(self, Reader reader) except -1:
-        cdef Py_ssize_t i
-        self.size = reader.count(self.cap)
-        if self.width:
-            for i in range(self.size):
-                reader.take(numbers_of(<Record>self.order[i]), self.width)
-        else:
-            for i in range(self.size):
-                (<Part>self.order[i]).read(reader)
-        return 0
 
-    cdef int write(self, Writer writer) except -1:
-        cdef Py_ssize_t i
-        writer.count(self.size)
-        if self.width:
-            for i in range(self.size):
-                writer.put(numbers_of(<Record>self.order[i]), self.width)
-        else:
-            for i in range(self.size):
-                (<Part>self.order[i]).write(writer)
-        return 0
+cdef inline const char* read_table(PyObject* part, const char* at, const char* stop) except NULL:
+    cdef Py_ssize_t i
+    cdef PyObject* row
+    cdef Py_ssize_t size = counted(at, stop, (<Table>part).cap)
+    at += 1
+    (<Table>part).size = size
+    for i in range(size):
+        row = (<Table>part).order[i]
+        at = taken(at, stop, numbers_of(row), (<Table>part).width)
+        if not (<Table>part).flat:
+            at = (<Record>row).read_parts((<Record>row).part, at, stop)
+    return at
+
+
+cdef inline char* write_table(PyObject* part, char* at, char* stop) except NULL:
+    cdef Py_ssize_t i
+    cdef PyObject* row
+    at = put_count(at, stop, (<Table>part).size)
+    for i in range((<Table>part).size):
+        row = (<Table>part).order[i]
+        at = put(at, stop, numbers_of(row), (<Table>part).width)
+        if not (<Table>part).flat:
+            at = (<Record>row).write_parts((<Record>row).part, at, stop)
+    return at
 
 
 cdef inline int close_gap(u32* values, u32 place, u32 size) noexcept:
@@ -537,33 +540,28 @@ cdef class Trail(Part):
     cpdef bint is_blank(self):
         return not self.size
 
-    cdef int read(self, Reader reader) except -1:
-        cdef Py_ssize_t width
-        self.size = reader.count(self.cap)
-        width = self.size * sizeof(u32)
-        if width <= 16 and reader.stop - reader.at >= 32:  # most are short: copying 16 bytes takes no decisions
-            memcpy(self.numbers_, reader.at, 16)
-            memcpy(self.turns_, reader.at + width, 16)
-            reader.at += 2 * width
-        else:
-            reader.take(self.numbers_, width)
-            reader.take(self.turns_, width)
-        return 0
+    cpdef load(self, Reader reader):
+        reader.at = read_trail(<PyObject*>self, reader.at, reader.stop)
 
-    cdef int write(self, Writer writer) except -1:
-        cdef Py_ssize_t width = self.size * sizeof(u32)
-        writer.count(self.size)
-        if width <= 16 and writer.size <= BUFFER_MAX - 32:
-            memcpy(writer.raw + writer.size, self.numbers_, 16)
-            memcpy(writer.raw + writer.size + width, self.turns_, 16)
-            writer.size += 2 * width
-        else:
-            writer.put(self.numbers_, width)
-            writer.put(self.turns_, width)
-        return 0
+    cpdef dump(self, Writer writer):
+        writer.at = write_trail(<PyObject*>self, writer.at, writer.stop)
 
     cpdef i64 size_bytes(self):
         return 1 + 8 * self.size
+
+
+cdef inline const char* read_trail(PyObject* part, const char* at, const char* stop) except NULL:
+    cdef u32 size = counted(at, stop, (<Trail>part).cap)
+    (<Trail>part).size = size
+    at = taken_few(at + 1, stop, (<Trail>part).numbers_, size * sizeof(u32))
+    return taken_few(at, stop, (<Trail>part).turns_, size * sizeof(u32))
+
+
+cdef inline char* write_trail(PyObject* part, char* at, char* stop) except NULL:
+    cdef u32 size = (<Trail>part).size
+    at = put_count(at, stop, size)
+    at = put_few(at, stop, (<Trail>part).numbers_, size * sizeof(u32))
+    return put_few(at, stop, (<Trail>part).turns_, size * sizeof(u32))
 
 
 @final
@@ -621,16 +619,26 @@ cdef class Tags(Part):
     cpdef clear(self):
         self.size = 0
 
-    cdef int read(self, Reader reader) except -1:
-        self.size = reader.count(self.cap)
-        reader.take(self.values, self.size * sizeof(u32))
+    cpdef load(self, Reader reader):
+        reader.at = read_tags(<PyObject*>self, reader.at, reader.stop)
 
-    cdef int write(self, Writer writer) except -1:
-        writer.count(self.size)
-        writer.put(self.values, self.size * sizeof(u32))
+    cpdef dump(self, Writer writer):
+        writer.at = write_tags(<PyObject*>self, writer.at, writer.stop)
 
     cpdef i64 size_bytes(self):
         return 1 + 4 * self.size
+
+
+cdef inline const char* read_tags(PyObject* part, const char* at, const char* stop) except NULL:
+    cdef u32 size = counted(at, stop, (<Tags>part).cap)
+    (<Tags>part).size = size
+    return taken_few(at + 1, stop, (<Tags>part).values, size * sizeof(u32))
+
+
+cdef inline char* write_tags(PyObject* part, char* at, char* stop) except NULL:
+    cdef u32 size = (<Tags>part).size
+    at = put_count(at, stop, size)
+    return put_few(at, stop, (<Tags>part).values, size * sizeof(u32))
 
 
 @final
@@ -685,16 +693,26 @@ cdef class Values(Part):
     cpdef bint is_blank(self):
         return not self.size
 
-    cdef int read(self, Reader reader) except -1:
-        self.size = reader.count(self.cap)
-        reader.take(self.values_, self.size * sizeof(u64))
+    cpdef load(self, Reader reader):
+        reader.at = read_values(<PyObject*>self, reader.at, reader.stop)
 
-    cdef int write(self, Writer writer) except -1:
-        writer.count(self.size)
-        writer.put(self.values_, self.size * sizeof(u64))
+    cpdef dump(self, Writer writer):
+        writer.at = write_values(<PyObject*>self, writer.at, writer.stop)
 
     cpdef i64 size_bytes(self):
         return 1 + 8 * self.size
+
+
+cdef inline const char* read_values(PyObject* part, const char* at, const char* stop) except NULL:
+    cdef u32 size = counted(at, stop, (<Values>part).cap)
+    (<Values>part).size = size
+    return taken_few(at + 1, stop, (<Values>part).values_, size * sizeof(u64))
+
+
+cdef inline char* write_values(PyObject* part, char* at, char* stop) except NULL:
+    cdef u32 size = (<Values>part).size
+    at = put_count(at, stop, size)
+    return put_few(at, stop, (<Values>part).values_, size * sizeof(u64))
 
 
 @final
@@ -715,21 +733,36 @@ cdef class Name(Part):
     cpdef clear(self):
         self.size = 0
 
-    cdef int read(self, Reader reader) except -1:
-        self.size = reader.count(4 * NAME_CHARS)
-        reader.take(self.raw, self.size)
-        if self.size:
-            try:
-                self.get()
-            except UnicodeDecodeError:
-                raise StateError("a name that is no UTF-8") from None
+    cpdef load(self, Reader reader):
+        reader.at = read_name(<PyObject*>self, reader.at, reader.stop)
 
-    cdef int write(self, Writer writer) except -1:
-        writer.count(self.size)
-        writer.put(self.raw, self.size)
+    cpdef dump(self, Writer writer):
+        writer.at = write_name(<PyObject*>self, writer.at, writer.stop)
 
     cpdef i64 size_bytes(self):
         return 1 + self.size
+
+
+cdef inline const char* read_name(PyObject* part, const char* at, const char* stop) except NULL:
+    cdef u32 i
+    cdef u32 size = counted(at, stop, 4 * NAME_CHARS)
+    cdef char bits = 0
+    (<Name>part).size = size
+    at = taken_few(at + 1, stop, (<Name>part).raw, size)
+    for i in range(size):
+        bits |= (<Name>part).raw[i]
+    if bits & 0x80:  # not ASCII
+        try:
+            (<Name>part).get()
+        except UnicodeDecodeError:
+            raise StateError("a name that is no UTF-8") from None
+    return at
+
+
+cdef inline char* write_name(PyObject* part, char* at, char* stop) except NULL:
+    cdef u32 size = (<Name>part).size
+    at = put_count(at, stop, size)
+    return put_few(at, stop, (<Name>part).raw, size)
 
 
 cdef inline u32 tag32(u64 value) noexcept:

@@ -12,12 +12,10 @@ from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from streamproc.core.compiled import core_kind
+from streamproc.core.packed_states import Held as Held, PackedStates
 from streamproc.core.run_state import RunState, begin_run, check, dump, load
 
 OBJECTS_MAX: Final = 8_000  # runs kept as objects, about 21 KB each; others are kept as bytes
-
-Held = bytes | RunState
-"""A state between two events: bytes, or an object of its own."""
 
 
 class States(Protocol):
@@ -40,48 +38,6 @@ class States(Protocol):
 
     def unpacked(self, raw: bytes) -> Held:
         """Return a stored state as it is kept. Raises `StateError`."""
-
-
-class PackedStates:
-    """States kept as bytes."""
-
-    def __init__(self) -> None:
-        self._run = RunState()
-        self._held: Held | None = None  # the state that `_run` holds
-
-    def begin(self, partition: int) -> Held:
-        self._run.clear()
-        self._run.partition = partition
-        return self.close(self._run)
-
-    def open(self, held: Held) -> RunState:
-        if held is not self._held:
-            assert isinstance(held, bytes)
-            self._held = None  # until it is read
-            load(held, self._run)
-            self._held = held
-        return self._run
-
-    def close(self, run: RunState) -> Held:
-        held = dump(run)
-        self._held = held if run is self._run else None
-        return held
-
-    def drop(self) -> None:
-        self._held = None
-
-    def packed(self, held: Held) -> bytes:
-        assert isinstance(held, bytes)
-        return held
-
-    def unpacked(self, raw: bytes) -> Held:
-        self._held = None
-        run = load(raw, self._run)
-        check(run)
-        if run is not self._run:  # of an older version
-            return dump(run)
-        self._held = raw
-        return raw
 
 
 class ObjectStates:

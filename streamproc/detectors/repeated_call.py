@@ -207,28 +207,30 @@ def _onset(repeat: Repeat, count: int) -> int:
     return repeat.known_since if repeat.known else repeat.turns[-count:][0]
 
 
-def _since(times: list[int], first: int) -> int:
-    """Return how many of these times, which rise, are not before the first."""
-    return len(times) - bisect_left(times, first)
+def _in_row(steps: list[int], counted: int) -> int:
+    """Return how many of the last so many call turns follow each other."""
+    consecutive = 1
+    while consecutive < counted and steps[-consecutive - 1] == steps[-consecutive] - 1:
+        consecutive += 1
+    return consecutive
 
 
 def _judge(run: RunState, repeat: Repeat, limits: Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
     if repeat.live:
         return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)
-    steps = repeat.call_turns
-    counted = min(_since(repeat.turns, run.novelty.last_news), _since(steps, run.call_turns - limits.within + 1))
-    consecutive = 1
-    while consecutive < counted and steps[-consecutive - 1] == steps[-consecutive] - 1:
-        consecutive += 1
+    turns, steps = repeat.turns, repeat.call_turns
+    first = max(bisect_left(turns, run.novelty.last_news), bisect_left(steps, run.call_turns - limits.within + 1))
+    counted = len(steps) - first
     if repeat.call.outcome == NO_ANSWER:
+        consecutive = _in_row(steps, counted)
         return level(consecutive, limits.unanswered_warn, limits.unanswered_halt), consecutive
     exact = min(counted, repeat.exact_run)
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
     if 0 < limits.masked_halt <= counted:
         return Level.HALT, counted
-    if 0 < limits.warn <= min(consecutive, exact):
+    if 0 < limits.warn <= exact and limits.warn <= _in_row(steps, counted):
         return Level.WARN, exact
     return (Level.WARN if 0 < limits.masked_warn <= counted else None), counted
 

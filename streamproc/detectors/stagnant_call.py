@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.escalation import already_reported
-from streamproc.core.marks import first_of
+from streamproc.core.marks import NEVER, first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
@@ -40,7 +40,7 @@ class StagnantCall:
     kinds = kind.TOOL
 
     def marks(self, limits: Limits) -> dict[str, int]:
-        return {"same_answers": first_of(limits.warn)}
+        return {"same_answers": first_of(limits.warn), "same_acknowledgements": NEVER}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         tool = max(view.tools, key=lambda tool: tool.same)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.escalation import already_reported
-from streamproc.core.marks import first_of
+from streamproc.core.marks import NEVER, first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call
 
@@ -42,7 +42,7 @@ class StaleWindow:
     kinds = kind.STALE
 
     def marks(self, limits: Limits) -> dict[str, int]:
-        return {"stale_turns": first_of(limits.warn)}
+        return {"stale_turns": first_of(limits.warn), "stale_turns_known": NEVER}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         calls = view.run.calls

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import given, strategies as st
 
+from streamproc.core import kind
 from streamproc.core.decision import Decision, Finding, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.marks import BUDGET_KINDS, KINDS, BudgetMarks, Marks
 from streamproc.core.run_state import RunState, dump
 from streamproc.detectors import MODULES
+from streamproc.detectors.base import call
 from streamproc.policy import Policy, load_policy
 from tests.feeding import STANDARD, Raw, event_of
 from tests.laws.traces import LONGER, boards, clocks, identified, traces, turns_only
@@ -145,6 +147,42 @@ def test_each_mark_saves_questions() -> None:
     budgets = {"maxSteps": 90, "maxCostUsd": "9", "maxTokens": 900, "maxCycleIterations": 9}
     saved = unasked(identified([{"type": "run.started", "budgets": budgets}, *turns]), STANDARD)
     assert [name for name, bit in (*KINDS.items(), *BUDGET_KINDS.items()) if not saved & bit] == []
+
+
+def kinds_of(turns: Iterable[Raw]) -> list[int]:
+    """Return the kinds of evidence of each turn about which detectors are asked."""
+    engine, run = Engine(STANDARD), RunState()
+    kinds = []
+    for raw in identified(turns):
+        event = event_of({"run_id": "r", **raw})
+        engine.apply(run, event, event.at)
+        kinds.append(engine.view.kinds)
+    return kinds
+
+
+def test_a_tool_that_only_acknowledges_is_not_asked_about() -> None:
+    acknowledged: list[Raw] = [call("write", {"file": n}, "ok") for n in range(9)]
+    assert not any(kinds & kind.TOOL for kinds in kinds_of(acknowledged))
+    varied: list[Raw] = [call("write", {"file": "x"}, "new"), *acknowledged]
+    assert [bool(kinds & kind.TOOL) for kinds in kinds_of(varied)] == [False] * 6 + [True] * 4
+    both: list[Raw] = [
+        {
+            "node": "a",
+            "tool_calls": [
+                *call("write", {"file": n}, "ok")["tool_calls"],
+                *call("find", {"n": n}, found)["tool_calls"],
+            ],
+        }
+        for n, found in enumerate(("one", *["none"] * 8))
+    ]
+    unasked(identified(both), STANDARD)
+
+
+def test_a_loop_that_goes_on_after_its_halt_is_not_asked_about_as_stale_again() -> None:
+    turns: list[Raw] = [call("run", {}, "error")] * 9
+    assert not any(kinds & kind.STALE for kinds in kinds_of(turns))
+    later: list[Raw] = [call("read", {"f": name}, name) for name in "abcdefabc"]
+    assert kinds_of([*turns, *later])[-1] & kind.STALE
 
 
 @pytest.mark.parametrize("budget", ["maxCycleIterations", "maxCycleRuntimeMs", "maxCycleCost", "turnTimeoutMs"])

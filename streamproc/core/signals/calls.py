@@ -272,6 +272,7 @@ def _note_novelty(view: View, known: u32, new: bool) -> None:
     run: RunState = view.run
     calls: Calls = run.calls
     index: i32 = view.index
+    reported: bool
     if new:
         calls.stale_bits = calls.stale_bits << 1 & STALE_WINDOW
         if run.novelty.last_answer_change == index:
@@ -287,7 +288,8 @@ def _note_novelty(view: View, known: u32, new: bool) -> None:
         if not calls.stale_bits:
             calls.stale_since = index  # a new episode: none of the six call turns before was stale
         calls.stale_bits = (calls.stale_bits << 1 | 1) & STALE_WINDOW
-        if bits_of(calls.stale_bits) >= view.marks.stale_turns:
+        reported = 0 <= calls.stale_since <= max(run.halted, run.escalation.halted_loop_seen)
+        if bits_of(calls.stale_bits) >= (view.marks.stale_turns_known if reported else view.marks.stale_turns):
             view.kinds |= kind.STALE
         return
     if view.turn.errors is None:

@@ -145,11 +145,12 @@ def _show(view: View, tool: Tool) -> None:
     """Observe a tool if it answers different calls alike, or fails with the same error, as often as the marks say."""
     size: u32 = tool.failures.size
     kinds: u32 = 0
-    if tool.same >= view.marks.same_answers:
+    alike: bool = tool.same >= view.marks.same_answers
+    if alike and (tool.varied or tool.same >= view.marks.same_acknowledgements):
         kinds = kind.TOOL
     if size >= view.marks.same_errors and tool.failures.ago(1) and tool.last_error_times() >= view.marks.same_errors:
         kinds |= kind.TOOL_FAILS
-    if kinds:
+    if kinds or alike:
         seen = ToolAnswers(
             tool.failures.last_numbers(size), tool.failures.last_turns(size), tool.keys.last_numbers(size),
             tool.answer, tool.same, tool.first, bool(tool.varied),
