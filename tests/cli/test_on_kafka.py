@@ -358,6 +358,7 @@ def test_status_shows_the_halt_and_every_decision_about_a_run(run, deployment: S
     exported = json.loads(file.read_text())
     assert [decision["id"] for decision in exported["decisions"]] == [control.id for control in own]
     assert exported["status"] == json.loads(run("status", STUCK, "--json", *options(deployment)).stdout)
+    assert run("status", "no\udcfftext", *options(deployment)).exit_code == 2  # an argument that is not UTF-8
     unknown = run("status", "nonesuch", *options(deployment))
     assert unknown.exit_code == 2
     assert "check the id with `streamproc runs --all`" in unknown.stderr
