@@ -6,6 +6,7 @@ clients and graph libraries.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +42,7 @@ from streamproc.cli import (
     worker,
 )
 from streamproc.cli.terminal import UNUSABLE, complain, escape_logs, line, report_bug
-from streamproc.errors import StreamprocError
+from streamproc.errors import StreamprocError, shown
 
 __all__ = ["build", "main"]
 
@@ -86,6 +87,19 @@ class CommandGroup(TyperGroup):
         except StreamprocError as error:
             complain(str(error))
             raise typer.Exit(UNUSABLE) from None
+        except UnicodeEncodeError:
+            foreign = next((one for one in sys.argv[1:] if not _is_utf8(one)), None)
+            if foreign is None:
+                raise
+            complain(f"{shown(foreign)}: this argument is not UTF-8. Write names in UTF-8")
+            raise typer.Exit(UNUSABLE) from None
+
+
+def _is_utf8(argument: str) -> bool:
+    try:
+        return bool(argument.encode()) or not argument
+    except UnicodeEncodeError:
+        return False
 
 
 def _version(requested: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -358,10 +359,16 @@ def test_status_shows_the_halt_and_every_decision_about_a_run(run, deployment: S
     exported = json.loads(file.read_text())
     assert [decision["id"] for decision in exported["decisions"]] == [control.id for control in own]
     assert exported["status"] == json.loads(run("status", STUCK, "--json", *options(deployment)).stdout)
-    assert run("status", "no\udcfftext", *options(deployment)).exit_code == 2  # an argument that is not UTF-8
     unknown = run("status", "nonesuch", *options(deployment))
     assert unknown.exit_code == 2
     assert "check the id with `streamproc runs --all`" in unknown.stderr
+
+
+@pytest.mark.parametrize("arguments", [("status", "no\udcfftext"), ("kill", "--user", "no\udcfftext")])
+def test_an_argument_that_is_not_utf8_is_no_bug(deployment: Settings, arguments: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "streamproc", *arguments, *options(deployment)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
 def test_commands_about_a_run_say_whether_it_is_known_and_what_came_of_it(run, deployment: Settings) -> None:

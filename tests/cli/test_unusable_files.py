@@ -190,3 +190,16 @@ def test_a_line_without_end_is_refused_with_its_place(
     result = run("scan", log)
     assert result.exit_code == 2
     assert f"{log}:{len(stuck()) + 1}: line: a line of more than 1048576 bytes" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["", "loop"])
+def test_an_output_that_cannot_be_written_is_named(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    Path("turns.jsonl").write_text(jsonl(stuck()))
+    for arguments in (("convert", "turns.jsonl", "-o"), ("scan", "turns.jsonl", "-o")):
+        result = run(*arguments, name)
+        assert result.exit_code == 2
+        assert "Name a file that can be written" in result.stderr
