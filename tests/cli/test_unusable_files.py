@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -203,3 +205,16 @@ def test_an_output_that_cannot_be_written_is_named(
         result = run(*arguments, name)
         assert result.exit_code == 2
         assert "Name a file that can be written" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("explain",), ("policy", "show"), ("explain", "LOOP003")])
+def test_results_that_cannot_be_written_are_an_error_and_a_closed_output_is_none(arguments: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "streamproc", *arguments]
+    with FULL.open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: standard output: No space left on device. Free space, or write the results elsewhere\n",
+    )
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, "")
