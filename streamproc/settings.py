@@ -7,6 +7,7 @@ such a file could send this process, with its credentials, to a broker of theirs
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from functools import lru_cache
@@ -18,6 +19,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streamproc.errors import InvalidSettings, shown
+from streamproc.model.bounded_file import bounded_text
 from streamproc.model.redaction import redact_text
 from streamproc.model.signing_keys import SECRET_MIN, SigningKey, read_signing_keys
 
@@ -279,9 +281,8 @@ def settings_in_file() -> dict[str, str]:
         return {}
     remedy = f"correct {ENV_FILE}, or unset it"
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            # Without interpolation: a file cannot ask for secrets of the environment.
-            values = dotenv_values(stream=file, interpolate=False)
+        # Without interpolation: a file cannot ask for secrets of the environment.
+        values = dotenv_values(stream=io.StringIO(bounded_text(path)), interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InvalidSettings(f"{ENV_FILE}: {path} cannot be read ({what}): {remedy}") from None

@@ -6,7 +6,10 @@ clients and graph libraries.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -40,8 +43,9 @@ from streamproc.cli import (
     watch,
     worker,
 )
+from streamproc.cli.output import FULL
 from streamproc.cli.terminal import UNUSABLE, complain, escape_logs, line, report_bug
-from streamproc.errors import StreamprocError
+from streamproc.errors import StreamprocError, shown
 
 __all__ = ["build", "main"]
 
@@ -86,6 +90,29 @@ class CommandGroup(TyperGroup):
         except StreamprocError as error:
             complain(str(error))
             raise typer.Exit(UNUSABLE) from None
+        except UnicodeEncodeError:
+            foreign = next((one for one in sys.argv[1:] if not _is_utf8(one)), None)
+            if foreign is None:
+                raise
+            complain(f"{shown(foreign)}: this argument is not UTF-8. Write names in UTF-8")
+            raise typer.Exit(UNUSABLE) from None
+        except OSError as error:
+            if error.filename is not None or error.errno not in FULL:
+                raise
+            complain(f"standard output: {error.strerror}. Free space, or write the results elsewhere")
+            sys.stdout = _nowhere()  # what is left of the results would fail again at the end
+            raise typer.Exit(UNUSABLE) from None
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _is_utf8(argument: str) -> bool:
+    try:
+        return bool(argument.encode()) or not argument
+    except UnicodeEncodeError:
+        return False
 
 
 def _version(requested: bool) -> None:
@@ -124,6 +151,9 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller has closed it
+            setattr(sys, name, _nowhere())
     escape_logs()
     try:
         build()(prog_name="streamproc")

@@ -84,10 +84,11 @@ def _read(file: Path) -> dict[str, Any]:
     import orjson
     import yaml
 
+    from streamproc.model.bounded_file import bounded_text
     from streamproc.model.yaml_text import read_yaml
 
     try:
-        text = file.read_text(encoding="utf-8")
+        text = bounded_text(file)
         data = orjson.loads(text) if file.suffix == ".json" else read_yaml(text, VALUES_MAX)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise fail(f"{file}: cannot be read: {error}. Give a file with {FORM}") from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from streamproc.errors import StreamprocError
+from streamproc.model.bounded_file import bounded_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -147,7 +148,7 @@ def rows_as_figures(rows: Mapping[str, tuple[float, str]]) -> dict[str, float]:
 
 def _measured(path: str) -> dict[str, float]:
     try:
-        rows: list[dict[str, Any]] = orjson.loads(Path(path).read_bytes())
+        rows: list[dict[str, Any]] = orjson.loads(bounded_bytes(path))
         found = rows_as_figures({row["name"]: (float(row["figure"]), row["what"]) for row in rows})
     except OSError as problem:
         raise UnusableFigures(f"{path}: {problem.strerror}. Name a file of `make bench ARGS='--json FILE'`") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -67,7 +68,8 @@ def written_file(path: str | Path, option: str = "-o") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        opening = error.filename is not None and str(error.filename) == str(path)
+        names = (str(path), str(Path(path)))  # which differ for an empty one
+        opening = error.filename is not None and str(error.filename) in names
         if not opening and (error.filename is not None or error.errno not in FULL):
             raise
         raise fail(f"{path}: {error.strerror}. Name a file that can be written with {option}") from None
@@ -81,7 +83,7 @@ def refuse_logs(outputs: Iterable[str | Path | None], logs: Sequence[str]) -> No
     for output in outputs:
         if output is None or str(output) == "-":
             continue
-        path = Path(output).resolve()
+        path = Path(os.path.realpath(output))  # unlike `resolve`, also of a link to itself
         found = LOG_NAME.search(path.name) is not None and any(_holds(log, path) for log in logs)
         if not found and path.is_file():
             with suppress(InvalidEvent):  # reading the logs says what is wrong

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+SMALLEST = 1e-9  # of what must be above 0; a quotient would overflow far below
 LABEL = 22  # columns of a line's name
 REMEDY_SHARE = 0.5  # of a limit, above which the way around it is shown
 
@@ -101,8 +102,8 @@ def plan(
 
 def _check(positive: dict[str, float], others: dict[str, float]) -> None:
     for name, value in (positive | others).items():
-        if not (value > 0 if name in positive else value >= 0) or value > 1e15:
-            wanted = "above 0" if name in positive else "0 or more"
+        if not (value >= SMALLEST if name in positive else value >= 0) or value > 1e15:
+            wanted = f"above 0, {SMALLEST:g} or more," if name in positive else "0 or more"
             raise fail(f"{name} is {value:g}, but must be {wanted} and at most 1e15")
 
 

@@ -87,7 +87,7 @@ def time_ms(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        at_ms: int = TypeAdapter(TimeMs).validate_python(int(text) if text.isdigit() else text)
+        at_ms: int = TypeAdapter(TimeMs).validate_python(int(text) if text.isdigit() and len(text) < 20 else text)
     except ValidationError as error:
         what = error.errors()[0]["msg"].removeprefix("Value error, ")
         remedy = "Give RFC 3339, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"

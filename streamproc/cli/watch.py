@@ -124,6 +124,7 @@ async def _watch(
 async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
     """Yield each event once: the earlier ones if `since_ms` is given, then new ones."""
     from streamproc.client import HaltListener
+    from streamproc.errors import plural
     from streamproc.fleet.record_signing import record_signer
     from streamproc.kafka.reading import open_topic, partition_count
 
@@ -132,23 +133,29 @@ async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[
     async with HaltListener(settings=settings) as listener:
         live = listener.subscribe(unverified=True)
         note(f"watching {settings.topic('control')} on {settings.brokers}; stop with Ctrl-C")
-        earlier: set[str] = set()
+        earlier, unreadable = set[str](), 0
         if since_ms is not None:
             async with open_topic(settings, "control") as reader:
                 async for batch in reader.batches():
                     for record in batch:
                         if record.timestamp >= since_ms:
-                            control = _read(signer, record)
+                            try:
+                                control = _read(signer, record)
+                            except ValueError:  # of pydantic
+                                unreadable += 1
+                                continue
                             if control.id not in earlier:
                                 earlier.add(control.id)
                                 yield control
+            if unreadable:
+                note(f"skipped {plural(unreadable, 'record')} of {settings.topic('control')} that cannot be read")
         async for control in live:
             if control.id not in earlier:
                 yield control
 
 
 def _read(signer: RecordSigner, record: Any) -> ControlEvent:
-    """Read a control event, and mark it if a worker should have signed it and has not."""
+    """Read a control event, and mark it if a worker should have signed it and has not. Raises `ValueError`."""
     from streamproc.errors import InvalidEvent
     from streamproc.model.controls import UnverifiedControlEvent, read_control
 

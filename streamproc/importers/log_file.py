@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -22,6 +23,7 @@ from streamproc.errors import InvalidEvent, Problem
 STDIN: Final = "-"
 SAMPLE_ROWS: Final = 20  # rows looked at to recognise a format
 DOCUMENT_BYTES_MAX: Final = 1 << 30  # a JSON document is read at once
+LINE_BYTES_MAX: Final = 1 << 29  # also of a document on one line
 BLOCK_BYTES: Final = 1 << 18
 ZSTD_BLOCK_BYTES: Final = 1 << 10  # read at once: a file made for it expands to 32 MB from so few
 PROGRESS_LINES: Final = 256  # between two reports of progress
@@ -162,7 +164,8 @@ class LogFile:
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, with their numbers, from 1."""
-        with self._opened() as lines:
+        with self._opened() as stream:
+            lines = stream if self._input is not None else bounded(stream, self.name)
             for number, line in enumerate(lines, start=1):
                 if not number % PROGRESS_LINES:
                     self._report(self.position)
@@ -217,7 +220,7 @@ class LogFile:
         if self._input is not None:
             return self._input.head(count)
         with self._opened() as lines:
-            return list(islice((line for line in lines if not line.isspace()), count))
+            return list(islice((line for line in bounded(lines, self.name) if not line.isspace()), count))
 
     def _whole(self) -> bytes:
         if self._input is not None:
@@ -266,10 +269,10 @@ class _Input:
     def _read(self) -> Iterator[bytes]:
         if self._path == STDIN:
             with decompressed(sys.stdin.buffer, "standard input") as stream:
-                yield from stream
+                yield from bounded(stream, "standard input")
             return
         with Path(self._path).open("rb") as raw, decompressed(raw, self._path) as stream:
-            yield from stream
+            yield from bounded(stream, self._path)
 
 
 def _damage(head: list[bytes]) -> tuple[str, str]:
@@ -325,6 +328,16 @@ def decompressed(stream: Any, name: str) -> Iterator[BinaryIO]:
     except (EOFError, gzip.BadGzipFile, zlib.error, ZstdError) as error:
         kind = "gzip" if magic[:2] == GZIP_MAGIC else "Zstandard"
         raise InvalidEvent([Problem("file", f"damaged {kind}: {error}", "copy the file again", name)]) from None
+
+
+def bounded(stream: Any, name: str) -> Iterator[bytes]:
+    """Yield the lines of a stream. Raises `InvalidEvent` for one that no log has, such as those of a device or of a
+    small archive that expands without end."""
+    for number, line in enumerate(iter(partial(stream.readline, LINE_BYTES_MAX + 1), b""), start=1):
+        if len(line) > LINE_BYTES_MAX:
+            what = f"a line of more than {LINE_BYTES_MAX} bytes"
+            raise InvalidEvent([Problem("line", what, "give a log in JSON, or leave it out", f"{name}:{number}")])
+        yield line
 
 
 def without_mark(stream: Any) -> Any:

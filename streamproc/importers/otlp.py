@@ -14,6 +14,7 @@ from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.trace_buffer import TraceBuffer
 
 NAME: Final = "otlp"
+EVENTS_MAX: Final = 1_000  # events, and links, of a span; SDKs stop at 128 by default
 VALUE_DEPTH_MAX: Final = 50  # levels of lists and mappings in an attribute
 STATUS_NAMES: Final = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 KIND_NAMES: Final = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_SERVER": 2, "SPAN_KIND_CLIENT": 3}
@@ -62,10 +63,10 @@ def _taken(span: SpanRecord, buffer: TraceBuffer) -> Iterator[Imported]:
 
 def spans_of(document: Any) -> Iterator[SpanRecord]:
     """Yield the spans of a decoded `TracesData`. Never raises for its shape."""
-    for resource_spans in map(mapping, items(mapping(document).get("resourceSpans"))):
+    for resource_spans in filter(None, map(mapping, items(mapping(document).get("resourceSpans")))):
         resource = attributes_of(mapping(resource_spans.get("resource")).get("attributes"))
         scopes = resource_spans.get("scopeSpans") or resource_spans.get("instrumentationLibrarySpans")
-        for scope_spans in map(mapping, items(scopes)):
+        for scope_spans in filter(None, map(mapping, items(scopes))):
             scope = mapping(scope_spans.get("scope") or scope_spans.get("instrumentationLibrary"))
             for span in items(scope_spans.get("spans")):
                 yield _span(mapping(span), resource, string(scope.get("name")))
@@ -88,9 +89,9 @@ def _span(span: dict[str, Any], resource: dict[str, Any], scope: str) -> SpanRec
         status_message=string(status.get("message")),
         events=[
             SpanEvent(string(event.get("name")), attributes_of(event.get("attributes")))
-            for event in map(mapping, items(span.get("events")))
+            for event in map(mapping, items(span.get("events"))[:EVENTS_MAX])
         ],
-        links=[_id(mapping(link).get("traceId")) for link in items(span.get("links"))],
+        links=[_id(mapping(link).get("traceId")) for link in items(span.get("links"))[:EVENTS_MAX]],
     )
 
 

@@ -93,38 +93,43 @@ class Watch:
     def started(self, run_id: str, **fields: Any) -> None:
         """Report that a run starts: its graph, budgets and scope (see ``run.started``). A graph with an unsafe cycle
         raises `UnsafeCycle`."""
-        self._feed({"type": "run.started", "run_id": run_id, **fields})
+        with self._spared(but=StreamprocError):  # what cannot be used is the caller's to fix
+            self._backend.feed({"type": "run.started", "run_id": run_id, **fields})
 
     def turn(self, run_id: str, node: str, **fields: Any) -> None:
         """Report what a node did (the fields of a raw turn; `from_` for ``from``).
 
         The sender of a turn is the node of the turn before, unless `from_` says otherwise; ``from_=None`` names none.
         """
-        if "from_" in fields:
-            sender = fields.pop("from_")
-        else:
-            sender = self._known(run_id).node
-        if sender and sender != node:
-            fields["from"] = sender
-        usage = self._known(run_id).usage.pop(node, None)
-        if usage is not None:
-            fields["usage"] = _added(usage, fields.get("usage") or {})
-        self._known(run_id).node = node
-        self._feed({"type": "turn", "run_id": run_id, "node": node, **fields})
+        with self._spared():
+            if "from_" in fields:
+                sender = fields.pop("from_")
+            else:
+                sender = self._known(run_id).node
+            if sender and sender != node:
+                fields["from"] = sender
+            usage = self._known(run_id).usage.pop(node, None)
+            if usage is not None:
+                fields["usage"] = _added(usage, fields.get("usage") or {})
+            self._known(run_id).node = node
+            self._backend.feed({"type": "turn", "run_id": run_id, "node": node, **fields})
 
     def spent(self, run_id: str, node: str, **usage: Any) -> None:
         """Report tokens, cost or time (the fields of ``usage``) of a node's model call; sent with its next turn."""
-        known = self._known(run_id).usage
-        known[node] = _added(known.get(node, {}), usage)
+        with self._spared():
+            known = self._known(run_id).usage
+            known[node] = _added(known.get(node, {}), usage)
 
     def person(self, run_id: str, **fields: Any) -> None:
         """Report that a person wrote a message or approved a step: streaks start again."""
-        self._feed({"type": "user.message", "run_id": run_id, **fields})
+        with self._spared():
+            self._backend.feed({"type": "user.message", "run_id": run_id, **fields})
 
     def finished(self, run_id: str, status: str = "") -> None:
         """Report that a run ended by itself."""
-        self._feed({"type": "run.finished", "run_id": run_id, "status": status})
-        with self._lock:
+        with self._spared():
+            self._backend.feed({"type": "run.finished", "run_id": run_id, "status": status})
+        with self._spared(), self._lock:
             self._runs.pop(run_id, None)
 
     # What to do.
@@ -139,18 +144,28 @@ class Watch:
         except Halted as halt:
             self._record(halt.control, str(halt))
             raise
+        except Exception as problem:  # noqa: BLE001  # such as an id that is no text
+            self.fault(problem)
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted a run; None if it may go on. With ``on_halt="end"`` this is where adapters
         stop a run, so the halt is an event of the current span, as of `check`."""
-        halt = self._backend.halted(run_id)
+        try:
+            halt = self._backend.halted(run_id)
+        except Exception as problem:  # noqa: BLE001
+            self.fault(problem)
+            return None
         if halt is not None and self.on_halt == "end":
             self._record(halt, halt.message)
         return halt
 
     def warning(self, run_id: str) -> ControlEvent | None:
         """Return the newest warning about a run that was not returned before; None if there is none."""
-        return self._backend.warning(run_id)
+        try:
+            return self._backend.warning(run_id)
+        except Exception as problem:  # noqa: BLE001
+            self.fault(problem)
+            return None
 
     def nudge(self, run_id: str) -> str:
         """Return the sentence of a new warning for the model, if `on_warn` is ``tell``; else an empty text."""
@@ -211,14 +226,14 @@ class Watch:
         except Exception as problem:  # noqa: BLE001  # of a tracer; the halt is not lost with it, also if fail is "closed"
             self._count(problem, "a halt is missing in its span")
 
-    def _feed(self, event: dict[str, Any]) -> None:
+    @contextmanager
+    def _spared(self, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Make what goes wrong inside a fault: whatever it is, the agent must not end by it."""
         try:
-            self._backend.feed(event)
-        except StreamprocError as problem:
-            if event["type"] == "run.started":
-                raise  # an unsafe graph or a budget that cannot be used is the caller's to fix
-            self.fault(problem)
-        except Exception as problem:  # noqa: BLE001  # whatever it is, the agent must not end by it
+            yield
+        except but:
+            raise
+        except Exception as problem:  # noqa: BLE001
             self.fault(problem)
 
     def _known(self, run_id: str) -> _Known:

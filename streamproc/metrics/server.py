@@ -11,12 +11,14 @@ from prometheus_client.exposition import choose_encoder
 
 from streamproc.errors import InvalidSettings
 from streamproc.metrics.address import OPTION, metrics_address
+from streamproc.metrics.bounded_http import BoundedRunner
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 log = logging.getLogger(__name__)
 
+CONNECTIONS_MAX: Final = 100  # scrapers and probes are few
 STOP_TIMEOUT_S: Final = 0.5  # for answers that are under way at a stop
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "streamproc"}
 
@@ -38,21 +40,19 @@ class MetricsServer:
                 web.get("/readyz", self._ready),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_TIMEOUT_S)
+        self._runner = BoundedRunner(app, connections_max=CONNECTIONS_MAX, shutdown_timeout=STOP_TIMEOUT_S)
 
     async def start(self, address: str) -> int:
         """Listen on ``HOST:PORT`` and return the port, another one if it is 0. Raises `InvalidSettings`."""
         host, port = metrics_address(address)
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            port = await self._runner.listen(host, port)
         except OSError as error:
             await self._runner.cleanup()
             raise InvalidSettings(
                 f"{OPTION} {address}: cannot listen there ({error.strerror or error}): "
                 "choose an address of this machine and a port that is free"
             ) from None
-        port = int(self._runner.addresses[0][1])
         log.info("serving metrics on http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
         return port
 

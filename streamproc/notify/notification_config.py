@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from streamproc.errors import InvalidSettings
+from streamproc.model.bounded_file import bounded_text
 from streamproc.model.notification import Notice, Urgency, UrgencyName
 from streamproc.model.yaml_text import UnboundedYAML, read_yaml
 from streamproc.notify.triggers import BY_NAME, NotificationTrigger
@@ -127,7 +127,7 @@ def _unknown_triggers(config: NotificationConfig, file: str) -> list[str]:
 
 def _read(file: str) -> Any:
     try:
-        data = read_yaml(Path(file).read_text("utf-8"))
+        data = read_yaml(bounded_text(file))
     except UnboundedYAML as error:
         raise InvalidSettings(f"{file}:{error.line}: {error.what}; {error.remedy}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:

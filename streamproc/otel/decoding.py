@@ -21,10 +21,18 @@ Encoding = Literal["protobuf", "json"]
 
 GZIP_BITS: Final = 31  # zlib's code for "gzip, with the largest window"
 ATTRIBUTES_MAX: Final = 1_000  # of one span, event or mapping; SDKs stop at 128 by default
+VALUES_MAX: Final = 500_000  # spans, events and values of a body; 20 000 spans have 25 each
 
 
 class UnreadableSpans(Exception):
     """A body is no OTLP. The message says what is wrong, without content."""
+
+
+class TooManyValues(UnreadableSpans):
+    """A body would take too long to read: its size says little, since a value may be two bytes long."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the body has more than {VALUES_MAX} values: send fewer spans at once")
 
 
 def unpacked(body: bytes, bytes_max: int) -> bytes:
@@ -50,9 +58,11 @@ def encoding_of(value: bytes) -> Encoding:
 def read_spans(body: bytes, encoding: Encoding) -> Iterator[SpanRecord]:
     """Return the spans of an `ExportTraceServiceRequest` or a `TracesData`, which have the same bytes.
 
-    Raises `UnreadableSpans` for what is neither, before the first span.
+    Raises `UnreadableSpans` for what is neither, before the first span, and `TooManyValues` also after some.
     """
     if encoding == "json":
+        if body.count(b"{") + body.count(b"[") > 2 * VALUES_MAX:  # a value is an object in an object
+            raise TooManyValues
         try:
             document = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -64,46 +74,64 @@ def read_spans(body: bytes, encoding: Encoding) -> Iterator[SpanRecord]:
         data = TracesData.FromString(body)
     except DecodeError:
         raise UnreadableSpans("the body is not an ExportTraceServiceRequest in protobuf") from None
-    return _spans(data)
+    return _ProtobufSpans(data).spans()
 
 
-def _spans(data: TracesData) -> Iterator[SpanRecord]:
-    for resource_spans in data.resource_spans:
-        resource = _attributes(resource_spans.resource.attributes, 0)
-        for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                yield _span(span, resource, scope_spans.scope.name)
+class _ProtobufSpans:
+    """Reads the messages of one request."""
 
+    def __init__(self, data: TracesData) -> None:
+        self._data = data
+        self._left = VALUES_MAX
 
-def _span(span: Span, resource: dict[str, Any], scope: str) -> SpanRecord:
-    return SpanRecord(
-        trace_id=span.trace_id.hex(),
-        span_id=span.span_id.hex(),
-        parent_id=span.parent_span_id.hex() if any(span.parent_span_id) else "",
-        name=span.name,
-        kind=span.kind,
-        start_ns=span.start_time_unix_nano,
-        end_ns=span.end_time_unix_nano,
-        attributes=_attributes(span.attributes, 0),
-        resource=resource,
-        scope=scope,
-        status=span.status.code,
-        status_message=span.status.message,
-        events=[SpanEvent(event.name, _attributes(event.attributes, 0)) for event in span.events[:ATTRIBUTES_MAX]],
-        links=[link.trace_id.hex() for link in span.links[:ATTRIBUTES_MAX]],
-    )
+    def spans(self) -> Iterator[SpanRecord]:
+        """Yield the spans. Raises `TooManyValues`."""
+        for resource_spans in self._data.resource_spans:
+            resource = self._attributes(resource_spans.resource.attributes, 0)
+            self._count()
+            for scope_spans in resource_spans.scope_spans:
+                self._count()
+                for span in scope_spans.spans:
+                    yield self._span(span, resource, scope_spans.scope.name)
 
+    def _span(self, span: Span, resource: dict[str, Any], scope: str) -> SpanRecord:
+        self._count()
+        return SpanRecord(
+            trace_id=span.trace_id.hex(),
+            span_id=span.span_id.hex(),
+            parent_id=span.parent_span_id.hex() if any(span.parent_span_id) else "",
+            name=span.name,
+            kind=span.kind,
+            start_ns=span.start_time_unix_nano,
+            end_ns=span.end_time_unix_nano,
+            attributes=self._attributes(span.attributes, 0),
+            resource=resource,
+            scope=scope,
+            status=span.status.code,
+            status_message=span.status.message,
+            events=[self._event(event) for event in span.events[:ATTRIBUTES_MAX]],
+            links=[link.trace_id.hex() for link in span.links[:ATTRIBUTES_MAX]],
+        )
 
-def _attributes(listed: Sequence[KeyValue], depth: int) -> dict[str, Any]:
-    return {one.key: _value(one.value, depth) for one in listed[:ATTRIBUTES_MAX]}
+    def _event(self, event: Span.Event) -> SpanEvent:
+        self._count()
+        return SpanEvent(event.name, self._attributes(event.attributes, 0))
 
+    def _attributes(self, listed: Sequence[KeyValue], depth: int) -> dict[str, Any]:
+        return {one.key: self._value(one.value, depth) for one in listed[:ATTRIBUTES_MAX]}
 
-def _value(value: AnyValue, depth: int) -> Any:
-    kind = value.WhichOneof("value")
-    if kind is None or depth > VALUE_DEPTH_MAX:
-        return None
-    if kind == "array_value":
-        return [_value(one, depth + 1) for one in value.array_value.values]
-    if kind == "kvlist_value":
-        return _attributes(value.kvlist_value.values, depth + 1)
-    return "[bytes]" if kind == "bytes_value" else getattr(value, kind)
+    def _value(self, value: AnyValue, depth: int) -> Any:
+        self._count()
+        kind = value.WhichOneof("value")
+        if kind is None or depth > VALUE_DEPTH_MAX:
+            return None
+        if kind == "array_value":
+            return [self._value(one, depth + 1) for one in value.array_value.values]
+        if kind == "kvlist_value":
+            return self._attributes(value.kvlist_value.values, depth + 1)
+        return "[bytes]" if kind == "bytes_value" else getattr(value, kind)
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyValues

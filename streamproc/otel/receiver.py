@@ -1,20 +1,24 @@
 """OTLP/HTTP: `POST /v1/traces`, and `GET /healthz`.
 
 Answers follow the protocol, because exporters act on them: 200 with a partial success for spans that cannot be used,
-400 for a body that is no OTLP (not sent again), 503 with `Retry-After` while the turns have nowhere to go (sent again).
+400 for a body that is no OTLP (not sent again), 503 with `Retry-After` while the turns have nowhere to go, or too many
+bodies are being read (sent again).
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from streamproc.otel.decoding import Encoding, UnreadableSpans, read_spans, unpacked
+from streamproc.metrics.bounded_http import BoundedRunner
+from streamproc.otel.decoding import Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +31,9 @@ log = logging.getLogger(__name__)
 BODY_BYTES_MAX: Final = 16 << 20  # also after decompression
 SPANS_MAX: Final = 20_000  # of one request; SDKs send 512 at once by default, collectors 8 192
 RETRY_AFTER_S: Final = 5
+CONNECTIONS_MAX: Final = 500
+HELD_BODIES: Final = 8  # of the largest size, so 128 MB; a body of unknown size counts as one
+BODY_S: Final = 30.0  # for a body to arrive
 STOP_TIMEOUT_S: Final = 3.0  # for requests that are being read at a stop
 CONTENT_TYPES: Final[dict[str, Encoding]] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 TYPE_OF: Final = {encoding: content_type for content_type, encoding in CONTENT_TYPES.items()}
@@ -38,6 +45,8 @@ class SpanReceiver:
     def __init__(self, bridge: SpanBridge, *, token: str = "", body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self.refused = 0
         """Requests that were refused as a whole."""
+        self.held_bytes = 0
+        """Bytes of bodies that are being read, or wait to be decoded."""
         self._bridge = bridge
         self._token = token.encode()
         self._bytes_max = body_bytes_max
@@ -45,13 +54,14 @@ class SpanReceiver:
         app.router.add_post("/v1/traces", self._traces)
         app.router.add_get("/healthz", self._health)
         # Decompressed by `unpacked`, which bounds the result.
-        self._runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=STOP_TIMEOUT_S)
+        self._runner = BoundedRunner(
+            app, connections_max=CONNECTIONS_MAX, auto_decompress=False, shutdown_timeout=STOP_TIMEOUT_S
+        )
+        self._decoding = asyncio.Lock()  # a body of a few KB can expand to hundreds of MB of objects
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port: another one than that given if it is 0. Raises `OSError`."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        return int(self._runner.addresses[0][1])
+        return await self._runner.listen(host, port)
 
     async def stop(self) -> None:
         """Accept no more connections, and finish the requests that are being read."""
@@ -74,17 +84,28 @@ class SpanReceiver:
         compression = request.headers.get("Content-Encoding", "identity").strip().lower()
         if compression not in ("gzip", "identity", ""):
             return self._refuse(encoding, 415, "Content-Encoding must be gzip, or absent")
+        size = min(request.content_length or self._bytes_max, self._bytes_max)
+        if self.held_bytes + size > HELD_BODIES * self._bytes_max:
+            return self._refuse(encoding, 503, "too many requests at once: send these spans again later")
+        self.held_bytes += size
         try:
-            body = await request.read()
-            if compression == "gzip":
-                body = unpacked(body, self._bytes_max)
-            found = _Bounded(read_spans(body, encoding))
-            taken = await self._bridge.take(found)
+            async with asyncio.timeout(BODY_S):
+                body = await request.read()
+            async with self._decoding:
+                return await self._take(unpacked(body, self._bytes_max) if compression == "gzip" else body, encoding)
+        except TimeoutError:
+            return self._refuse(encoding, 408, f"the body did not arrive within {BODY_S:g} s")
         except (web.HTTPRequestEntityTooLarge, OverflowError):
             return self._refuse(encoding, 413, f"the body has more than {self._bytes_max} bytes, unpacked: send fewer "
                                 "spans at once")  # fmt: skip
         except UnreadableSpans as error:
-            return self._refuse(encoding, 400, str(error))
+            return self._refuse(encoding, 413 if isinstance(error, TooManyValues) else 400, str(error))
+        finally:
+            self.held_bytes -= size
+
+    async def _take(self, body: bytes, encoding: Encoding) -> web.Response:
+        found = _Bounded(read_spans(body, encoding))
+        taken = await self._bridge.take(found)
         return _accepted(encoding, taken, found.left_out())
 
     def _is_allowed(self, request: web.Request) -> bool:
@@ -116,7 +137,8 @@ class _Bounded:
             yield span
 
     def left_out(self) -> int:
-        return sum(1 for _ in self._spans)
+        """Return how many more there are, counted up to as many again."""
+        return sum(1 for _ in islice(self._spans, SPANS_MAX))
 
 
 def _accepted(encoding: Encoding, taken: Taken, left_out: int) -> web.Response:

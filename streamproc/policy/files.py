@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamproc.errors import InvalidPolicy, Problem, shown
+from streamproc.model.bounded_file import bounded_text
 from streamproc.model.budgets import budget_value, find_budget
 from streamproc.model.controls import Action
 from streamproc.model.yaml_text import UnboundedYAML, compose, data_of
@@ -345,7 +346,7 @@ def _limit_mistake(code: str, name: str, value: Any, known: Mapping[str, Any]) -
 def read_policy_file(path: Path, plugins: Plugins | None = None) -> Layer:
     """Read a policy file from disk, as `read_layer` does. Raises `InvalidPolicy`."""
     try:
-        text = path.read_text("utf-8")
+        text = bounded_text(path)
     except (OSError, UnicodeDecodeError) as error:
         remedy = f"name a readable file, or one of the presets {', '.join(preset_names())}"
         raise InvalidPolicy([Problem("policy", f"cannot be read: {error}", remedy, str(path))]) from None

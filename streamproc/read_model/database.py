@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import os
 import sqlite3
+import stat
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -94,6 +97,8 @@ class Database:
 
 
 def _connect(path: str | None) -> sqlite3.Connection:
+    if path is not None:
+        os.close(_own_file(path))  # SQLite would make one that all users can read
     connection = sqlite3.connect(
         ":memory:" if path is None else path, isolation_level=None, check_same_thread=False, cached_statements=256
     )
@@ -133,9 +138,8 @@ def _is_sound(path: str) -> bool:
 
 
 def _locked(path: str) -> TextIO:
-    file = Path(f"{path}.lock")
     try:
-        opened = file.open("w", encoding="utf-8")
+        opened = os.fdopen(_own_file(f"{path}.lock"), "w", encoding="utf-8")
     except OSError as problem:
         raise _unusable(path, str(problem)) from None
     try:
@@ -144,6 +148,22 @@ def _locked(path: str) -> TextIO:
         opened.close()
         raise _unusable(path, "another process has it open") from None
     return opened
+
+
+def _own_file(path: str) -> int:
+    """Open a file to write it, or make one that only this user can read. Raises `OSError`, and `InvalidSettings` for a
+    link or a file of another user, which may stand there to lead us elsewhere."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.EMLINK):
+            raise _unusable(path, "it is a link") from None
+        raise
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise _unusable(path, "it is no regular file, or one of another user")
+    return descriptor
 
 
 def _unusable(path: str | None, why: str) -> InvalidSettings:

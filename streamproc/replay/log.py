@@ -94,7 +94,7 @@ class LogReplay:
         """For a partition and an offset of `places`, the index of the last turn of its run in this log."""
         self._engine = engine
         self._events = LogEvents(event_bytes_max=event_bytes_max, authority=authority, record_signer=record_signer)
-        self._only = None if only is None else only.encode()
+        self._only = None if only is None else only.encode("utf-8", "surrogateescape")
         self._places = places or {}
         self._here: set[int] = set()
         self._partition = -1

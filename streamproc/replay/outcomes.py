@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.model.bounded_file import bounded_text
 from streamproc.model.wire import Feedback
 
 SUFFIX: Final = ".outcomes.json"
+OUTCOMES_BYTES_MAX: Final = 256 << 20  # about two million runs
 OutcomeName = Literal["solved", "failed", "unknown"]
 NAMES: Final = ("solved", "failed", "unknown")
 REMEDY: Final = 'write "outcome": "solved", "failed" or "unknown", and "stuck": true or false if you know it'
@@ -43,7 +45,7 @@ def read_outcomes(path: str | Path) -> dict[str, RunLabel]:
     """Read a file of outcomes. Raises `InvalidEvent` that names file, run and field, and `OSError`."""
     place = str(path)
     try:
-        data = json.loads(Path(path).read_text("utf-8"))
+        data = json.loads(bounded_text(path, OUTCOMES_BYTES_MAX))
     except (ValueError, RecursionError) as error:
         raise InvalidEvent([Problem("outcomes", f"not JSON: {error}", "give one JSON object", place)]) from None
     if not isinstance(data, dict):

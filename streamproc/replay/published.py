@@ -38,7 +38,7 @@ async def read_published(
     With a `run_id`, only the partition of that run is read, and only what is about it is taken. Raises `Unavailable`.
     """
     signer, skipped = record_signer(settings), 0
-    key = None if run_id is None else run_id.encode()
+    key = None if run_id is None else run_id.encode("utf-8", "surrogateescape")
     async with open_topic(settings, topic) as reader:
         if key is not None:
             own = await _partition_of(settings, key, len(reader.extents))
@@ -90,7 +90,7 @@ async def later_decisions(settings: Settings, run_id: str) -> AsyncIterator[Call
 
     It takes the seconds to wait, and returns a `Decision`, or None if there is none in time.
     """
-    signer, key = record_signer(settings), run_id.encode()
+    signer, key = record_signer(settings), run_id.encode("utf-8", "surrogateescape")
     topic = settings.topic("control")
     partition = TopicPartition(topic, await _partition_of(settings, key, await partition_count(settings, "control")))
     async with open_consumer(settings) as consumer:

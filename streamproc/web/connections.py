@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamproc.web.access import Session
 
 CONNECTIONS_MAX: Final = 400
+OF_SESSION_MAX: Final = 50  # so that one person cannot keep the others out
 
 
 class LiveViews:
@@ -22,26 +23,30 @@ class LiveViews:
     def __init__(self, reader: ModelReader, alive: Callable[[Session], bool]) -> None:
         self._reader = reader
         self.alive = alive
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], str] = {}  # with the ids of their sessions
 
     @property
     def version(self) -> int:
         """Return a number that grows with each change."""
         return self._reader.version
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[ChangeSubscription]:
+    async def connection(self, session: Session) -> AsyncIterator[ChangeSubscription]:
         """Open a connection; it ends when the page's process ends."""
-        if len(self._tasks) >= CONNECTIONS_MAX:
+        own = sum(id_ == session.id for id_ in self._tasks.values())
+        if len(self._tasks) >= CONNECTIONS_MAX or own >= OF_SESSION_MAX:
             raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self._tasks[task] = session.id
         subscription = self._reader.subscribe()
         try:
             yield subscription
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
             subscription.close()
 
     async def close(self, _app: web.Application) -> None:

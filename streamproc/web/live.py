@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiohttp import web
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BEAT_S: Final = 5.0
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
+STRIP_REST: Final = 3  # of all pages: so many times as long as their counts take, nothing is counted
+WRITE_S: Final = 60.0  # for a browser to take what is written; one that sleeps comes back and asks again
 ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
 RETRY_MS: Final = 2_000
 
@@ -39,18 +41,32 @@ async def events(request: web.Request) -> web.StreamResponse:
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
     session = own_session(request)
-    async with request.app[LIVE].connection() as subscription:
-        feed = FleetFeed(request.app[MODEL], filter_of(request)) if view == "fleet" else ChangeFeed(run_id)
+    live = request.app[LIVE]
+    async with live.connection(session) as subscription:
+        feed: ViewFeed = ChangeFeed(run_id)
+        if view == "fleet":
+            feed = FleetFeed(request.app[MODEL], filter_of(request), lambda: len(live))
         with contextlib.suppress(ConnectionResetError):  # the browser has left, perhaps before the first byte
             await response.prepare(request)
             first = feed.messages(Changes())
-            if request.query.get("seen") != str(request.app[LIVE].version):  # since then, or since the last connection
+            if request.query.get("seen") != str(live.version):  # since then, or since the last connection
                 first.insert(0, ("changed", 0))
-            await response.write(f"retry: {RETRY_MS}\n\n".encode() + written(first))
-            while request.app[LIVE].alive(session):
+            await _write(request, response, f"retry: {RETRY_MS}\n\n".encode() + written(first))
+            while live.alive(session):
                 if messages := feed.messages(await _changes(subscription)):
-                    await response.write(written(messages))
+                    await _write(request, response, written(messages))
     return response
+
+
+async def _write(request: web.Request, response: web.StreamResponse, content: bytes) -> None:
+    """Write to a browser. Raises `ConnectionResetError` if it left, or if it takes nothing any more."""
+    try:
+        async with asyncio.timeout(WRITE_S):
+            await response.write(content)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError from None
 
 
 async def _changes(subscription: ChangeSubscription) -> Changes:
@@ -68,6 +84,13 @@ def written(messages: Iterable[tuple[str, Any]]) -> bytes:
     return "".join(lines).encode()
 
 
+class ViewFeed(Protocol):
+    """What a view is told."""
+
+    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+
+
 class ChangeFeed:
     """Tells a view to load itself again when something has changed: any run, or the one that it shows."""
 
@@ -83,13 +106,14 @@ class ChangeFeed:
 
 
 class FleetFeed:
-    """Sends the strip and the changed rows of the fleet that fit a filter."""
+    """Sends the strip and the changed rows of the fleet that fit a filter. `pages` is the number of open pages."""
 
-    def __init__(self, model: ReadModel, chosen: RunFilter) -> None:
+    def __init__(self, model: ReadModel, chosen: RunFilter, pages: Callable[[], int] = lambda: 1) -> None:
         self._model = model
         self._chosen = chosen
+        self._pages = pages
         self._strip: Html | None = None
-        self._strip_at = 0.0
+        self._counts_due = 0.0
 
     def messages(self, changes: Changes) -> list[tuple[str, Any]]:
         """Return what the browser must know."""
@@ -98,13 +122,15 @@ class FleetFeed:
             found.append(("changed", 0))
         elif rows := [self._row(run_id) for run_id in sorted(changes.run_ids)]:
             found.append(("rows", rows))
-        if not changes or time.monotonic() - self._strip_at >= STRIP_EVERY_S:
+        if (began := time.monotonic()) >= self._counts_due:
             found += self._counts()
+            ended = time.monotonic()
+            # A search looks at every run: all open pages together must leave time for the others.
+            self._counts_due = ended + max(STRIP_EVERY_S, STRIP_REST * self._pages() * (ended - began))
         found.append(("beat", _now_ms()))
         return found
 
     def _counts(self) -> list[tuple[str, Any]]:
-        self._strip_at = time.monotonic()
         shown = strip(fleet_standing(self._model))
         if shown == self._strip:
             return []

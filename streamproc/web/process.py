@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-
 from streamproc.errors import InvalidSettings
 from streamproc.metrics import exposing
+from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.read_model import ModelReader, ReadModel
 from streamproc.web.access import AccessOptions, build_access
 from streamproc.web.layout import page
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CONNECTIONS_MAX: Final = 800  # twice the open pages that are kept current
 SHUTDOWN_S: Final = 5.0  # for requests that are being answered
 
 
@@ -65,17 +65,15 @@ async def serve_page(
         await stack.enter_async_context(exposing(settings, metrics.readings, metrics.missing))
         orders = PageOrders(settings, model, lambda: reader.caught_up, enabled=options.orders)
         stack.push_async_callback(orders.close)
-        runner = web.AppRunner(
-            make_app(settings, policy, model, reader, access, orders), access_log=None, shutdown_timeout=SHUTDOWN_S
-        )
-        await runner.setup()
+        app = make_app(settings, policy, model, reader, access, orders)
+        runner = BoundedRunner(app, connections_max=CONNECTIONS_MAX, shutdown_timeout=SHUTDOWN_S)
         stack.push_async_callback(runner.cleanup)
         try:
-            await web.TCPSite(runner, options.host, options.port).start()
+            port = await runner.listen(options.host, options.port)
         except OSError as error:
             where = f"{options.host}:{options.port}"
             raise InvalidSettings(f"--listen {where}: cannot listen there ({error.strerror or error})") from None
-        access.listens_on(runner.addresses[0][1])
+        access.listens_on(port)
         await reader.start()
         stack.push_async_callback(reader.stop)
         announce(access.address_hint())

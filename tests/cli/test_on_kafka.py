@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -361,6 +362,28 @@ def test_status_shows_the_halt_and_every_decision_about_a_run(run, deployment: S
     unknown = run("status", "nonesuch", *options(deployment))
     assert unknown.exit_code == 2
     assert "check the id with `streamproc runs --all`" in unknown.stderr
+
+
+def test_watch_skips_what_it_cannot_read(run, brokers: str) -> None:
+    settings = load_settings(brokers=brokers, topic_prefix=f"cli-{uuid.uuid4().hex[:8]}")
+    assert run("topics", "apply", *options(settings)).exit_code == 0
+    event = (ROOT / "schemas/samples/control-event.minimal.json").read_bytes()
+
+    async def publish() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=brokers) as producer:
+            for value in (None, b"", b"\xff", b"{}", event.replace(b'"type"', b'"kind"'), event):
+                await producer.send_and_wait(settings.topic("control"), value, key=b"r1", partition=0)
+
+    asyncio.run(publish())
+    result = run("watch", "--since", "beginning", "--count", 1, "--format", "jsonl", *options(settings))
+    assert (result.exit_code, json.loads(result.stdout)["id"]) == (0, json.loads(event)["id"])
+
+
+@pytest.mark.parametrize("arguments", [("status", "no\udcfftext"), ("kill", "--user", "no\udcfftext")])
+def test_an_argument_that_is_not_utf8_is_no_bug(deployment: Settings, arguments: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "streamproc", *arguments, *options(deployment)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
 def test_commands_about_a_run_say_whether_it_is_known_and_what_came_of_it(run, deployment: Settings) -> None:

@@ -265,6 +265,7 @@ def test_a_file_that_cannot_be_used_is_named_with_a_remedy(run, tmp_path, conten
     [
         (("--runs", 0, "--turns-per-second", 1), "--runs is 0, but must be above 0"),
         (("--runs", "nan", "--turns-per-second", 1), "--runs is nan, but must be above 0"),
+        (("--runs", 1, "--turns-per-second", 1, "--broker-tb", "1e-320"), "but must be above 0, 1e-09 or more"),
         (("--runs", 1.5, "--turns-per-second", 1), "--runs is 1.5: give a whole number"),
         (("--runs", 1, "--turns-per-second", "inf"), "--turns-per-second is inf"),
         (("--runs", 1, "--turns-per-second", 1, "--kill", -1), "--kill is -1, but must be 0 or more"),

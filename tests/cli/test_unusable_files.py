@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,65 @@ def test_a_replay_without_events_is_unusable(run, tmp_path: Path) -> None:
         result = run(name, tmp_path / "empty.jsonl")
         assert result.exit_code == 2
         assert "no events in " in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("policy", "check"),
+        ("graph", "check"),
+        ("notify", "--test", "--file"),
+        ("plan", "--runs", 1, "--turns-per-second", 1, "--figures"),
+        ("backtest", "turns.jsonl", "--outcomes"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_device_in_place_of_a_file_does_not_fill_the_memory(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("streamproc.replay.outcomes.OUTCOMES_BYTES_MAX", 1 << 20)
+    (tmp_path / "turns.jsonl").write_text(jsonl(stuck()))
+    result = run(*arguments, "/dev/zero")
+    assert result.exit_code == 2
+    assert "it has more than" in result.stderr
+    assert "/dev/zero" in result.stderr
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_without_end_is_refused_with_its_place(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr("streamproc.importers.log_file.LINE_BYTES_MAX", 1 << 20)
+    log = tmp_path / f"log.jsonl{'.gz' if packed else ''}"
+    content = jsonl(stuck()).encode() + b" " * (2 << 20)
+    log.write_bytes(gzip.compress(content) if packed else content)
+    result = run("scan", log)
+    assert result.exit_code == 2
+    assert f"{log}:{len(stuck()) + 1}: line: a line of more than 1048576 bytes" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["", "loop"])
+def test_an_output_that_cannot_be_written_is_named(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    Path("turns.jsonl").write_text(jsonl(stuck()))
+    for arguments in (("convert", "turns.jsonl", "-o"), ("scan", "turns.jsonl", "-o")):
+        result = run(*arguments, name)
+        assert result.exit_code == 2
+        assert "Name a file that can be written" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("explain",), ("policy", "show"), ("explain", "LOOP003")])
+def test_results_that_cannot_be_written_are_an_error_and_a_closed_output_is_none(arguments: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "streamproc", *arguments]
+    with FULL.open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: standard output: No space left on device. Free space, or write the results elsewhere\n",
+    )
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, "")

@@ -44,6 +44,7 @@ def test_an_unreachable_broker_is_one_error_with_its_address_and_a_remedy(run, n
     [
         (("replay",), "choose what to replay: files, --run ID"),
         (("replay", "--from", "yesterday"), "--from yesterday: not a time. Give RFC 3339"),
+        (("replay", "--to", "9" * 5_000), "not a time. Give RFC 3339"),
         (("replay", "--to", "7"), "--to 7: outside the years 2000 to 2100. Give RFC 3339"),
         (("watch", "--since", "yesterday"), "--since yesterday: expected beginning, or an age such as"),
         (("publish", "-", "--speed", "fast"), "speed 'fast': use max"),

@@ -33,6 +33,32 @@ def again(watch: Watch, run_id: str, times: int = 1) -> None:
         watch.turn(run_id, "coder", tool_calls=[CALL])
 
 
+UNUSABLE: tuple[Any, ...] = (None, -1, 1.5, "many", b"x", [], [1], {"a": 1}, object(), True, "\ud800")
+
+
+@pytest.mark.parametrize("value", UNUSABLE, ids=repr)
+def test_what_a_framework_reports_never_breaks_the_agent(value: Any) -> None:
+    watch = Watch()
+    for field in ("input_tokens", "cost_usd"):
+        for _ in range(2):
+            watch.spent("r1", "coder", **{field: value})
+        watch.spent("r1", "coder", input_tokens=5, cost_usd="0.01")
+        watch.turn("r1", "coder", usage=value)
+        watch.turn("r1", value, **{field: value})
+    watch.turn(value, "coder")
+    watch.spent(value, "coder", input_tokens=1)
+    watch.person(value)
+    watch.finished(value, status=value)
+    watch.check(value)
+    assert (watch.halted(value), watch.warning(value)) == (None, None)
+    assert watch.faults > 0
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        Watch(fail="closed").turn([], "coder")  # type: ignore[arg-type]
+    again(watch, "r2", 3)
+    with pytest.raises(Halted):
+        watch.check("r2")
+
+
 def test_a_stuck_run_is_halted_and_others_are_not() -> None:
     watch = Watch()
     again(watch, "r1", 2)

@@ -59,6 +59,28 @@ def test_another_file_is_never_touched(tmp_path: Path) -> None:
     assert (notes.read_text(), other.read_bytes()) == ("buy milk", before)
 
 
+def test_other_users_of_the_machine_cannot_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.db"
+    model = filled(ReadModel(str(path)), busy())
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    model.close()
+    assert set(modes) >= {"model.db", "model.db.lock"}
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize("suffix", ["", ".lock"])
+def test_a_link_in_its_place_leads_nowhere(tmp_path: Path, suffix: str) -> None:
+    """Whoever may write the directory could have another file emptied, or filled."""
+    notes = tmp_path / "notes.txt"
+    notes.write_text("" if not suffix else "buy milk")
+    (tmp_path / f"model.db{suffix}").symlink_to(notes)
+
+    with pytest.raises(InvalidSettings, match="it is a link"):
+        ReadModel(str(tmp_path / "model.db"))
+
+    assert notes.read_text() == ("" if not suffix else "buy milk")
+
+
 def test_a_file_belongs_to_one_process(tmp_path: Path) -> None:
     path = str(tmp_path / "model.db")
     model = ReadModel(path)

@@ -124,7 +124,7 @@ def test_variables_and_options_override_a_named_file(file, monkeypatch: pytest.M
     assert (found.brokers, found.topic_prefix, found.policy, found.partitions) == ("file:1", "option", "environment", 7)
 
 
-@pytest.mark.parametrize("path", ["missing.env", "."])
+@pytest.mark.parametrize("path", ["missing.env", ".", "/dev/zero"])
 def test_a_named_file_that_cannot_be_read_is_an_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMPROC_ENV_FILE", path)
 

@@ -98,3 +98,14 @@ async def test_a_get_changes_nothing_and_other_methods_are_refused() -> None:
         assert (await browser.request("PUT", "/put", own)).status == 405  # although there is such a route
         assert served.changes == 0
         assert (await browser.get("/")).status == 200
+
+
+@pytest.mark.parametrize("charset", ["nope", "zlib", "punycode", "utf-16", "idna"])
+async def test_a_form_in_another_encoding_is_refused_unread(charset: str) -> None:
+    """Some codecs of Python take long, and a name that is none was an error of ours."""
+    async with serving() as served, Browser(served) as browser:
+        kind = {"Content_Type": f"application/x-www-form-urlencoded; charset={charset}"}
+        assert (await browser.post("/login/loopback", {"token": "x"}, **kind)).status == 415
+        await browser.log_in_with_token()
+        assert (await browser.post("/change", {"csrf": await browser.csrf()}, **kind)).status == 415
+        assert served.changes == 0

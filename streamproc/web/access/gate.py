@@ -256,6 +256,8 @@ async def form_fields(request: web.Request, bytes_max: int | None = None) -> Fie
         raise web.HTTPRequestEntityTooLarge(max_size=bytes_max, actual_size=request.content_length or bytes_max + 1)
     if request.content_type != "application/x-www-form-urlencoded":
         raise web.HTTPUnsupportedMediaType(text="Send the fields as application/x-www-form-urlencoded.\n")
+    if (request.charset or "utf-8").lower() != "utf-8":  # browsers send no other; codecs of Python may take long
+        raise web.HTTPUnsupportedMediaType(text="Send the fields in UTF-8.\n")
     try:
         return {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
     except ValueError:  # not UTF-8, or too many fields

@@ -14,6 +14,7 @@ from streamproc.read_model import RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag, written_lines
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
 from streamproc.report.words import grouped
+from streamproc.web.access.gate import form_fields
 from streamproc.web.keys import MODEL, SETTINGS, TRIALS, run_href
 from streamproc.web.layout import page
 from streamproc.web.order_views import own_session
@@ -57,7 +58,7 @@ async def form(request: web.Request) -> web.Response:
 
 async def start(request: web.Request) -> web.Response:
     """Start a trial, and lead to its page."""
-    fields = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+    fields = await form_fields(request)
     text = fields.get("policy", "").replace("\r\n", "\n")
     chosen = RunFilter(**{name: fields.get(name, "").strip() for name in FIELDS})
     runs = run_ids(request.app[MODEL], chosen)
@@ -77,7 +78,7 @@ async def start(request: web.Request) -> web.Response:
 
 async def cancel(request: web.Request) -> web.Response:
     """End a trial."""
-    job = str((await request.post()).get("job", ""))
+    job = (await form_fields(request)).get("job", "")
     request.app[TRIALS].cancel(job)
     raise web.HTTPSeeOther("/whatif")
 
