@@ -172,7 +172,9 @@ class ControlConsumer:
             await asyncio.sleep(0)
 
     def _collect(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
-        news = read_status_news(record.key, record.value, record.timestamp)
+        news = read_status_news(record.value, record.timestamp)
+        if news is None:
+            return
         known, halt = latest.get(news.run_id), self._handler.halt_of(news.run_id)
         if self._verifier.required:
             halts = [one for one in (halt, known.halt if known is not None else None) if one is not None]
@@ -217,7 +219,7 @@ class ControlConsumer:
             self._handler.control(news, record.value)
 
     def _apply_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        news: StatusNews | None = read_status_news(record.key, record.value, record.timestamp)
+        news = read_status_news(record.value, record.timestamp)
         if news is not None and self._verifier.required:
             halt = self._handler.halt_of(news.run_id)
             if news.halt is None and halt is None and not self._handler.guards(news.run_id):
