@@ -173,7 +173,9 @@ class ControlConsumer:
 
     def _collect(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
         news = read_status_news(record.value, record.timestamp)
-        if news is None:
+        if news is None:  # a signed one would release a run without an operator's resume: only compaction does that
+            if not self._verifier.required:
+                latest.pop((record.key or b"").decode(), None)
             return
         known, halt = latest.get(news.run_id), self._handler.halt_of(news.run_id)
         if self._verifier.required:

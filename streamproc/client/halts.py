@@ -104,8 +104,8 @@ _code_decoder = msgspec.json.Decoder(_Code)
 def read_status_news(value: bytes | None, at_ms: int) -> StatusNews | None:
     """Read a record of the `runs` topic.
 
-    None is a tombstone: the workers keep the status of the run no longer. That releases nothing. A listener that knows
-    a halt keeps it, and one that starts later may not know of it.
+    None is a tombstone: the workers keep the status of the run no longer. A listener that knows of a halt keeps it, and
+    one that starts later does not know of it.
     A run that was halted and then finished still counts as halted, so that no caller restarts it by accident.
     Raises `ValueError` (the base of msgspec's errors) for anything that is not a status.
     """

@@ -14,6 +14,7 @@ from streamproc.policy import load_policy
 from streamproc.settings import load_settings
 from streamproc.worker import limits, status_retention as module
 from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.publishing import OutgoingRecord
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.status_retention import StatusReading, StatusRetention, cutoffs
 from streamproc.worker.tables import Runs
@@ -222,6 +223,39 @@ async def test_a_status_of_a_run_that_begins_again_follows_its_tombstone() -> No
     mine.broker.during = begin
     await mine.sweep((b"gone", FINISHED, 2 * DAY_MS))
     assert mine.broker.on_runs == [(b"gone", True), (b"gone", False)]
+
+
+async def test_records_without_an_event_keep_their_place_among_the_others() -> None:
+    mine = Partition0()
+    pipeline = mine.pipelines[0]
+    besides = pipeline.publish_besides([OutgoingRecord("runs", b"gone", None)])
+    besides.send(None)  # it has given its records, and waits
+    mine.step(honest_run("gone", 2))
+    await mine.pipelines.settle(10)
+    besides.close()
+    assert mine.broker.on_runs == [(b"gone", True), (b"gone", False)]
+    assert await pipeline.publish_besides([])
+
+
+async def test_what_is_published_never_counts_as_unpublished_again() -> None:
+    mine = Partition0()
+    mine.step(honest_run("r", 2))
+    await mine.pipelines.settle(10)
+    pipeline, seen = mine.pipelines[0], list[int]()
+
+    def go_on() -> None:
+        if not seen:
+            mine.step(honest_run("r", 4)[2:])  # nothing to publish
+            seen.append(pipeline.published)
+            mine.step(honest_run("new", 1))
+        else:
+            seen.append(pipeline.published)
+
+    mine.broker.during = go_on
+    assert await pipeline.publish_besides([OutgoingRecord("runs", b"gone", None)])
+    await mine.pipelines.settle(10)
+    assert seen == sorted(seen)
+    assert len(seen) == 2
 
 
 async def test_a_worker_that_loses_the_partition_writes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
