@@ -44,7 +44,7 @@ SHARED: Final = ("turns", "commands")  # what a shadow reads and never writes
 
 
 class Settings(BaseSettings):
-    """All settings of a process. Durations end in `_ms` or `_s`, sizes in `_bytes`."""
+    """All settings of a process. Durations end in their unit (`_ms`, `_s`, `_hours`, `_days`), sizes in `_bytes`."""
 
     # Pydantic's errors would quote all settings, passwords included.
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
@@ -88,6 +88,18 @@ class Settings(BaseSettings):
         ge=0,
         description="runs that one publisher may begin in a partition of the turns topic and a minute; workers "
         "dead-letter the events of further ones; 0: no limit",
+    )
+    status_finished_hours: float = Field(
+        24.0,
+        ge=0,
+        le=87_600,
+        description="how long `runs` keeps the status of a run that finished without a halt; 0: for ever",
+    )
+    status_days: float = Field(
+        30.0,
+        ge=0,
+        le=3_650,
+        description="how long it keeps every other status: a halt that is older, and idle, is forgotten; 0: for ever",
     )
     client_id: str = Field(
         "streamproc",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from streamproc.cli.kept_statuses import LISTENER_START_S, kept_statuses, listener_remedy, listener_start_s, old_at_once
 from streamproc.cli.takeover import Takeover, simulate_takeover
 from streamproc.kafka.topics import COMPACTED, DAY_MS, specs
 from streamproc.settings import Settings
@@ -20,6 +21,7 @@ from streamproc.worker.limits import (
     ROCKSDB_CACHE_BYTES,
     RUNS_MAX,
     RUNS_ON_DISK_MAX,
+    STATUSES_DUE_MAX,
     STORE_LINGER_S,
 )
 
@@ -33,7 +35,6 @@ WORKERS_MEASURED: Final = 4  # the most whose efficiency the benchmark measures
 PARTITIONS_A_WORKER: Final = 4  # so that workers can be added later, and a dead worker's go to several
 FETCHES_PER_S: Final = 2  # of an idle listener from each broker: a fetch waits for 500 ms
 FETCH_PARTITION_BYTES: Final = 70  # of a partition in a fetch without data: 28 in the request, 42 in the response
-LISTENER_START_S: Final = 10.0  # `start_timeout_s` of HaltListener
 ROCKSDB_RUN_BYTES: Final = 157  # in memory, of a run on disk: docs/operations.md, "Runs on disk"
 DAY_S: Final = 86_400
 TEMPLATE: Final = Settings.model_construct(topic_prefix="streamproc", group="", shadow="", replication_factor=3)
@@ -59,7 +60,9 @@ class FleetLoad:
     turns_per_run: float
     listeners: int
     turns_per_request: float  # that a publisher sends together
-    age_days: float  # how long statuses have been kept: the topic `runs` forgets none
+    status_finished_hours: float  # how long statuses are kept, as in the settings
+    status_days: float
+    halted_share: float  # of all runs, with those that never finish
     killed: int
     outage_s: float
 
@@ -114,6 +117,8 @@ class CapacityPlan:
     restart_s: float
     takeover: Takeover | None
     outage_s: float | None
+    statuses: float  # that the topic `runs` keeps
+    tombstones: float
     listener_start_s: float
     listener_records: float  # per second, of the topics `control` and `runs`
     bounds: tuple[Bound, ...]  # the tightest first
@@ -140,12 +145,12 @@ def make_plan(load: FleetLoad, cluster: Cluster, figures: MeasuredFigures) -> Ca
     records = (held + writes * UNCOMPACTED_S) / workers
     # A worker that is back on its disk reads only what it had not stored there yet.
     again = records if cluster.store == "memory" else min(records, writes / workers * COMMIT_INTERVAL_S)
-    statuses = load.runs + load.turns_per_second / load.turns_per_run * load.age_days * DAY_S
+    statuses, tombstones = kept_statuses(load)
     incoming = _incoming(load, figures, writes)
     disk = _disk(cluster, figures, incoming, held + writes * UNCOMPACTED_S, statuses)
     outgoing, brokers_by = _brokers(load, cluster, figures, incoming, sum(disk.values()), partitions)
     decisions = load.turns_per_second * figures.decisions_per_1000_turns / 1_000
-    listener_s = statuses / figures.statuses_per_second
+    listener_s = listener_start_s(load, figures)
     heard = decisions + incoming["runs"] / figures.status_bytes
     return CapacityPlan(
         runs_held=held,
@@ -167,6 +172,8 @@ def make_plan(load: FleetLoad, cluster: Cluster, figures: MeasuredFigures) -> Ca
         restart_s=figures.restart_s + again / figures.recovered_per_second,
         takeover=_takeover(load, workers, partitions, worker_per_s, records, figures),
         outage_s=_catch_up(load, workers, worker_per_s, again, figures),
+        statuses=statuses,
+        tombstones=tombstones,
         listener_start_s=listener_s,
         listener_records=heard,
         bounds=tuple(
@@ -174,6 +181,7 @@ def make_plan(load: FleetLoad, cluster: Cluster, figures: MeasuredFigures) -> Ca
                 [
                     *_kafka_bounds(cluster, brokers_by, partitions),
                     *_reader_bounds(load, figures, listener_s, heard, decisions),
+                    _sweep_bound(old_at_once(load, statuses + tombstones, workers, partitions)),
                 ],
                 key=lambda one: one.share,
                 reverse=True,
@@ -283,6 +291,13 @@ def _catch_up(
     return started + waiting / (workers * worker_per_s - load.turns_per_second)
 
 
+def _sweep_bound(old: float) -> Bound:
+    return Bound(
+        "statuses that grow old in a partition between two readings", old, STATUSES_DUE_MAX,
+        "lower STREAMPROC_STATUS_FINISHED_HOURS, so that a reading is shorter; add workers",
+    )  # fmt: skip
+
+
 def _kafka_bounds(cluster: Cluster, brokers_by: dict[str, int], partitions: int) -> Iterator[Bound]:
     biggest = max(brokers_by, key=lambda name: brokers_by[name])
     replicas = partitions * len(TOPICS) * cluster.replicas
@@ -300,7 +315,7 @@ def _reader_bounds(
 ) -> Iterator[Bound]:
     yield Bound(
         "s until a listener has started", listener_s, LISTENER_START_S,
-        "raise start_timeout_s; let many agents share a listener; begin a new topic prefix from time to time",
+        listener_remedy(load, figures),
     )  # fmt: skip
     yield Bound(
         "records/s for each listener", heard, figures.statuses_per_second,

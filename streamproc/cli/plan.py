@@ -37,7 +37,16 @@ def plan(
         float, typer.Option(help="Processes with a HaltListener. Default: one for 100 runs.", show_default=False)
     ] = 0,
     turns_per_request: Annotated[float, typer.Option(help="Turns that a publisher sends together.")] = 1,
-    days: Annotated[float, typer.Option(help="Age of the topic `runs`, which forgets no run.")] = 30,
+    status_finished_hours: Annotated[
+        float | None,
+        typer.Option(help="Retention of finished runs' statuses. Default: STREAMPROC_STATUS_FINISHED_HOURS (24)."),
+    ] = None,
+    status_days: Annotated[
+        float | None, typer.Option(help="Retention of all other statuses. Default: STREAMPROC_STATUS_DAYS (30).")
+    ] = None,
+    halted_share: Annotated[
+        float, typer.Option(help="Share of the runs that are halted, or end without `run.finished`.")
+    ] = 0.02,
     kill: Annotated[int, typer.Option(help="Workers that die at once, for the time until all turns are stepped.")] = 1,
     outage_minutes: Annotated[float, typer.Option(help="How long all workers are down, for the time after it.")] = 10,
     store: Annotated[Literal["memory", "rocksdb"], typer.Option(help="Where workers keep runs.")] = "memory",
@@ -69,6 +78,7 @@ def plan(
     """
     from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
     from streamproc.cli.measured_figures import figures_of
+    from streamproc.settings import load_settings
 
     positive = {
         "--runs": runs, "--turns-per-second": turns_per_second, "--turns-per-run": turns_per_run,
@@ -76,12 +86,16 @@ def plan(
         "--broker-mb-per-second": broker_mb_per_second, "--broker-tb": broker_tb,
         "--broker-partitions": broker_partitions,
     }  # fmt: skip
-    _check(positive, {"--listeners": listeners, "--days": days, "--kill": kill, "--outage-minutes": outage_minutes})
+    kept = load_settings(status_finished_hours=status_finished_hours, status_days=status_days)
+    _check(positive, {"--listeners": listeners, "--kill": kill, "--outage-minutes": outage_minutes})
     if not 0.05 <= utilisation <= 0.95:
         raise fail(f"--utilisation is {utilisation:g}, but must be between 0.05 and 0.95: a share of the most")
+    if not 0 <= halted_share <= 1:
+        raise fail(f"--halted-share is {halted_share:g}, but must be between 0 and 1: a share of the runs")
     load = FleetLoad(
         _whole("--runs", runs), turns_per_second, turns_per_run,
-        _whole("--listeners", listeners) or -(-int(runs) // 100), turns_per_request, days, kill, outage_minutes * 60,
+        _whole("--listeners", listeners) or -(-int(runs) // 100), turns_per_request, kept.status_finished_hours,
+        kept.status_days, halted_share, kill, outage_minutes * 60,
     )  # fmt: skip
     cluster = Cluster(
         store, utilisation, replicas, broker_cores, broker_mb_per_second * 1e6, broker_tb * 1e12, broker_partitions
@@ -181,7 +195,9 @@ def _of_times(load: FleetLoad, found: CapacityPlan) -> Iterator[str]:
             "an outage, over in", _time(found.outage_s), f"after all workers were down for {_time(load.outage_s)}"
         )
     yield _line(
-        "a listener starts in", _time(found.listener_start_s), f"it reads the statuses of {_count(load.age_days)} days"
+        "a listener starts in",
+        _time(found.listener_start_s),
+        f"it reads {_count(found.statuses)} statuses and {_count(found.tombstones)} tombstones",
     )
 
 

@@ -82,7 +82,8 @@ def status(
 ) -> None:
     """Show the last status of a run and the decisions about it. Exit 0: running or finished; 1: halted; 2: unknown.
 
-    The status outlives the worker and the run: after a timeout it says how far the run was.
+    The status outlives the worker and the run: after a timeout it says how far the run was. Workers remove it after
+    STREAMPROC_STATUS_FINISHED_HOURS or STREAMPROC_STATUS_DAYS.
     """
     settings = kafka_settings(brokers, topic_prefix)
     found, decisions = asyncio.run(_status(settings, run))
@@ -101,9 +102,13 @@ def status(
 
 def unknown_run(settings: Settings, run: str) -> str:
     """Say that no worker knows a run, and where to look."""
+    hours, days = settings.status_finished_hours, settings.status_days
+    kept = [f"{hours:g} h after a run has finished"] * (hours > 0) + [f"{days:g} days after any other"] * (days > 0)
+    forgotten = f" (it is kept for {', '.join(kept)})" if kept else ""
     return (
-        f"no worker has published a status of run {clean(run)} on {settings.topic('runs')}: check the id with "
-        "`streamproc runs --all`, and that a worker is running"
+        f"{settings.topic('runs')} has no status of run {clean(run)}{forgotten}: check the id with `streamproc runs "
+        f"--all`, and that a worker is running; `streamproc report {clean(run)}` reads its turns, which are kept for "
+        "7 days"
     )
 
 

@@ -65,12 +65,14 @@ def stats(
     """
     from streamproc.replay.stats import Tally
 
-    tally, within = Tally(), _window(time_ms("--from", since), time_ms("--to", until))
+    from_ms = time_ms("--from", since)
+    tally, within = Tally(), _window(from_ms, time_ms("--to", until))
     if files:
         _count_files(tally, files, policy, lenient, within)
     else:
         settings = kafka_settings(brokers, topic_prefix)
         asyncio.run(_count_topics(tally, settings, within))
+        _note_retention(settings, from_ms)
         if acknowledgements:
             asyncio.run(_count_acknowledgements(tally, settings))
     if as_json:
@@ -80,6 +82,18 @@ def stats(
         return
     for text in _table(tally, acknowledgements):
         line(text)
+
+
+def _note_retention(settings: Settings, from_ms: int | None) -> None:
+    """Say that the share of timeouts is not that of a period whose finished runs are partly forgotten."""
+    import time
+
+    hours = settings.status_finished_hours
+    if hours and (from_ms is None or from_ms < (time.time() - hours * 3_600) * 1000):
+        note(
+            f"runs that finished are known for {hours:g} h, halted ones for longer: for the share without timeout, "
+            "give --from within that time, or use the metric streamproc_runs_ended_total"
+        )
 
 
 def _window(from_ms: int | None, to_ms: int | None) -> InWindow:
@@ -131,7 +145,7 @@ async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> N
         latest[status.run_id] = status
 
     skipped = await _read(settings, "control", read_decision, decided)
-    skipped += await _read(settings, "runs", read_status, told)
+    skipped += await _read(settings, "runs", read_status, told, lambda key: latest.pop(key.decode(), None))
     for status in latest.values():
         if within(status.at):
             tally.add_status(status)
@@ -161,7 +175,11 @@ async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
 
 
 async def _read(
-    settings: Settings, topic: str, read: Callable[[bytes | None], T | None], take: Callable[[T], None]
+    settings: Settings,
+    topic: str,
+    read: Callable[[bytes | None], T | None],
+    take: Callable[[T], None],
+    forget: Callable[[bytes], object] = lambda _key: None,
 ) -> int:
     """Read a topic under a progress bar, and return the number of records that were skipped."""
     from streamproc.kafka.reading import TopicReader
@@ -175,7 +193,7 @@ async def _read(
                 bars.append(stack.enter_context(progress(f"reading {topic}", reader.records_total)))
             bars[0].advance(records)
 
-        return await read_published(settings, topic, read, take, advance)
+        return await read_published(settings, topic, read, take, advance, forget=forget)
 
 
 def _table(tally: Tally, acknowledgements: bool) -> Iterator[str]:

@@ -174,6 +174,10 @@ class ControlConsumer:
 
     def _collect(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
         news = _status_of(record)
+        if news is None:  # a signed one would release a run without an operator's resume: only compaction does that
+            if not self._verifier.required:
+                latest.pop((record.key or b"").decode(), None)
+            return
         known, halt = latest.get(news.run_id), self._handler.halt_of(news.run_id)
         if self._verifier.required:
             halts = [one for one in (halt, known.halt if known is not None else None) if one is not None]
@@ -219,7 +223,7 @@ class ControlConsumer:
             self._handler.control(news, record.value)
 
     def _apply_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        news: StatusNews | None = _status_of(record)
+        news = _status_of(record)
         if news is not None and self._verifier.required:
             halt = self._handler.halt_of(news.run_id)
             if news.halt is None and halt is None and not self._handler.guards(news.run_id):
@@ -269,9 +273,8 @@ class ControlConsumer:
             self.trouble = None
 
 
-def _status_of(record: ConsumerRecord[bytes, bytes]) -> StatusNews:
-    traceparent = find_traceparent(record.headers, TURN_HEADER)
-    return read_status_news(record.key, record.value, record.timestamp, traceparent)
+def _status_of(record: ConsumerRecord[bytes, bytes]) -> StatusNews | None:
+    return read_status_news(record.value, record.timestamp, find_traceparent(record.headers, TURN_HEADER))
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:

@@ -22,7 +22,7 @@ from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.controls import ControlEvent, read_control
 from streamproc.model.raw_fields import read_time_ms
 
-HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB; a tombstone removes a run earlier
+HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB
 DETAILED_MAX: Final = 20_000  # of these, those with their whole control event: about 1.5 KB each
 RELEASED_MAX: Final = 100_000  # runs that are not halted, with the time of their newest record
 IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent in the second before its crash
@@ -104,16 +104,16 @@ _control_decoder = msgspec.json.Decoder(_Control)
 _code_decoder = msgspec.json.Decoder(_Code)
 
 
-def read_status_news(key: bytes | None, value: bytes | None, at_ms: int, traceparent: str = "") -> StatusNews:
+def read_status_news(value: bytes | None, at_ms: int, traceparent: str = "") -> StatusNews | None:
     """Read a record of the `runs` topic, with the `traceparent` in its header.
 
-    A tombstone means that the run is over and was evicted.
-
+    None is a tombstone: the workers keep the status of the run no longer. A listener that knows of a halt keeps it, and
+    one that starts later does not know of it.
     A run that was halted and then finished still counts as halted, so that no caller restarts it by accident.
     Raises `ValueError` (the base of msgspec's errors) for anything that is not a status.
     """
     if value is None:
-        return StatusNews((key or b"").decode(), at_ms, None)
+        return None
     try:
         status = _status_decoder.decode(value)
     except RecursionError as error:

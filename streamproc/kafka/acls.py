@@ -59,8 +59,8 @@ ROLES: Final = (
         "worker",
         "`streamproc worker`",
         (
-            *_topics("Read", "Write", "DescribeConfigs", of=["turns"]),
-            *_topics("Write", "DescribeConfigs", of=["control", "runs", "dead-letter"]),
+            *_topics("Read", "Write", "DescribeConfigs", of=["turns", "runs"]),
+            *_topics("Write", "DescribeConfigs", of=["control", "dead-letter"]),
             *_topics(
                 "Read", "Write", "DescribeConfigs", of=["commands", "spend", "runs-changelog", "accounts-changelog"]
             ),

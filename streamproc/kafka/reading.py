@@ -42,10 +42,17 @@ class Extent(NamedTuple):
 class TopicReader:
     """Reads one topic, partition after partition, each in log order."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, topic: str, extents: dict[int, Extent]) -> None:
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        topic: str,
+        extents: dict[int, Extent],
+        batch_max: int = BATCH_RECORDS_MAX,
+    ) -> None:
         self._consumer = consumer
         self.topic = topic
         self.extents = extents
+        self._batch_max = batch_max
 
     @property
     def records_total(self) -> int:
@@ -66,7 +73,7 @@ class TopicReader:
         advanced_at = time.monotonic()
         position = extent.begin
         while position < extent.end:
-            found = await self._consumer.getmany(partition, timeout_ms=1_000, max_records=BATCH_RECORDS_MAX)
+            found = await self._consumer.getmany(partition, timeout_ms=1_000, max_records=self._batch_max)
             batch = [record for record in found.get(partition, ()) if record.offset < extent.end]
             if batch:
                 yield batch

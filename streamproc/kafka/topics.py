@@ -128,6 +128,15 @@ def accounts_topic(settings: Settings) -> str:
     return f"{settings.worker_group}-accounts-changelog"
 
 
+def tombstones_kept_ms(settings: Settings) -> int:
+    """Return how long tombstones of statuses are kept: listeners read them, too, so no longer than what they replace.
+
+    Two hours at least, within which a worker finds one that an expelled worker has written by mistake.
+    """
+    kept_ms = int(settings.status_finished_hours * HOUR_MS) or DAY_MS
+    return min(DAY_MS, max(2 * HOUR_MS, kept_ms))
+
+
 def record_bytes_max(settings: Settings) -> int:
     """Return the largest record size on the turns topic: the largest event plus Kafka's overhead."""
     return settings.event_bytes_max + ENVELOPE_BYTES
@@ -159,7 +168,11 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
             "every decision; read by orchestrators and dashboards",
             deleted | ONE_CLOCK | {"retention.ms": str(30 * DAY_MS)},
         ),
-        (settings.topic("runs"), "the latest status of each run", COMPACTED | ONE_CLOCK),
+        (
+            settings.topic("runs"),
+            "the latest status of each run",
+            COMPACTED | ONE_CLOCK | {"delete.retention.ms": str(tombstones_kept_ms(settings))},
+        ),
         (
             settings.topic("commands"),
             "commands to the whole fleet",

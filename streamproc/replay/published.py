@@ -32,10 +32,12 @@ async def read_published(
     advance: Callable[[TopicReader, int], None] = lambda _reader, _records: None,
     *,
     run_id: str | None = None,
+    forget: Callable[[bytes], object] = lambda _key: None,
 ) -> int:
     """Read a topic to its end, and take what it holds one by one; return the number of records that were skipped.
 
-    With a `run_id`, only the partition of that run is read, and only what is about it is taken. Raises `Unavailable`.
+    With a `run_id`, only the partition of that run is read, and only what is about it is taken. `forget` gets the keys
+    of tombstones. Raises `Unavailable`.
     """
     signer, skipped = record_signer(settings), 0
     key = None if run_id is None else run_id.encode("utf-8", "surrogateescape")
@@ -47,10 +49,14 @@ async def read_published(
             for record in batch:
                 if key is not None and record.key != key:
                     continue
+                if record.value is None:
+                    if record.key is not None and _is_workers(signer, topic, record):
+                        forget(record.key)
+                    continue
                 found = _signed(signer, topic, record, read)
                 if found is not None:
                     take(found)
-                skipped += found is None and record.value is not None  # one without a value deletes a status
+                skipped += found is None
             advance(reader, len(batch))
     return skipped
 
@@ -62,14 +68,14 @@ async def statuses(settings: Settings) -> dict[str, Status]:
     def take(status: Status) -> None:
         latest[status.run_id] = status
 
-    await read_published(settings, "runs", read_status, take)
+    await read_published(settings, "runs", read_status, take, forget=lambda key: latest.pop(key.decode(), None))
     return latest
 
 
 async def status_of_run(settings: Settings, run_id: str) -> Status | None:
-    """Return the latest status of a run; None if the workers know none. Raises `Unavailable`."""
+    """Return the latest status of a run; None if the workers know none, or none any more. Raises `Unavailable`."""
     found: list[Status] = []
-    await read_published(settings, "runs", read_status, found.append, run_id=run_id)
+    await read_published(settings, "runs", read_status, found.append, run_id=run_id, forget=lambda _key: found.clear())
     return found[-1] if found else None
 
 
@@ -113,6 +119,16 @@ async def _poll(consumer: AIOKafkaConsumer, partition: TopicPartition) -> list[A
     if not found:
         await asyncio.sleep(0)
     return list(found.get(partition, ()))
+
+
+def _is_workers(signer: Any, topic: str, record: Any) -> bool:
+    if not signer.required:
+        return True
+    try:
+        signer.check(topic, record)
+    except InvalidEvent:
+        return False
+    return True
 
 
 def _signed(signer: Any, topic: str, record: Any, read: Callable[[bytes | None], T | None]) -> T | None:

@@ -34,6 +34,7 @@ from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
 from streamproc.worker.spend import AccountProcessor, AccountsTable
 from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
+from streamproc.worker.status_retention import StatusRetention
 from streamproc.worker.stock import StockTransport, add_event_agents
 from streamproc.worker.tables import RunsTable
 from streamproc.worker.tasks import dump_tasks, unless_stopped
@@ -84,6 +85,13 @@ class Worker:
         self.lag = PartitionLag(
             self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
         )
+        self.status_retention = StatusRetention(
+            self.app, settings, self.store, self.pipelines, self.processor, self.publisher
+        )
+        self._forgets = bool(settings.status_finished_hours or settings.status_days)
+        if self._forgets and ready.partitions[settings.topic("runs")] != self._count:
+            self._forgets = False
+            log.warning("%s has not as many partitions as %s: old statuses stay", settings.topic("runs"), self._turns)
         self.deadlines.paused = lambda: self.fleet_commands.fleet.status != "CLEAR"
         self.stall_detector = StallDetector(
             self.app,
@@ -198,6 +206,8 @@ class Worker:
             watching.append(asyncio.ensure_future(self.lag.run()))
         if self._uses_append_time and not self._is_shadow:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
+        if self._forgets:
+            watching.append(asyncio.ensure_future(self.status_retention.run()))
         patience_s = 2 * DRAIN_TIMEOUT_S
         try:
             starting.add_done_callback(self._started)
@@ -231,10 +241,12 @@ class Worker:
         self.pipelines.repair(mine)
         self.account_pipelines.repair(mine)
         self.fleet_commands.have(mine)
+        self.status_retention.have(mine)
 
     def _retain(self, partitions: set[int]) -> None:
         self.pipelines.retain(partitions)
         self.fleet_commands.keep(partitions)
+        self.status_retention.leave()
 
     def _failed(self, problem: BaseException) -> None:
         if not self._failure.done():

@@ -60,6 +60,17 @@ ACTIVE_ACCOUNTS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 250_000
 ACCOUNT_KEEP_MS: Final = 32 * 86_400_000  # every window of an account that was idle for this long is empty
 
+# Old statuses on the topic `runs`.
+
+STATUS_SWEEP_FIRST_S: Final = 600.0  # at most, from the start to the first reading; restarts come in rows
+STATUS_SWEEP_INTERVAL_S: Final = 3_600.0  # at most, between two readings of all partitions
+# Records read and tombstones written at once: 1 ms of the event loop, 5 with signatures by Ed25519. With the pause
+# after each, a reading takes less than a hundredth of the worker: 3 µs a record.
+STATUS_SWEEP_RECORDS: Final = 350
+STATUS_SWEEP_WRITES: Final = 50
+STATUS_SWEEP_PAUSE_S: Final = 0.125
+STATUSES_DUE_MAX: Final = 200_000  # old statuses noted at once, 170 bytes each; the next reading notes the others
+
 # Runs in RocksDB (STREAMPROC_STORE=rocksdb).
 
 RUNS_ON_DISK_MAX: Final = (

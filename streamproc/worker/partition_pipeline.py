@@ -49,6 +49,7 @@ class PartitionPipeline:
         self._processor = processor
         self._publisher = publisher
         self._outgoing: list[OutgoingRecord] = []
+        self._given = self._sent = 0  # outgoing records so far, and those that are acknowledged
         self._to_publish = asyncio.Event()
         self._to_store = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -81,13 +82,27 @@ class PartitionPipeline:
     def _accepted(self, position: int, outgoing: list[OutgoingRecord], *, quiet: bool) -> None:
         self.position = position
         if outgoing:
-            self._outgoing += outgoing
-            self._to_publish.set()
+            self._give(outgoing)
         elif quiet:
             self.published = self.position
         self._to_store.set()
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
+
+    def _give(self, outgoing: list[OutgoingRecord]) -> int:
+        self._outgoing += outgoing
+        self._given += len(outgoing)
+        self._to_publish.set()
+        return self._given
+
+    async def publish_besides(self, outgoing: list[OutgoingRecord]) -> bool:
+        """Publish records that follow from no event, in order with the others, and wait until they are acknowledged.
+
+        Return False if the pipeline was closed meanwhile: some of them may not be published then.
+        """
+        given = self._give(outgoing)
+        await self._until(lambda: self._closed or self._sent >= given)
+        return not self._closed
 
     def catch_up(self, committed: int) -> None:
         """After a rebalance: take over the offset up to which another worker has stored everything meanwhile."""
@@ -138,7 +153,8 @@ class PartitionPipeline:
             await self._publisher.publish(self.partition, outgoing)
             if not self._outgoing:
                 position = self.position  # the records accepted meanwhile had nothing to publish
-            self.published = position
+            self.published = max(self.published, position)
+            self._sent += len(outgoing)
             self._has_moved()
 
     async def store(self) -> None:

@@ -61,7 +61,7 @@ class OutgoingRecord(NamedTuple):
 
     topic: str
     key: bytes | None
-    value: bytes
+    value: bytes | None  # None: a tombstone
     headers: Headers = NO_HEADERS
     partition: int | None = None  # None: that of its run
     at_ms: int | None = None  # its timestamp, on a topic with CreateTime; None: now

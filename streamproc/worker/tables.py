@@ -61,6 +61,7 @@ class Runs:
         self._stored: dict[bytes, bytes] = {}
         self._under_way: dict[bytes, bytes | None] = {}
         self.overwritten: set[bytes] = set()  # runs whose last record in the changelog is older than their state
+        self.overdue: set[bytes] = set()  # runs that leave the table with the next write, unless they change before
         # By rank: when a run may be removed. The one idle longest comes first.
         self._expiries: tuple[dict[bytes, int], ...] = tuple({} for _ in RANKS)
 
@@ -153,6 +154,7 @@ class Runs:
         """
         changes: list[Change] = []
         taken = list(islice(self.dirty, most))
+        self.overdue.difference_update(self.dirty)
         for key in taken:
             held = self.active[key]
             state = self.states.open(held)
@@ -283,7 +285,8 @@ class Runs:
     def _evict(self, most: int) -> list[Change]:
         """Remove runs that are finished or idle for long, or exceed the run limit; return what to write instead."""
         changes: list[Change] = []
-        for key, rank, early in self._leaving(most):
+        overdue, self.overdue = self.overdue, set()
+        for key, rank, early in [*self._leaving(most), *(Leaving(key, STUB, early=False) for key in overdue)]:
             stub = self._stub(key) if rank == HALTED else None
             self._remove(key)
             if stub is not None:
@@ -380,12 +383,9 @@ class RunStore(PartitionStore[Runs]):
             except Exception as problem:
                 self.failed(problem)
                 raise
-        mine = sorted(tp.partition for tp in active_tps)
+        mine = ",".join(map(str, sorted(tp.partition for tp in active_tps))) or "-"
         unreadable = sum(runs.unreadable for runs in self.partitions.values())
-        log.info(
-            "ready partitions=%s runs=%d unreadable=%d",
-            ",".join(map(str, mine)) or "-", self.run_limits.runs, unreadable,
-        )  # fmt: skip
+        log.info("ready partitions=%s runs=%d unreadable=%d", mine, self.run_limits.runs, unreadable)
 
 
 class RunsTable(Table[bytes, bytes]):

@@ -319,7 +319,7 @@ class TurnProcessor:
                     del runs.halts[key]
                 if key not in runs.halts:
                     self._seen.halted(decision)
-                runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value))
+                runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value or b""))
                 self.soon(_log_halt, decision, traceparent)
 
     def _statuses(self, runs: Runs, changed: dict[bytes, Event], again: dict[bytes, Event]) -> Iterator[OutgoingRecord]:
@@ -331,15 +331,20 @@ class TurnProcessor:
         for key, event in (again | changed).items():
             state = cast(RunState, runs.state(key))
             if state.halted < 0 or key in runs.halts or key in again:
-                yield self._status(runs, key, event, state)
+                yield self._status(runs, key, event.run_id, state)
 
-    def _status(self, runs: Runs, key: bytes, event: Event, state: RunState) -> OutgoingRecord:
+    def status_of(self, runs: Runs, key: bytes) -> OutgoingRecord | None:
+        """Return the status of a run as it is now; None for a new run."""
+        state = runs.state(key)
+        return None if state is None else self._status(runs, key, key.decode(), state)
+
+    def _status(self, runs: Runs, key: bytes, run_id: str, state: RunState) -> OutgoingRecord:
         halt, resume = runs.halts.get(key), _resumed_by(runs, key)
         try:
             decision = _decode_decision(halt) if halt is not None and resume is None else None
         except ValueError:  # damaged in the changelog: the run is halted all the same
             decision = None
-        value = encode_status(self._engine.status(state, event.run_id, decision))
+        value = encode_status(self._engine.status(state, run_id, decision))
         headers = NO_HEADERS if resume is None else [(RESUME_HEADER, resume)]
         if decision is not None and (traceparent := self._traceparents.get(key)):
             headers = [(TURN_HEADER, traceparent.encode())]

@@ -396,7 +396,8 @@ def test_commands_about_a_run_say_whether_it_is_known_and_what_came_of_it(run, d
     assert "info OPERATOR003: Resumed by ada (maxSteps +5)." in resumed.stdout
     unknown = run("resume", "nonesuch", "--by", "ada", "--wait", 1, *options(deployment))
     assert unknown.exit_code == 0
-    assert "no worker has published a status of run nonesuch" in unknown.stderr
+    assert "has no status of run nonesuch (it is kept for 24 h after a run has finished, 30 d" in unknown.stderr
+    assert "`streamproc report nonesuch` reads its turns" in unknown.stderr
     assert "no decision about it within 1 s: no worker knows the run" in unknown.stderr
     killed = run("kill", "--run", STUCK, "--by", "ada", "--why", "enough", "--wait", 20, *options(deployment))
     assert "halt OPERATOR001: " in killed.stdout

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 
 from benchmarks.fleet_log import ACTIVE_RUNS_MAX
 from benchmarks.sizes import FULL
-from streamproc.cli import capacity, takeover
+from streamproc.cli import capacity, kept_statuses, takeover
 from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
 from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
 from streamproc.cli.takeover import simulate_takeover
@@ -23,8 +23,8 @@ from streamproc.settings import Settings
 from streamproc.worker.limits import RUNS_MAX, RUNS_ON_DISK_MAX
 
 LOAD = FleetLoad(
-    runs=10_000, turns_per_second=1_000, turns_per_run=30, listeners=10, turns_per_request=1, age_days=30, killed=1,
-    outage_s=600,
+    runs=10_000, turns_per_second=1_000, turns_per_run=30, listeners=10, turns_per_request=1, killed=1, outage_s=600,
+    status_finished_hours=24, status_days=30, halted_share=0.02,
 )  # fmt: skip
 CLUSTER = Cluster("memory", 0.5, 3, 16, 750e6, 16e12, 4_000)
 FIGURES = replace(
@@ -90,15 +90,49 @@ def test_the_disk_keeps_turns_for_a_week_and_decisions_for_a_month() -> None:
 
     assert disk["turns"] == pytest.approx(3 * 1_000 * 400 * 7 * 86_400)
     assert disk["control"] == pytest.approx(3 * 1_000 * 40 * 30 * 86_400)
-    assert disk["runs"] == pytest.approx(3 * 300 * (10_000 + 1_000 / 30 * 30 * 86_400))
+    statuses = 10_000 + 1_000 / 30 * (0.98 * 25 * 3_600 + 0.02 * 30 * 86_400)  # the next sweep is up to an hour away
+    assert disk["runs"] == pytest.approx(3 * 300 * statuses)
 
 
-def test_a_listener_reads_the_status_of_every_run_that_ever_began() -> None:
-    one, two = planned(age_days=1), planned(age_days=2)
+def test_a_listener_reads_the_statuses_that_are_kept_and_their_tombstones() -> None:
+    one, two = planned(status_finished_hours=30), planned(status_finished_hours=40)  # tombstones: a day in both
+    assert two.listener_start_s - one.listener_start_s == pytest.approx(1_000 / 30 * 0.98 * 10 * 3_600 / 100_000)
+    assert one.tombstones == two.tombstones == pytest.approx(1_000 / 30 * 25 * 3_600)
 
-    assert two.listener_start_s - one.listener_start_s == pytest.approx(1_000 / 30 * 86_400 / 100_000)
-    assert two.bounds[0].what == "s until a listener has started"
-    assert two.bounds[0].share == pytest.approx(two.listener_start_s / 10)
+    longer = planned(status_days=60)
+    assert longer.statuses - planned().statuses == pytest.approx(1_000 / 30 * 0.02 * 30 * 86_400)
+    assert planned().listener_start_s == pytest.approx((planned().statuses + planned().tombstones / 2) / 100_000)
+    assert planned(halted_share=0).statuses == pytest.approx(10_000 + 1_000 / 30 * 25 * 3_600)
+
+
+def test_statuses_that_are_never_removed_are_those_of_a_year() -> None:
+    plan = planned(status_finished_hours=0, halted_share=0)
+    assert (plan.statuses, plan.tombstones) == (pytest.approx(10_000 + 1_000 / 30 * (365 * 86_400 + 3_600)), 0)
+
+
+@pytest.mark.parametrize(
+    ("turns_per_second", "remedy"),
+    [
+        (240, "set STREAMPROC_STATUS_FINISHED_HOURS=12, or"),
+        (1_000, "set STREAMPROC_STATUS_FINISHED_HOURS=1 and STREAMPROC_STATUS_DAYS=7, or"),
+        (10_000, "split the fleet"),
+    ],
+)
+def test_a_start_that_takes_too_long_names_the_retention_that_helps(turns_per_second: float, remedy: str) -> None:
+    plan = planned(turns_per_second=turns_per_second, runs=1_000)
+    [bound] = [bound for bound in plan.bounds if bound.what == "s until a listener has started"]
+    assert bound.share == pytest.approx(plan.listener_start_s / 10)
+    assert bound.share > 1
+    assert remedy in bound.remedy
+
+
+def test_a_worker_must_note_the_statuses_that_grow_old_between_two_readings() -> None:
+    def old(cluster: Cluster = CLUSTER, **load: float) -> float:
+        bounds = planned(cluster, **load).bounds
+        return next(one.share for one in bounds if one.what.startswith("statuses that grow old"))
+
+    assert old() < 1 < old(replace(CLUSTER, store="rocksdb"), turns_per_second=100_000)
+    assert old(status_finished_hours=1) < old()
 
 
 def test_a_worker_recovers_its_runs_and_what_the_cleaner_leaves_alone() -> None:
@@ -142,7 +176,7 @@ def test_what_is_extrapolated_is_said(change: dict[str, float], said: str) -> No
 
 
 def test_the_bounds_are_those_of_the_code_that_they_speak_of() -> None:
-    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == capacity.LISTENER_START_S
+    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == kept_statuses.LISTENER_START_S
     wait_ms = inspect.signature(AIOKafkaConsumer).parameters["fetch_max_wait_ms"].default
     assert 1_000 / wait_ms == capacity.FETCHES_PER_S
 

@@ -25,7 +25,7 @@ def control(event: ControlEvent, at_ms: int = 1) -> ControlNews:
 
 def status(run_id: str, status: str, at_ms: int = 1, halt: ControlEvent | None = None) -> StatusNews:
     value = RunStatus.model_validate({"run_id": run_id, "status": status, "halt": halt})
-    return read_status_news(run_id.encode(), value.model_dump_json().encode(), at_ms)
+    return read_status_news(value.model_dump_json().encode(), at_ms)
 
 
 def test_a_halt_is_known_with_its_decision() -> None:
@@ -74,9 +74,8 @@ def test_a_warning_halts_nothing() -> None:
         lambda halts: halts.control(control(resume_event("r1"), 2)),
         lambda halts: halts.status(status("r1", "running", 2)),
         lambda halts: halts.status(status("r1", "finished", 2)),
-        lambda halts: halts.status(read_status_news(b"r1", None, 2)),
     ],
-    ids=["resumed", "running", "finished", "tombstone"],
+    ids=["resumed", "running", "finished"],
 )
 def test_a_run_is_released(release) -> None:
     halts = Halts()
@@ -86,6 +85,10 @@ def test_a_run_is_released(release) -> None:
 
     assert not halts.runs
     assert halts.control(control(halt_event("r1", "again"), 3))
+
+
+def test_a_tombstone_is_no_news() -> None:
+    assert read_status_news(None, 2) is None
 
 
 def test_a_halted_run_that_finished_stays_halted() -> None:
@@ -166,7 +169,7 @@ def followed(what: str, at_ms: int, offset: int, halt: ControlEvent | None = Non
     """A status that follows from an event of the log."""
     fields = {"run_id": "r1", "status": what, "halt": halt, "partition": partition, "offset": offset}
     value = RunStatus.model_validate(fields | {"at": f"2026-01-01T00:00:{offset}Z"})
-    return read_status_news(b"r1", value.model_dump_json().encode(), at_ms)
+    return read_status_news(value.model_dump_json().encode(), at_ms)
 
 
 def test_a_control_event_is_new_once() -> None:
@@ -223,7 +226,7 @@ def test_released_runs_are_bounded() -> None:
 @pytest.mark.parametrize("value", [b"", b"nonsense", b"[]", b'{"run_id": 1, "status": "halted"}', b"\xff\xfe"])
 def test_an_unreadable_record_raises_value_error(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the kind is the contract; the texts are msgspec's
-        read_status_news(b"r1", value, 1)
+        read_status_news(value, 1)
     with pytest.raises(ValueError):  # noqa: PT011
         read_control_news(value, 1)
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.scaling import WORKERS
-from streamproc.cli import capacity
+from streamproc.cli import capacity, kept_statuses
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.core import run_state
 from streamproc.core.signals.novelty import SEEN_MAX
@@ -51,6 +51,13 @@ STATED = [
     ("operations", f"up to {spaced(limits.STUBS_A_RUN * limits.RUNS_MAX)} a worker"),
     ("operations", f"up to {spaced(of(TurnPublisher, 'buffer_max'))} events or"),
     ("scaling", f"`start_timeout_s` ({of(HaltListener, 'start_timeout_s'):g} s)"),
+    (
+        "operations",
+        f"{Settings.model_fields['status_finished_hours'].default:g} hours (`STREAMPROC_STATUS_FINISHED_HOURS`)",
+    ),
+    ("operations", f"{Settings.model_fields['status_days'].default:g} days (`STREAMPROC_STATUS_DAYS`)"),
+    ("scaling", f"at most {spaced(int(limits.STATUS_SWEEP_RECORDS / limits.STATUS_SWEEP_PAUSE_S))} records a second"),
+    ("scaling", f"notes {spaced(limits.STATUSES_DUE_MAX)} old statuses"),
     ("scaling", f"several times within {limits.STORE_LINGER_S * 1000:g} ms"),
     ("scaling", f"holds {spaced(capacity.PAGE_RUNS_MAX)} runs"),
     ("scaling", f"built for {spaced(capacity.PAGE_DECISIONS_PER_S)} decisions a second"),
@@ -78,6 +85,8 @@ IN_WORDS = [
     ("operations", "leaves after an hour, an idle one after seven days", limits.FINISHED_KEEP_MS == HOUR_MS),
     ("architecture", "new ones (at most three turns) beyond a quarter", limits.NEW_TURNS_MAX == 3),
     ("architecture", "halted ones beyond a quarter", limits.SPARED_PART == 4),
+    ("operations", "about once an hour", limits.STATUS_SWEEP_INTERVAL_S == 3_600),
+    ("scaling", "cost a listener half as much", kept_statuses.TOMBSTONE == 0.5),
     ("architecture", "kept for a year", limits.STUB_KEEP_MS == 366 * DAY_MS),
     ("architecture", "four times as many stubs as runs", limits.STUBS_A_RUN == 4),
     ("operations", "after the first hundred of a minute", limits.PUBLISHERS_MAX == 100),

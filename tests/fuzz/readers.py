@@ -304,7 +304,7 @@ READERS: Final = {
     ),
     "a control event, in a diff": Reader(lambda: _stepped()[1], read_published, NOTHING),
     "a status, in the listener": Reader(
-        lambda: _stepped()[2], lambda raw: read_status_news(b"r", raw, 0), (ValueError,), _followed_status
+        lambda: _stepped()[2], lambda raw: read_status_news(raw, 0), (ValueError,), _followed_status
     ),
     "a stored run": Reader(STATES, decode_run, (msgspec.DecodeError,), _peeked, restructured=False),
     "a stored state": Reader(lambda: list(map(dump, _stepped()[0])), load, (msgspec.DecodeError,), restructured=False),

@@ -40,7 +40,7 @@ def test_invalid_text_and_deep_nesting_raise_a_decode_error(read) -> None:
 
 def test_a_status_nested_too_deeply_is_refused() -> None:
     deep = b'{"run_id":"r","status":"halted","severity":"halt","halt":' + b"[" * 5_000
-    for read in (lambda: read_status_news(b"r", deep, 0), lambda: read_control_news(b'{"a":' * 5_000, 0)):
+    for read in (lambda: read_status_news(deep, 0), lambda: read_control_news(b'{"a":' * 5_000, 0)):
         with pytest.raises(ValueError, match="recursion"):
             read()
     assert read_published(b'{"id":"\xff"}') is None

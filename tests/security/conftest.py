@@ -49,12 +49,12 @@ def _alone(nobodys_settings: None) -> None:
 
 
 @pytest.fixture
-def start_worker(tmp_path: Path) -> Iterator[Callable[[Settings], WorkerProcess]]:
+def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     """Start workers that are killed at the end of the test."""
     started: list[WorkerProcess] = []
 
-    def start(settings: Settings) -> WorkerProcess:
-        started.append(WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log"))
+    def start(settings: Settings, before: str = "") -> WorkerProcess:
+        started.append(WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", before=before))
         return started[-1].start()
 
     yield start

@@ -27,6 +27,7 @@ from streamproc.worker.readiness import wait_until_ready
 from tests.notify.receiver import Receiver
 from tests.security.test_let_in import stuck_run
 from tests.waiting import until
+from tests.worker.running import EAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def test_each_role_can_do_its_work(
     topic_prefix: str,
     tmp_path: Path,
     run_cli: Callable[..., str],
-    start_worker: Callable[[Settings], WorkerProcess],
+    start_worker: Callable[..., WorkerProcess],
 ) -> None:
     def of(role: str, **options: object) -> Settings:
         return secured.by_password(role, topic_prefix=topic_prefix, **options)
@@ -51,14 +52,16 @@ def test_each_role_can_do_its_work(
         run_cli(of("admin"), "topics", "acls", "--role", role.name, "--principal", f"User:{role.name}", "--apply")
     assert "created" in run_cli(of("topics"), "topics", "apply")
     run_cli(of("topics"), "topics", "check")
-    worker = start_worker(of("worker"))
+    worker = start_worker(of("worker", status_finished_hours=1e-6), before=EAGER)
     asyncio.run(worker.ready())
+    asyncio.run(_finished_long_ago(of("admin")))
 
     asyncio.run(_halted(of("publisher"), of("listener")))
     watched = run_cli(of("watch"), "watch", "--since", "beginning", "--count", 1, "--format", "jsonl")
     run_cli(of("orders"), "kill", "--run", "r2", "--why", "a drill")
     run_cli(of("resume"), "resume", "r1", "--why", "a drill")
     asyncio.run(_notified(of("notify"), "r2"))
+    asyncio.run(until(lambda: worker.said("forgotten=1"), 30, "a tombstone of the status"))
     assert worker.end() == 0, worker.text
     run_cli(of("replay"), "replay", "--all", "--diff")
     run_cli(of("replay"), "backtest", "--all")
@@ -69,6 +72,12 @@ def test_each_role_can_do_its_work(
     assert "uthorization" not in worker.text
     assert "no right" not in worker.text
     assert not [secret for secret in secured.secrets if secret in worker.text + watched]
+
+
+async def _finished_long_ago(admin: Settings) -> None:
+    async with AIOKafkaProducer(**connection_options(admin)) as producer:
+        status = b'{"run_id":"gone","status":"finished","severity":"info"}'
+        await producer.send_and_wait(admin.topic("runs"), status, key=b"gone")
 
 
 async def _halted(publisher: Settings, listener: Settings) -> None:

@@ -177,7 +177,8 @@ def test_without_signatures_everything_is_believed_as_before() -> None:
     halts = listener(control_auth="off")
     feed(halts, record("control", b"r1", decision()))
 
-    assert not feed(halts, record("runs", b"r1", None, at_ms=LATER_MS))
+    assert feed(halts, record("runs", b"r1", None, at_ms=LATER_MS)), "a tombstone releases nothing"
+    assert not feed(halts, record("runs", b"r1", RUNNING, at_ms=LATER_MS))
 
 
 def test_subscribers_get_unsigned_events_only_if_they_ask_and_marked() -> None:

@@ -315,6 +315,7 @@ class WorkerRun:
             "accounts", self.account_store, self.accounts, self.publisher, failed
         )
         self.fleet_commands = SimpleNamespace(keep=lambda _mine: None, have=lambda _mine: None)
+        self.status_retention = SimpleNamespace(leave=lambda: None, have=lambda _mine: None)
         self.store.retained = lambda mine: Worker._retain(self, mine)  # type: ignore[arg-type]
         self.account_store.retained = self.account_pipelines.retain
         self.recovery = Recovery()

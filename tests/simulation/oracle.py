@@ -222,7 +222,7 @@ def _beliefs(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
     for partition, truth in truths.items():
         halts = Halts()
         for record in cluster.log(STATUS, partition):
-            halts.status(read_status_news(record.key, record.value, record.timestamp))
+            halts.status(read_status_news(record.value, record.timestamp))
         halted = {key.decode() for key, state in truth.states.items() if state.halted >= 0}
         if set(halts.runs) != halted:
             yield f"listeners to [{partition}] believe that {sorted(halts.runs)} are halted, not {sorted(halted)}"

@@ -205,7 +205,7 @@ def test_a_blocking_guard_is_a_span_of_its_thread(exported: Exported) -> None:
 
 def status(run_id: str, halt: Any, at_ms: int, traceparent: str = "") -> StatusNews:
     value = RunStatus(run_id=run_id, status="halted", halt=halt).model_dump_json(exclude_none=True).encode()
-    return read_status_news(run_id.encode(), value, at_ms, traceparent)
+    return read_status_news(value, at_ms, traceparent)
 
 
 def news(event: Any, at_ms: int, traceparent: str = "") -> ControlNews:

@@ -62,6 +62,14 @@ wrap_engines(cursed)
 """
 
 
+# A worker that looks for old statuses all the time.
+EAGER = """
+from streamproc.worker import limits
+limits.STATUS_SWEEP_FIRST_S = limits.STATUS_SWEEP_INTERVAL_S = 0.2
+limits.STATUS_SWEEP_PAUSE_S = 0.0
+"""
+
+
 def environment_of(settings: Settings) -> dict[str, str]:
     """The variables that make a process have these settings."""
     return {
