@@ -68,7 +68,9 @@ def test_a_message_of_the_model_is_a_turn_with_its_calls_and_tokens(tmp_path: Pa
 def test_a_session_of_lines_is_the_same_and_a_message_that_is_written_again_counts_once(tmp_path: Path) -> None:
     first, again = said(1), said(1, called("ls", {}, "a"))
     rows = [HEAD, asked(), {"$set": {"lastUpdated": "2026-01-30T06:09:00Z"}}, first, again, said(2, text="Done.")]
-    events = imported(written(tmp_path / "session-1.jsonl", rows))
+    reading = Import()
+    events = imported(written(tmp_path / "session-1.jsonl", rows), FORMAT, reading)
+    assert not reading.tally("gemini-cli").ignored
     document = imported(session(tmp_path / "session-1.json", asked(), again, said(2, text="Done.")))
     assert [event["#"] for event in events] == ["line 2", "line 4", "line 6"]
     assert [event | {"#": ""} for event in events] == [event | {"#": ""} for event in document]
