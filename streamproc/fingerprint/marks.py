@@ -124,9 +124,13 @@ _APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
 
 
 def marks_of(args: Any, answer: str) -> int:
-    """Return the marks of a call that was answered without an error: bits of `WAITS` and `WRITES`, mostly 0."""
+    """Return the marks of a call that was answered without an error: bits of `WAITS` and `WRITES`, mostly 0.
+
+    Arguments that are one plain text are a command."""
     if isinstance(args, str):
         args = _parsed(args)
+        if isinstance(args, str):
+            args = {"command": args}
     marks = 0
     if isinstance(args, dict):
         if not HANDLES.isdisjoint(args) and _repeats_a_handle(args, answer):

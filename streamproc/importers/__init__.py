@@ -8,6 +8,7 @@ from streamproc.importers import (
     claude_stream,
     codex,
     codex_exec,
+    gemini_cli,
     langfuse,
     langsmith,
     messages,
@@ -34,5 +35,6 @@ FORMATS: tuple[Format, ...] = (
     claude_code.FORMAT,
     claude_stream.FORMAT,
     codex_exec.FORMAT,
+    gemini_cli.FORMAT,
     messages.FORMAT,  # anything with roles and contents
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from streamproc.importers.codex_results import ToolAnswer
 from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
-from streamproc.importers.content import mapping, string
+from streamproc.importers.content import exited, mapping, string
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow, Sample
 from streamproc.importers.raw_turns import NO_TIMES, RunScope, is_too_deep, result_text, scope_name, time_ms
@@ -150,7 +150,7 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     if status == "declined":
         return ToolAnswer("declined", declined=True)
     if kind == "command_execution":
-        return ToolAnswer(string(item.get("aggregated_output")), failed)
+        return ToolAnswer(exited(string(item.get("aggregated_output")), code), failed)
     if kind == "mcp_tool_call":
         error = mapping(item.get("error"))
         result = mapping(item.get("result"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from streamproc.importers.content import mapping, parsed, string
+from streamproc.importers.content import exited, mapping, parsed, string
 from streamproc.importers.raw_turns import is_too_deep, result_text
 
 BODY: Final = "Output:\n"  # ends the header of an envelope
@@ -14,7 +14,7 @@ HEADER_MAX: Final = 400  # characters
 HEADER: Final = re.compile(
     r"(?:(?:Chunk ID: .*|Wall time:? .*|Original token count: \d+|Total output lines: \d+"
     r"|Process running with session ID .*|Script running with cell ID .*|Script completed"
-    r"|(?P<code>(?:Process exited with code|Exit code:) -?\d+)|(?P<failed>Script (?:failed|terminated)))?\n)*"
+    r"|(?P<code>(?:Process exited with code|Exit code:) -?\d{1,9})|(?P<failed>Script (?:failed|terminated)))?\n)*"
 )
 RUNNING: Final = ("Process running with session ID", "Script running with cell ID")
 TRUNCATED: Final = re.compile(r"…\d+ (tokens|chars|lines|bytes) truncated…")
@@ -46,7 +46,7 @@ def answer_of(output: Any) -> ToolAnswer:
     if isinstance(inner, dict) and "output" in inner and isinstance(inner.get("metadata"), dict):
         code = inner["metadata"].get("exit_code")
         body = "" if is_too_deep(inner) else result_text(inner["output"])
-        return ToolAnswer(_tidy(body), failed=_is_failure(code))
+        return ToolAnswer(exited(_tidy(body), code), failed=_is_failure(code))
     return unwrapped(text)
 
 
@@ -58,9 +58,9 @@ def unwrapped(text: str) -> ToolAnswer:
         if DECLINED.match(text):
             return ToolAnswer(DECLINED.match(text)[0], declined=True)  # type: ignore[index]
         return ToolAnswer(_tidy(text), failed=text.startswith(REFUSED))
-    code = match["code"]
-    failed = match["failed"] is not None or (code is not None and not code.endswith(" 0"))
-    return ToolAnswer(_tidy(body), failed, any(line.startswith(RUNNING) for line in head.splitlines()))
+    code = int(match["code"].rpartition(" ")[2]) if match["code"] else 0
+    failed = match["failed"] is not None or code != 0
+    return ToolAnswer(exited(_tidy(body), code), failed, any(line.startswith(RUNNING) for line in head.splitlines()))
 
 
 def _tidy(text: str) -> str:

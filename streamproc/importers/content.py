@@ -72,6 +72,13 @@ def _block_text(block: Any) -> str:
     return f"[{kind}]" if isinstance(kind, str) else orjson.dumps(block, default=str).decode()
 
 
+def exited(text: str, code: Any) -> str:
+    """Return what a command wrote, after its exit code if that says that it failed. The code tells a command that ran
+    and found something wrong, such as a test suite or a linter, from a tool that could not do what it was asked."""
+    failed = isinstance(code, int) and not isinstance(code, bool) and code > 0
+    return f"Exit code {code}\n{text}" if failed else text
+
+
 def without_blanks(event: dict[str, Any]) -> dict[str, Any]:
     """Return a raw event without fields that say nothing: None, empty texts, lists and mappings."""
     return {name: value for name, value in event.items() if value is not None and value not in ("", [], {})}

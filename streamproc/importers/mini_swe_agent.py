@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of
+from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of
 from streamproc.importers.fitting import fitted, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
@@ -23,6 +23,8 @@ RETURNED: Final = re.compile(r"\s*(?:<exception>.*?</exception>\s*)?<returncode>
 OUTPUT: Final = re.compile(r"<output>\n?(.*?)\n?</output>\s*\Z", re.DOTALL)
 ELIDED: Final = re.compile(r"\d+ characters elided")  # this number varies with the output
 PERSON: Final = "UserInterruption"  # the `interrupt_type` of what a person says in between
+UNREADABLE: Final = "FormatError"  # that of a reprimand: the answer had no command, or several in one text
+TIMED_OUT: Final = re.compile(r"\s*The last command\b.{1,20000}? timed out\b", re.DOTALL)
 
 
 def matches(sample: Sample) -> bool:
@@ -88,8 +90,8 @@ class _Run:
         calls = [_call(action) for action in items(extra.get("actions"))]
         if not calls:
             calls = [_requested(call) for call in items(message.get("tool_calls"))]
-        if not calls and "actions" not in extra and (block := FENCED.search(text)):
-            calls = [{"name": "bash", "args": block[1].strip()}]
+        if not calls and "actions" not in extra and len(blocks := FENCED.findall(text)) == 1:  # several are refused
+            calls = [{"name": "bash", "args": blocks[0].strip()}]
         self._pairing.add(self._turn(number, extra) | {"output": text, "tool_calls": calls}, number, UNIT)
 
     def _turn(self, number: int, extra: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +107,8 @@ class _Run:
     def _answer(self, message: dict[str, Any], extra: dict[str, Any]) -> bool:
         text, code = _returned(message, extra)
         call_id = string(message.get("tool_call_id")) or string(message.get("call_id"))
-        return self._pairing.answer(call_id, text, failed=code != 0, at=seconds(extra.get("timestamp")))
+        at = seconds(extra.get("timestamp"))
+        return self._pairing.answer(call_id, exited(text, code), failed=code != 0, at=at)
 
     def _hear(self, number: int, message: dict[str, Any], extra: dict[str, Any]) -> None:
         """Read a message of the user's role: the task, what a command returned, a reprimand, or a person."""
@@ -114,26 +117,29 @@ class _Run:
             self._add_failure(number, message, extra, interrupt)
         elif not interrupt and self._asked and self._pairing.has_open:
             self._answer(message, extra)
-        elif not interrupt and self._asked and self._has_no_command():
+        elif not interrupt and self._asked and (unread := self._turn_without_command()) is not None:
             # Trajectories of 1.x do not say that an answer could not be parsed. A person is asked after a command only.
-            error = {"message": text_of(message.get("content")), "class": "FormatError"}
-            mapping(self._pairing.newest).setdefault("errors", []).append(error)
+            unread["tool_calls"] = [_refused(unread.get("output") or f"message {number}", message)]
         elif interrupt or not self._asked or not extra:
             self._asked = True
             self._pairing.add({"type": "user.message", "run_id": self._base["run_id"]}, number, UNIT)
         if "exit_status" in extra:
             self._info = {**extra, **{key: value for key, value in self._info.items() if value}}
 
-    def _has_no_command(self) -> bool:
+    def _turn_without_command(self) -> dict[str, Any] | None:
         newest = self._pairing.newest
-        return newest is not None and "type" not in newest and not newest.get("tool_calls")
+        return newest if newest is not None and "type" not in newest and not newest.get("tool_calls") else None
 
     def _add_failure(self, number: int, message: dict[str, Any], extra: dict[str, Any], kind: str) -> None:
         """Add the turn of an answer that could not be parsed: only the reprimand is in the log, with the response."""
         choice = mapping((items(mapping(extra.get("response")).get("choices")) or [None])[0])
-        error = {"message": text_of(message.get("content")), "class": kind}
         said = text_of(mapping(choice.get("message")).get("content"))
-        self._pairing.add(self._turn(number, extra) | {"output": said, "errors": [error]}, number, UNIT)
+        turn = self._turn(number, extra) | {"output": said}
+        if kind == UNREADABLE:
+            turn["tool_calls"] = [_refused(said or f"message {number}", message)]
+        else:
+            turn["errors"] = [{"message": text_of(message.get("content")), "class": kind}]
+        self._pairing.add(turn, number, UNIT)
 
     def end(self, number: int) -> Iterator[Imported]:
         """Yield what is left, with the submission on the last turn, and the end of the run."""
@@ -162,6 +168,12 @@ def _call(action: Any) -> dict[str, Any]:
     return {"name": "bash", "id": string(action.get("tool_call_id")), "args": action.get("command")}
 
 
+def _refused(answer: str, reprimand: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer that could not be parsed as a failed call of the tool it should have called. An answer that is
+    not in the log is told from others by its place."""
+    return {"name": "bash", "args": answer, "error": text_of(reprimand.get("content")) or True}
+
+
 def _requested(call: Any) -> dict[str, Any]:
     function = mapping(mapping(call).get("function"))
     return {
@@ -188,8 +200,9 @@ def _untagged(content: str) -> tuple[str, int]:
     if mark is None:
         found = mapping(parsed(content))
         if "returncode" in found and "output" in found:
-            return text_of(found["output"]), int(found["returncode"] not in (0, None))
-        return content, 0
+            code = found["returncode"]
+            return text_of(found["output"]), code if isinstance(code, int) else -int(code is not None)
+        return content, -int(TIMED_OUT.match(content) is not None)
     body = ELIDED.sub("characters elided", content[mark.end() :])
     inner = OUTPUT.match(body)
     return (inner[1] if inner else body), int(mark[1][:9])

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of, utc
+from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
@@ -204,7 +204,7 @@ class Conversation:
         code = mapping(seen.get("metadata")).get("exit_code", seen.get("exit_code"))
         failed = seen.get("is_error") is True or (isinstance(code, int) and code not in (0, RUNNING))
         content = seen.get("content") if "content" in seen else seen.get("output")
-        self._answer(event, stripped(text_of(content)), failed=failed, at=at)
+        self._answer(event, exited(stripped(text_of(content)), code), failed=failed, at=at)
 
     def _answer(self, event: dict[str, Any], text: str, *, failed: bool, at: str | None) -> None:
         call_id = string(event.get("tool_call_id"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of, utc
+from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
@@ -235,8 +235,8 @@ class _Agent:
 
     def answer(self, key: str, event: dict[str, Any], at: str | None) -> bool:
         """Give the call of an action its result."""
-        text = _observed(event)
         failed = _failed(event)
+        text = exited(_observed(event), _exit_code(event) if failed else 0)
         if key and key != "None":
             return self.pairing.answer(key, text, failed=failed, at=at)
         return event["observation"] == "delegate" and self.pairing.answer("", text, failed=failed, at=at)
@@ -288,9 +288,13 @@ def stripped(text: str) -> str:
 def _failed(event: dict[str, Any]) -> bool:
     if event["observation"] == "error" or event.get("success") is False:
         return True
-    extras = mapping(event.get("extras"))
-    code = mapping(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
+    code = _exit_code(event)
     return isinstance(code, int) and code not in (0, RUNNING)
+
+
+def _exit_code(event: dict[str, Any]) -> Any:
+    extras = mapping(event.get("extras"))
+    return mapping(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
 
 
 def _usage(usage: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.importers.content import items, mapping, parsed, string, text_of
 from streamproc.importers.fitting import fitted
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
@@ -22,10 +22,14 @@ FAILED: Final = re.compile(
     r"|Your (bash )?command contained syntax errors|Your command .{1,200} is blocked"
     r"|EXECUTION TIMED OUT|COMMAND TIMED OUT|The command '.{0,2000}' was cancelled because"
     r"|Operation '.{0,2000}' is not supported by this environment"
-    r"|No replacement was performed|Usage: |Traceback \(most recent call last\)"
-    r"|(/bin/)?bash: .{0,300}(command not found|No such file or directory)",
+    r"|No replacement was performed|No file open\b|Usage: |Traceback \(most recent call last\)"
+    r"|(Error: )?(File|Directory) [^\n]{1,300} not found\b"
+    r"|(/bin/)?bash: (line \d+: )?(syntax error|unexpected EOF while|[^\n]{0,300}: (command not found"
+    r"|No such file or directory|Permission denied|Not a directory|Is a directory)\b)",
     re.DOTALL,
 )
+# The tools that write take the text on lines of its own, up to a last line: `edit 3:5`, the text, `end_of_edit`.
+WRITTEN: Final = re.compile(r"(?:edit|insert)\b[ \t]*(?P<place>[^\n]*)\n(?P<text>.*)\nend_of_\w+", re.DOTALL)
 FAILURE_WITHIN: Final = 4_000  # characters of an observation that are looked at
 
 
@@ -107,12 +111,15 @@ def _turn(step: dict[str, Any], base: dict[str, Any], number: int) -> dict[str, 
     }
     action = string(step.get("action")).strip()
     if action:  # else the answer could not be parsed, and the model was asked again
-        turn["tool_calls"] = [_call(action, step.get("observation"))]
+        turn["tool_calls"] = [_call(action, step.get("observation"), step.get("state"))]
     return turn
 
 
-def _call(action: str, observation: Any) -> dict[str, Any]:
+def _call(action: str, observation: Any, state: Any) -> dict[str, Any]:
     call: dict[str, Any] = {"name": action.split(maxsplit=1)[0], "args": action}
+    if written := WRITTEN.fullmatch(action):
+        file = string(mapping(parsed(state)).get("open_file"))  # after the step; these tools stay in their file
+        call["args"] = {"path": file, "place": written["place"], "new_text": written["text"]}
     if observation is None:
         return call
     text = text_of(observation).replace("\r\n", "\n")

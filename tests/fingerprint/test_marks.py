@@ -94,6 +94,8 @@ def test_an_answer_that_repeats_a_handle_makes_a_poll(args: Any, answer: str, ma
 )
 def test_a_command_that_sleeps_before_it_looks_is_a_poll(command: Any, marks: int) -> None:
     assert marks_of({"command": command}, "epoch 3") == marks_of({"cmd": command}, "epoch 3") == marks
+    if isinstance(command, str):  # agents with one tool pass the command itself as the arguments
+        assert marks_of(command, "epoch 3") == marks
 
 
 TEXT: Final = "x = 1\n" * 20
@@ -106,6 +108,8 @@ TEXT: Final = "x = 1\n" * 20
         ({"file_path": "a.py", "content": TEXT}, WRITES),
         ({"command": f"cat >> a.py <<'EOF'\n{TEXT}EOF"}, WRITES),
         ({"command": f"cat <<EOF >> a.py\n{TEXT}EOF"}, WRITES),
+        (f"cat <<EOF >> a.py\n{TEXT}EOF", WRITES),
+        (f"cat a.py # {TEXT}", 0),
         ({"path": "a.py", "insert_text": "x = 1"}, 0),
         ({"content": TEXT}, 0),
         ({"command": f"pytest {TEXT}"}, 0),

@@ -90,7 +90,8 @@ def test_all_kinds_of_calls_are_read(tmp_path: Path) -> None:
     ]
     answers = [(call["name"], call.get("result"), call.get("error")) for call in calls_of(read(tmp_path, *rows))]
     assert answers == [
-        ("command_execution", None, "bad"), ("mcp__docs__find", "found", None), ("mcp__docs__find", None, "down"),
+        ("command_execution", None, "Exit code 1\nbad"), ("mcp__docs__find", "found", None),
+        ("mcp__docs__find", None, "down"),
         ("file_change", "completed", None), ("web_search", None, None), ("wait", "{}", None),
         ("command_execution", None, None),
     ]  # fmt: skip

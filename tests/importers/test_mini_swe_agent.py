@@ -44,7 +44,10 @@ def test_a_sample_is_of_no_other_format(name: str) -> None:
 
 def test_the_exit_code_says_what_failed_and_its_tags_are_no_result(tmp_path: Path) -> None:
     path = written(tmp_path / "a.json", [*FIRST, asked("make"), returned("broken", 2), asked("ls"), returned("a")])
-    assert [(call.get("error"), call.get("result")) for call in calls(path)] == [("broken", None), (None, "a")]
+    assert [(call.get("error"), call.get("result")) for call in calls(path)] == [
+        ("Exit code 2\nbroken", None),
+        (None, "a"),
+    ]
 
 
 def test_the_number_of_characters_left_out_is_no_result(tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_the_number_of_characters_left_out_is_no_result(tmp_path: Path) -> None:
 def test_results_as_json_text_are_read(tmp_path: Path) -> None:
     answer = {"role": "user", "content": '{"returncode": 3, "output": "no"}'}
     assert calls(written(tmp_path / "a.json", [*FIRST, asked("x"), answer])) == [
-        {"name": "bash", "args": "x", "error": "no"}
+        {"name": "bash", "args": "x", "error": "Exit code 3\nno"}
     ]
 
 
@@ -81,8 +84,47 @@ def test_only_the_task_and_what_a_person_says_are_messages_of_a_user() -> None:
 
 def test_an_answer_that_was_not_understood_is_a_turn_with_its_cost() -> None:
     turn = imported(sample("acme__stats-7"))[2]
-    assert turn["errors"][0]["class"] == "FormatError"
+    assert turn["tool_calls"] == [{
+        "name": "bash", "args": "I will fix it now.", "error": "Tool call error: no tool calls found in the response.",
+    }]  # fmt: skip
     assert turn["usage"]["cost_usd"] == "0.001"
+
+
+def test_of_several_commands_in_one_answer_none_was_run(tmp_path: Path) -> None:
+    answer = asked("make")["content"] + asked("make test")["content"]
+    refused = {"role": "user", "content": "Please always provide EXACTLY ONE action in triple backticks, found 2."}
+    steps = [*FIRST, {"role": "assistant", "content": answer}, refused, asked("make"), returned("ok")]
+    assert calls(written(tmp_path / "a.json", steps)) == [
+        {"name": "bash", "args": answer, "error": refused["content"]},
+        {"name": "bash", "args": "make", "result": "ok"},
+    ]
+
+
+def test_a_command_that_timed_out_has_failed(tmp_path: Path) -> None:
+    killed = {"role": "user", "content": "The last command <command>make</command> timed out and has been killed."}
+    (call,) = calls(written(tmp_path / "a.json", [*FIRST, asked("make"), killed]))
+    assert call == {"name": "bash", "args": "make", "error": killed["content"]}
+
+
+def reprimanded(times: int) -> list[dict[str, Any]]:
+    text = "No tool calls found in the response. Every response MUST include at least one tool call."
+    return [{"role": "user", "content": text, "extra": {"interrupt_type": "FormatError"}}] * times
+
+
+def test_answers_that_could_not_be_parsed_halt_late(tmp_path: Path) -> None:
+    done = [asked("ls"), returned("a.py")]
+    few = written(tmp_path / "few.json", {"info": {}, "messages": [*FIRST, *reprimanded(3), *done, *reprimanded(3)]})
+    many = written(tmp_path / "many.json", {"info": {}, "messages": [*FIRST, *done, *reprimanded(6)]})
+    assert halts(imported(few)) == set()
+    assert halts(imported(many)) == {("many", "ERROR005")}
+
+
+def test_commands_that_exit_with_an_error_and_new_output_are_no_streak(tmp_path: Path) -> None:
+    checks = [
+        (f"pylint {name}.py", f"{name}.py:{size}: {name * 3} is not allowed") for size, name in enumerate("abcdefghij")
+    ]
+    steps = [message for command, found in checks for message in (asked(command), returned(found, 4))]
+    assert halts(imported(written(tmp_path / "a.json", [*FIRST, *steps]))) == set()
 
 
 def test_the_same_name_in_another_directory_is_another_run(tmp_path: Path) -> None:

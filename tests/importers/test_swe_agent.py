@@ -93,6 +93,12 @@ def test_attempts_of_a_retry_agent_are_runs_of_one_session(tmp_path: Path) -> No
         ("Usage: open <path> [<line_number>]", True),
         ("Traceback (most recent call last):\n  File", True),
         ("/bin/bash: line 1: rg: command not found", True),
+        ("/bin/bash: line 3: syntax error near unexpected token `}'", True),
+        ("bash: ./run.sh: Permission denied", True),
+        ("File a.py not found", True),
+        ("Error: File 'a.py' not found.", True),
+        ("No file open. Use the `open` command first.", True),
+        ("Files that were not found are listed here", False),
         ("Operation 'vim a.py' is not supported by this environment.", True),
         ("Found 1 matches", False),
         ("The tests say: Traceback (most recent call last)", False),
@@ -107,6 +113,22 @@ def test_a_failed_command_is_known_by_what_it_says(tmp_path: Path, observation: 
 def test_a_command_without_an_observation_is_unanswered(tmp_path: Path) -> None:
     (event,) = imported(trajectory(tmp_path / "a.traj", step("ls", None)))
     assert event["tool_calls"] == [{"name": "ls", "args": "ls"}]
+
+
+def test_a_tool_that_writes_has_its_file_its_place_and_its_text_as_arguments(tmp_path: Path) -> None:
+    state = {"open_file": "/app/a.py", "working_dir": "/app"}
+    (event,) = imported(trajectory(tmp_path / "a.traj", step("edit 3:5\nx = 1\ny = 2\nend_of_edit", "ok", state=state)))
+    args = {"path": "/app/a.py", "place": "3:5", "new_text": "x = 1\ny = 2"}
+    assert event["tool_calls"] == [{"name": "edit", "args": args, "result": "ok"}]
+
+
+def test_the_same_edit_that_makes_the_file_longer_each_time_is_halted(tmp_path: Path) -> None:
+    edit = f"edit 1:1\n{'import a_module_with_a_long_name' * 5}\nend_of_edit"
+    steps = [
+        step(edit, f"[File: /app/a.py ({n} lines total)]\n1:{'x' * n}", state={"open_file": "/app/a.py"})
+        for n in range(5)
+    ]
+    assert halts(imported(trajectory(tmp_path / "lab/a.traj", *steps))) == {("lab/a", "LOOP003")}
 
 
 def test_a_stuck_run_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:

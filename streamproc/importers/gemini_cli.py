@@ -1,0 +1,142 @@
+"""Sessions of Gemini CLI: one JSON document (`chats/session-….json`), or a record a line (`.jsonl`, from 0.40 on)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from streamproc.importers.content import count, exited, items, mapping, string, text_of, utc
+from streamproc.importers.fitting import fitted, name
+from streamproc.importers.imported import Format, Import, Imported, ImportTally
+from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.run_names import run_name
+
+NAME: Final = "gemini-cli"
+UNIT: Final = "message"
+MODEL: Final = "gemini"  # the type of what the model says
+SKIPPED: Final = ("info", "warning")  # messages of the program to the person
+# What the shell tool writes around the output of a command. Ids of processes differ between equal results.
+SHELL_HEAD: Final = re.compile(r"(?:Command: .{0,20000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
+SHELL_TAIL: Final = re.compile(
+    r"(?:(?:\A|\n)(?:(?:Error|Stderr|Signal|Background PIDs): (?:\(none\)|\(empty\)|[\d, ]+)"
+    r"|Exit Code: (?:\(none\)|(?P<code>-?\d{1,9}))|Process Group PGID: [^\n]*))+\s*\Z"
+)
+
+
+def matches(sample: Sample) -> bool:
+    """Whether the file is a session, or its rows are those of one."""
+    document = sample.document
+    if isinstance(document, dict):
+        messages = items(document.get("messages"))
+        return "sessionId" in document and ("projectHash" in document or any(map(_is_of_model, messages)))
+    return document is None and any(_is_of_model(row) or _is_head(row) for row in sample.rows)
+
+
+def _is_head(row: Any) -> bool:
+    return isinstance(row, dict) and "sessionId" in row and "projectHash" in row
+
+
+def _is_of_model(row: Any) -> bool:
+    return isinstance(row, dict) and row.get("type") == MODEL and "content" in row and "id" in row
+
+
+def read(log: LogFile, reading: Import) -> Iterator[Imported]:
+    """Yield a turn for each message of the model, with its calls and their results. The run is the session."""
+    document = log.document()
+    tally = reading.tally(NAME)
+    head = mapping(document)
+    messages: dict[str, tuple[int, dict[str, Any]]] = {}  # a message is written again when its calls have ended
+    rows = enumerate(items(head.get("messages")), start=1) if document is not None else log.rows()
+    for number, row in rows:
+        if not isinstance(row, dict):
+            tally.ignore(type(row).__name__)
+        elif _is_head(row):
+            head = row
+        elif "$set" not in row:
+            message_id = name(row.get("id")) or f"#{number}"
+            messages[message_id] = messages.get(message_id, (number,))[0], row
+    session = name(head.get("sessionId")) or run_name(log, reading)
+    unit = UNIT if document is not None else "line"
+    for message_id, (number, message) in messages.items():
+        if not reading.is_new(f"{NAME} {session} {message_id}"):
+            tally.repeated += 1
+            continue
+        for event in _events(message, session, message_id, tally):
+            yield Imported(fitted(event), number, unit)
+
+
+def _events(message: dict[str, Any], session: str, message_id: str, tally: ImportTally) -> Iterator[dict[str, Any]]:
+    kind, at = message.get("type"), utc(message.get("timestamp"))
+    heard = {"type": "user.message", "run_id": session, "at": at}
+    if kind == "user":
+        yield heard
+    elif kind in (MODEL, "error"):
+        turn = {"run_id": session, "node": MODEL, "event_id": f"{session}/{message_id}", "at": at}
+        if kind == "error":
+            yield turn | {"errors": [_error(text_of(message.get("content")))]}
+            return
+        requested = [mapping(call) for call in items(message.get("toolCalls"))]
+        ended = [done for call in requested if (done := utc(call.get("timestamp"))) is not None]
+        turn |= {
+            "at": max(ended, default=at),
+            "output": text_of(message.get("content")),
+            "tool_calls": [_call(call) for call in requested],
+            "model": string(message.get("model")),
+            "usage": _usage(mapping(message.get("tokens"))),
+        }
+        yield turn
+        if any(call.get("status") == "cancelled" for call in requested):
+            yield heard  # a person declined a call
+    elif kind not in SKIPPED:
+        tally.ignore(kind)
+
+
+def _error(text: str) -> dict[str, Any]:
+    return {"message": text, "class": "api_error", "retryable": True} if "API Error" in text else {"message": text}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": call.get("name"), "id": string(call.get("id")), "args": call.get("args")}
+    status = call.get("status")
+    if status not in ("success", "error") or call.keys().isdisjoint(("result", "resultDisplay")):
+        return found  # a person declined it, or the log does not have its result
+    text, code = unwrapped(_returned(call))
+    found["error" if status == "error" or code else "result"] = exited(text, code)
+    return found
+
+
+def _returned(call: dict[str, Any]) -> str:
+    """Return what a tool gave to the model; if the log has not kept that, what it showed to the person."""
+    parts = []
+    for part in items(call.get("result")):
+        response = mapping(mapping(mapping(part).get("functionResponse")).get("response"))
+        if response:
+            parts.append(text_of(next((response[key] for key in ("output", "error") if key in response), response)))
+        elif isinstance(part, dict) and "inlineData" in part:
+            parts.append("[image]")
+        elif "functionResponse" not in mapping(part):
+            parts.append(text_of(part))
+    return "\n".join(parts) if parts else text_of(call.get("resultDisplay"))
+
+
+def unwrapped(text: str) -> tuple[str, int]:
+    """Return what a command wrote, and its exit code; 0 if it has none."""
+    head = SHELL_HEAD.match(text)
+    if head is None:
+        return text, 0
+    body = text[head.end() :]
+    tail = SHELL_TAIL.search(body)
+    return (body, 0) if tail is None else (body[: tail.start()], int(tail["code"] or 0))
+
+
+def _usage(tokens: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "input_tokens": count(tokens.get("input")) + count(tokens.get("tool")),
+        "output_tokens": count(tokens.get("output")) + count(tokens.get("thoughts")),
+        "cached_tokens": count(tokens.get("cached")),
+    }
+
+
+PLACES: Final = (".gemini/tmp/*/chats/session-*.json", ".gemini/tmp/*/chats/session-*.jsonl")
+FORMAT: Final = Format(NAME, "Gemini CLI sessions", matches, read, PLACES)

@@ -1,0 +1,137 @@
+"""Sessions of Gemini CLI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from streamproc.importers import Import
+from streamproc.importers.content import items, mapping
+from streamproc.importers.gemini_cli import FORMAT
+from tests.importers.reading import changed, formats_that_match, halts, imported, written
+
+HEAD: dict[str, Any] = {
+    "sessionId": "7befeae5", "projectHash": "f360", "startTime": "2026-01-30T06:08:50Z", "kind": "main",
+}  # fmt: skip
+TOKENS = {"input": 100, "output": 7, "cached": 60, "thoughts": 5, "tool": 3, "total": 115}
+
+
+def asked(text: str = "Fix it.") -> dict[str, Any]:
+    return {"id": "u1", "timestamp": "2026-01-30T06:08:50.429Z", "type": "user", "content": [{"text": text}]}
+
+
+def said(number: int, *calls: dict[str, Any], text: str = "", **fields: Any) -> dict[str, Any]:
+    at = f"2026-01-30T06:09:{number:02}.000Z"
+    more = {"tokens": TOKENS, "model": "gemini-3-pro", "toolCalls": list(calls)} | fields
+    return {"id": f"g{number}", "timestamp": at, "type": "gemini", "content": text, "thoughts": [], **more}
+
+
+def called(tool: str, args: Any, output: str, status: str = "success", key: str = "output") -> dict[str, Any]:
+    result = [{"functionResponse": {"id": "c", "name": tool, "response": {key: output}}}]
+    at = "2026-01-30T06:10:00.000Z"
+    return {"id": "c", "name": tool, "args": args, "result": result, "status": status, "timestamp": at}
+
+
+def shell(command: str, output: str, code: int = 0, group: int = 128) -> dict[str, Any]:
+    rest = f"Error: (none)\nExit Code: {code}\nSignal: 0\nBackground PIDs: (none)\nProcess Group PGID: {group}"
+    wrapped = f"Command: {command}\nDirectory: (root)\nOutput: {output}\n{rest}"
+    return called("run_shell_command", {"command": command}, wrapped)
+
+
+def session(path: Path, *messages: Any) -> Path:
+    return written(path, {**HEAD, "messages": list(messages)})
+
+
+def calls(path: Path) -> list[dict[str, Any]]:
+    return [call for event in imported(path, FORMAT) for call in event.get("tool_calls", ())]
+
+
+def test_a_message_of_the_model_is_a_turn_with_its_calls_and_tokens(tmp_path: Path) -> None:
+    path = session(
+        tmp_path / "session-1.json", asked(), said(1, called("read_file", {"p": "a"}, "x = 1"), text="I look.")
+    )
+    assert formats_that_match(path)[0] == "gemini-cli"
+    assert imported(path) == [
+        {"#": "message 1", "type": "user.message", "run_id": "7befeae5", "at": "2026-01-30T06:08:50.429000+00:00"},
+        {
+            "#": "message 2", "run_id": "7befeae5", "node": "gemini", "event_id": "7befeae5/g1",
+            "at": "2026-01-30T06:10:00+00:00", "output": "I look.", "model": "gemini-3-pro",
+            "tool_calls": [{"name": "read_file", "id": "c", "args": {"p": "a"}, "result": "x = 1"}],
+            "usage": {"input_tokens": 103, "output_tokens": 12, "cached_tokens": 60},
+        },
+    ]  # fmt: skip
+
+
+def test_a_session_of_lines_is_the_same_and_a_message_that_is_written_again_counts_once(tmp_path: Path) -> None:
+    first, again = said(1), said(1, called("ls", {}, "a"))
+    rows = [HEAD, asked(), {"$set": {"lastUpdated": "2026-01-30T06:09:00Z"}}, first, again, said(2, text="Done.")]
+    reading = Import()
+    events = imported(written(tmp_path / "session-1.jsonl", rows), FORMAT, reading)
+    assert not reading.tally("gemini-cli").ignored
+    document = imported(session(tmp_path / "session-1.json", asked(), again, said(2, text="Done.")))
+    assert [event["#"] for event in events] == ["line 2", "line 4", "line 6"]
+    assert [event | {"#": ""} for event in events] == [event | {"#": ""} for event in document]
+
+
+def test_what_the_shell_writes_around_the_output_is_no_result(tmp_path: Path) -> None:
+    failed = called("run_shell_command", {}, "Output: no\nExit Code: 2\nProcess Group PGID: 7")
+    path = session(tmp_path / "a.json", said(1, shell("ls", "a\nb"), shell("make\nx", "bad", 1), failed))
+    assert [(call.get("result"), call.get("error")) for call in calls(path)] == [
+        ("a\nb", None), (None, "Exit code 1\nbad"), (None, "Exit code 2\nno"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (called("read_file", {}, "not found", "error", "error"), {"error": "not found"}),
+        (called("edit", {}, "", "cancelled"), {}),
+        ({"name": "read_file", "status": "success"}, {}),
+        ({"name": "read_file", "status": "success", "resultDisplay": "x"}, {"result": "x"}),
+        ({"name": "shot", "status": "success", "result": [{"inlineData": {"data": "AAAA"}}]}, {"result": "[image]"}),
+    ],
+)
+def test_a_call_may_fail_or_have_no_result(tmp_path: Path, call: Any, answer: dict[str, str]) -> None:
+    (found,) = calls(session(tmp_path / "a.json", said(1, call)))
+    assert {key: found[key] for key in ("result", "error") if key in found} == answer
+
+
+def test_a_declined_call_restarts_streaks_and_notes_of_the_program_are_no_turns(tmp_path: Path) -> None:
+    notes = [{"id": f"n{n}", "type": kind, "content": "Update available"} for n, kind in enumerate(("info", "odd"))]
+    reading = Import()
+    path = session(tmp_path / "a.json", *notes, said(1, called("edit", {}, "", "cancelled")))
+    assert [event.get("type", "turn") for event in imported(path, FORMAT, reading)] == ["turn", "user.message"]
+    assert reading.tally("gemini-cli").ignored == {"odd": 1}
+
+
+def test_an_error_of_the_service_may_be_retried(tmp_path: Path) -> None:
+    errors = [{"id": f"e{n}", "type": "error", "content": "[API Error: quota exceeded]"} for n in range(4)]
+    events = imported(session(tmp_path / "a.json", *errors))
+    assert events[0]["errors"] == [{"message": "[API Error: quota exceeded]", "class": "api_error", "retryable": True}]
+    assert halts(events) == set()
+
+
+def test_a_stuck_run_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:
+    stuck = session(tmp_path / "stuck.json", asked(), *[said(n, shell("make", "no rule", 0, n)) for n in range(3)])
+    honest = session(tmp_path / "honest.json", asked(), *[said(n, shell(f"cat {n}", f"{n}")) for n in range(9)])
+    assert halts(imported(stuck)) == {("7befeae5", "LOOP003")}
+    assert halts(imported(honest)) == set()
+
+
+DOCUMENT = {
+    **HEAD,
+    "messages": [asked(), said(1, shell("ls", "a"), text="Hm."), said(2, called("x", {}, "y", "error"))],
+}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(document=changed(DOCUMENT))
+def test_any_shape_of_records_is_read(tmp_path: Path, document: Any) -> None:
+    path = written(tmp_path / "a.json", document)
+    formats_that_match(path)
+    imported(path, FORMAT)
+    rows = items(mapping(document).get("messages"))
+    imported(written(tmp_path / "a.jsonl", [HEAD, *rows]), FORMAT)
