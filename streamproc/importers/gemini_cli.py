@@ -15,6 +15,7 @@ from streamproc.importers.run_names import run_name
 NAME: Final = "gemini-cli"
 UNIT: Final = "message"
 MODEL: Final = "gemini"  # the type of what the model says
+SPOKEN: Final = (MODEL, "model")  # the second one in some sessions of 2025, with `parts` in place of `content`
 SKIPPED: Final = ("info", "warning")  # messages of the program to the person
 # What the shell tool writes around the output of a command. Ids of processes differ between equal results.
 SHELL_HEAD: Final = re.compile(r"(?:Command: .{0,20000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
@@ -71,8 +72,8 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
     heard = {"type": "user.message", "run_id": session, "at": at}
     if kind == "user":
         yield heard
-    elif kind in (MODEL, "error"):
-        turn = {"run_id": session, "node": MODEL, "event_id": f"{session}/{message_id}", "at": at}
+    elif kind == "error" or kind in SPOKEN:
+        turn: dict[str, Any] = {"run_id": session, "node": MODEL, "event_id": f"{session}/{message_id}", "at": at}
         if kind == "error":
             yield turn | {"errors": [_error(text_of(message.get("content")))]}
             return
@@ -80,7 +81,7 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
         ended = [done for call in requested if (done := utc(call.get("timestamp"))) is not None]
         turn |= {
             "at": max(ended, default=at),
-            "output": text_of(message.get("content")),
+            "output": text_of(message["content"] if "content" in message else message.get("parts")),
             "tool_calls": [_call(call) for call in requested],
             "model": string(message.get("model")),
             "usage": _usage(mapping(message.get("tokens"))),

@@ -76,6 +76,12 @@ def test_a_session_of_lines_is_the_same_and_a_message_that_is_written_again_coun
     assert [event | {"#": ""} for event in events] == [event | {"#": ""} for event in document]
 
 
+def test_what_the_model_says_may_have_another_type(tmp_path: Path) -> None:
+    older = {"id": "m4", "type": "model", "parts": [{"text": "Bye."}]}
+    path = session(tmp_path / "a.json", said(1, text="Hi."), older)
+    assert [event["output"] for event in imported(path)] == ["Hi.", "Bye."]
+
+
 def test_what_the_shell_writes_around_the_output_is_no_result(tmp_path: Path) -> None:
     failed = called("run_shell_command", {}, "Output: no\nExit Code: 2\nProcess Group PGID: 7")
     path = session(tmp_path / "a.json", said(1, shell("ls", "a\nb"), shell("make\nx", "bad", 1), failed))
