@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from streamproc.cli.kept_statuses import LISTENER_START_S, kept_statuses, listener_remedy, listener_start_s, old_at_once
+from streamproc.cli.kept_statuses import (
+    LISTENER_START_S,
+    FleetLoad,
+    kept_statuses,
+    listener_remedy,
+    listener_start_s,
+    old_at_once,
+)
 from streamproc.cli.takeover import Takeover, simulate_takeover
 from streamproc.kafka.topics import COMPACTED, DAY_MS, specs
 from streamproc.settings import Settings
@@ -49,22 +56,6 @@ PAGE_DECISIONS_PER_S: Final = 1_000
 # Limits that others have published; docs/scaling.md names them.
 CLUSTER_PARTITIONS_MAX: Final = 200_000
 CLUSTER_BROKERS_MAX: Final = 60
-
-
-@dataclass(frozen=True, slots=True)
-class FleetLoad:
-    """What the fleet does, and what is to be survived. Numbers are above 0, except `killed` and `outage_s`."""
-
-    runs: int  # at a time
-    turns_per_second: float
-    turns_per_run: float
-    listeners: int
-    turns_per_request: float  # that a publisher sends together
-    status_finished_hours: float  # how long statuses are kept, as in the settings
-    status_days: float
-    halted_share: float  # of all runs, with those that never finish
-    killed: int
-    outage_s: float
 
 
 @dataclass(frozen=True, slots=True)

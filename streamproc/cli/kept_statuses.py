@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from streamproc.kafka.topics import COMPACTED, tombstones_kept_ms
@@ -15,7 +15,6 @@ from streamproc.worker.limits import (
 )
 
 if TYPE_CHECKING:
-    from streamproc.cli.capacity import FleetLoad
     from streamproc.cli.measured_figures import MeasuredFigures
 
 LISTENER_START_S: Final = 10.0  # `start_timeout_s` of HaltListener
@@ -23,6 +22,22 @@ TOMBSTONE: Final = 0.5  # what reading one costs a listener, of what a status co
 FOR_EVER_S: Final = 365 * 86_400.0  # what is planned for where statuses are never removed
 BUSY_MAX: Final = 0.95  # of the time between two readings, for writing tombstones
 SHORTER: Final = ((12, 30), (6, 30), (3, 30), (1, 30), (1, 7), (1, 1))  # hours and days that a remedy may name
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLoad:
+    """What the fleet does, and what is to be survived. Numbers are above 0, except `killed` and `outage_s`."""
+
+    runs: int  # at a time
+    turns_per_second: float
+    turns_per_run: float
+    listeners: int
+    turns_per_request: float  # that a publisher sends together
+    status_finished_hours: float  # how long statuses are kept, as in the settings
+    status_days: float
+    halted_share: float  # of all runs, with those that never finish
+    killed: int
+    outage_s: float
 
 
 def kept_statuses(load: FleetLoad) -> tuple[float, float]:

@@ -12,10 +12,35 @@ from streamproc.cli.output import OutputFile, output_to
 from streamproc.cli.terminal import clean, examples, fail
 
 if TYPE_CHECKING:
-    from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad
+    from streamproc.cli.capacity import CapacityPlan, Cluster
+    from streamproc.cli.kept_statuses import FleetLoad
     from streamproc.cli.measured_figures import Sourced
 
 app = typer.Typer()
+
+Listeners = Annotated[
+    float, typer.Option(help="Processes with a HaltListener. Default: one for 100 runs.", show_default=False)
+]
+FinishedHours = Annotated[
+    float | None,
+    typer.Option(
+        help="Retention of finished runs' statuses. Default: STREAMPROC_STATUS_FINISHED_HOURS (24).", show_default=False
+    ),
+]
+StatusDays = Annotated[
+    float | None,
+    typer.Option(help="Retention of all other statuses. Default: STREAMPROC_STATUS_DAYS (30).", show_default=False),
+]
+HaltedShare = Annotated[
+    float, typer.Option(help="Share of the runs that are halted, or end without `run.finished`, 0 to 1.")
+]
+Figures = Annotated[
+    str | None,
+    typer.Option(
+        help="Figures of your machine: a file of `make bench ARGS='--json FILE'`. Default: docs/performance.md.",
+        show_default=False,
+    ),
+]
 
 SMALLEST = 1e-9  # of what must be above 0; a quotient would overflow far below
 LABEL = 22  # columns of a line's name
@@ -33,20 +58,11 @@ def plan(
     runs: Annotated[float, typer.Option(help="Runs that are in progress at a time.")],
     turns_per_second: Annotated[float, typer.Option(help="Turns of all runs together, on average.")],
     turns_per_run: Annotated[float, typer.Option(help="Turns of a run from its start to its end.")] = 30,
-    listeners: Annotated[
-        float, typer.Option(help="Processes with a HaltListener. Default: one for 100 runs.", show_default=False)
-    ] = 0,
+    listeners: Listeners = 0,
     turns_per_request: Annotated[float, typer.Option(help="Turns that a publisher sends together.")] = 1,
-    status_finished_hours: Annotated[
-        float | None,
-        typer.Option(help="Retention of finished runs' statuses. Default: STREAMPROC_STATUS_FINISHED_HOURS (24)."),
-    ] = None,
-    status_days: Annotated[
-        float | None, typer.Option(help="Retention of all other statuses. Default: STREAMPROC_STATUS_DAYS (30).")
-    ] = None,
-    halted_share: Annotated[
-        float, typer.Option(help="Share of the runs that are halted, or end without `run.finished`.")
-    ] = 0.02,
+    status_finished_hours: FinishedHours = None,
+    status_days: StatusDays = None,
+    halted_share: HaltedShare = 0.02,
     kill: Annotated[int, typer.Option(help="Workers that die at once, for the time until all turns are stepped.")] = 1,
     outage_minutes: Annotated[float, typer.Option(help="How long all workers are down, for the time after it.")] = 10,
     store: Annotated[Literal["memory", "rocksdb"], typer.Option(help="Where workers keep runs.")] = "memory",
@@ -58,13 +74,7 @@ def plan(
     broker_mb_per_second: Annotated[float, typer.Option(help="MB/s that a broker receives and sends.")] = 750,
     broker_tb: Annotated[float, typer.Option(help="TB that Kafka may fill on a broker.")] = 16,
     broker_partitions: Annotated[int, typer.Option(help="Partitions of a broker, leaders and followers.")] = 4_000,
-    figures: Annotated[
-        str | None,
-        typer.Option(
-            help="Figures of your machine: a file of `make bench ARGS='--json FILE'`. Default: docs/performance.md.",
-            show_default=False,
-        ),
-    ] = None,
+    figures: Figures = None,
     figure: Annotated[
         list[str] | None,
         typer.Option(help="One figure as NAME=VALUE; may be repeated. --json names all.", show_default=False),
@@ -76,7 +86,8 @@ def plan(
 
     The figures are measured on one machine; what is extrapolated from them is marked.
     """
-    from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
+    from streamproc.cli.capacity import Cluster, make_plan
+    from streamproc.cli.kept_statuses import FleetLoad
     from streamproc.cli.measured_figures import figures_of
     from streamproc.settings import load_settings
 

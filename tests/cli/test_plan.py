@@ -13,7 +13,8 @@ from aiokafka import AIOKafkaConsumer
 from benchmarks.fleet_log import ACTIVE_RUNS_MAX
 from benchmarks.sizes import FULL
 from streamproc.cli import capacity, kept_statuses, takeover
-from streamproc.cli.capacity import Cluster, FleetLoad, make_plan
+from streamproc.cli.capacity import Cluster, make_plan
+from streamproc.cli.kept_statuses import FleetLoad
 from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
 from streamproc.cli.takeover import simulate_takeover
 from streamproc.client import HaltListener

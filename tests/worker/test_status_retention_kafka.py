@@ -9,8 +9,11 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.partitioner import murmur2
+from pydantic import SecretStr
 
 from streamproc.client import HaltListener
+from streamproc.fleet.keyring import new_keys
+from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.topics import DAY_MS, HOUR_MS
 from streamproc.replay.published import status_of_run, statuses
@@ -121,7 +124,7 @@ async def test_a_worker_forgets_old_statuses_and_a_new_listener_knows_the_halts(
         assert known["lost"].code == "LOOP001", "the status that was published again says why"
 
 
-async def test_an_idle_halt_is_forgotten_by_the_table_first_and_the_run_begins_anew(
+async def test_an_idle_halt_leaves_the_table_and_then_the_topic_by_a_signed_tombstone(
     settings: Settings, runs_topic: RunsTopic, start_worker: Callable[..., WorkerProcess]
 ) -> None:
     import time
@@ -135,7 +138,8 @@ async def test_an_idle_halt_is_forgotten_by_the_table_first_and_the_run_begins_a
     worker.end()
     await runs_topic.write(("stuck", "halted", 31 * DAY_MS))
 
-    start_worker(settings, before=EAGER)
+    signed = settings.model_copy(update={"control_key": SecretStr(new_keys("workers", ed25519=False)[0].line())})
+    start_worker(signed, before=EAGER)
 
     async def forgotten() -> bool:
         return await runs_topic.forgotten() == {"stuck"}
@@ -144,6 +148,8 @@ async def test_an_idle_halt_is_forgotten_by_the_table_first_and_the_run_begins_a
     changelog = await topics.read_topic(kafka_topics.changelog_topic(settings))
     assert [record.value for record in changelog if record.key == b"stuck"][-1] is None
     assert await status_of_run(settings, "stuck") is None
+    [tombstone] = [record for record in await topics.read("runs") if record.value is None]
+    assert record_signer(signed).check("runs", tombstone).partition == runs_topic.partition_of("stuck")
 
 
 async def send_at(settings: Settings, records: list[tuple[bytes, bytes]], at_ms: int) -> None:
