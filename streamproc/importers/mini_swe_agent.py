@@ -18,10 +18,11 @@ NAME: Final = "mini-swe-agent"
 UNIT: Final = "message"
 
 FENCE: Final = "```mswea_bash_command"
-FENCED: Final = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n?```", re.DOTALL)
+# None of these tries a place twice: an output may have a million digits or line breaks.
+FENCED: Final = re.compile(r"```(?:mswea_bash_command|bash)(?>\s*\n)(.*?)\n?```", re.DOTALL)
 RETURNED: Final = re.compile(r"\s*(?:<exception>.*?</exception>\s*)?<returncode>(-?\d+)</returncode>\s*", re.DOTALL)
 OUTPUT: Final = re.compile(r"<output>\n?(.*?)\n?</output>\s*\Z", re.DOTALL)
-ELIDED: Final = re.compile(r"\d+ characters elided")  # this number varies with the output
+ELIDED: Final = re.compile(r"(?<!\d)\d++ characters elided")  # this number varies with the output
 PERSON: Final = "UserInterruption"  # the `interrupt_type` of what a person says in between
 UNREADABLE: Final = "FormatError"  # that of a reprimand: the answer had no command, or several in one text
 TIMED_OUT: Final = re.compile(r"\s*The last command\b.{1,20000}? timed out\b", re.DOTALL)

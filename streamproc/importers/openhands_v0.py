@@ -37,7 +37,7 @@ RUNNING: Final = -1  # the exit code of a command that has not ended
 
 # What the harness appends: where the shell is, who it is, and how the command ended, which the metadata say.
 SUFFIXES: Final = re.compile(
-    r"(?:\s*\n?\[(?:The command completed with exit code -?\d+\.?|Command finished with exit code -?\d+"
+    r"(?:(?<!\s)\s*+\[(?:The command completed with exit code -?\d+\.?|Command finished with exit code -?\d+"
     r"|Current working directory: [^\n]{0,500}|Python [Ii]nterpreter: [^\n]{0,500}"
     r"|Jupyter current working directory: [^\n]{0,500}|Jupyter Python interpreter: [^\n]{0,500})\])+\s*\Z"
 )
