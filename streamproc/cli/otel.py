@@ -40,12 +40,17 @@ Quiet = Annotated[
     int, typer.Option("--quiet-s", min=1, max=86_400, help="Time without a span after which a trace has ended.")
 ]
 
+Halts = Annotated[
+    bool, typer.Option("--halts", help="Answer GET /halted/RUN, for agents that ask before they call a model.")
+]
+
 
 @app.command(
     epilog=examples(
         "streamproc otel",
         "streamproc otel --listen 0.0.0.0:4318 --run-by session,trace",
         "streamproc otel --topic otlp_spans --brokers kafka-1:9092",
+        "streamproc otel --halts",
     )
 )
 def otel(
@@ -55,6 +60,7 @@ def otel(
     run_by: RunBy = "conversation,session,trace",
     reorder_ms: Reorder = 2_000,
     quiet_s: Quiet = 120,
+    halts: Halts = False,
     log_level: LogLevel = "info",
     metrics: Metrics = None,
     brokers: Brokers = None,
@@ -83,5 +89,5 @@ def otel(
     quiet_kafka()
     before_trace = names[: names.index("trace")] if "trace" in names else names
     group = group or f"{settings.topic_prefix}-otel"
-    sources = SpanSources(host, port, topic or "", group, before_trace)
+    sources = SpanSources(host, port, topic or "", group, before_trace, halts)
     asyncio.run(serve(settings, sources, AssemblyLimits(reorder_s=reorder_ms / 1000, quiet_s=quiet_s)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streamproc.client import TurnPublisher
+from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import InvalidSettings
 from streamproc.metrics import exposing
 from streamproc.otel.bridge import BUFFER_MAX, SpanBridge
@@ -37,6 +37,8 @@ class SpanSources:
     topic: str = ""
     group: str = ""
     run_by: Sequence[str] = ("conversation", "session")
+    halts: bool = False
+    """Whether programs may ask `GET /halted/RUN`."""
 
 
 async def serve(settings: Settings, sources: SpanSources, limits: AssemblyLimits) -> None:
@@ -56,7 +58,10 @@ async def serve(settings: Settings, sources: SpanSources, limits: AssemblyLimits
         await stack.enter_async_context(
             exposing(settings, lambda: bridge_readings(bridge, publisher), lambda: _missing(stop, bridge, reader))
         )
-        receiver = SpanReceiver(bridge, token=token)
+        listener = (
+            await stack.enter_async_context(HaltListener(settings=settings, wait=False)) if sources.halts else None
+        )
+        receiver = SpanReceiver(bridge, token=token, halts=listener)
         try:
             port = await receiver.start(sources.host, sources.port)
         except OSError as error:

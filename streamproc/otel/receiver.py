@@ -1,4 +1,4 @@
-"""OTLP/HTTP: `POST /v1/traces`, and `GET /healthz`.
+"""OTLP/HTTP: `POST /v1/traces`, `GET /healthz`, and `GET /halted/RUN` where halts are received.
 
 Answers follow the protocol, because exporters act on them: 200 with a partial success for spans that cannot be used,
 400 for a body that is no OTLP (not sent again), 503 with `Retry-After` while the turns have nowhere to go, or too many
@@ -19,10 +19,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.otel.decoding import Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
+from streamproc.otel.halt_answers import PATH, halt_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from streamproc.client import HaltListener
     from streamproc.importers.genai_spans import SpanRecord
     from streamproc.otel.bridge import SpanBridge, Taken
 
@@ -40,9 +42,19 @@ TYPE_OF: Final = {encoding: content_type for content_type, encoding in CONTENT_T
 
 
 class SpanReceiver:
-    """Serves OTLP/HTTP on one address. With a `token`, requests need `Authorization: Bearer TOKEN`."""
+    """Serves OTLP/HTTP on one address, and with `halts` their answers.
 
-    def __init__(self, bridge: SpanBridge, *, token: str = "", body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    With a `token`, requests need `Authorization: Bearer TOKEN`.
+    """
+
+    def __init__(
+        self,
+        bridge: SpanBridge,
+        *,
+        token: str = "",
+        body_bytes_max: int = BODY_BYTES_MAX,
+        halts: HaltListener | None = None,
+    ) -> None:
         self.refused = 0
         """Requests that were refused as a whole."""
         self.held_bytes = 0
@@ -50,9 +62,12 @@ class SpanReceiver:
         self._bridge = bridge
         self._token = token.encode()
         self._bytes_max = body_bytes_max
+        self._halts = halts
         app = web.Application(client_max_size=body_bytes_max)
         app.router.add_post("/v1/traces", self._traces)
         app.router.add_get("/healthz", self._health)
+        if halts is not None:
+            app.router.add_get(PATH, self._halted)
         # Decompressed by `unpacked`, which bounds the result.
         self._runner = BoundedRunner(
             app, connections_max=CONNECTIONS_MAX, auto_decompress=False, shutdown_timeout=STOP_TIMEOUT_S
@@ -71,6 +86,13 @@ class SpanReceiver:
         if self._bridge.delivering and not self._bridge.full:
             return web.Response(text="ok\n")
         return web.Response(status=503, text="turns are not delivered: see the log, or run `streamproc doctor`\n")
+
+    async def _halted(self, request: web.Request) -> web.Response:
+        assert self._halts is not None
+        if not self._is_allowed(request):
+            return self._refuse("json", 401, "the bearer token is missing or wrong: send the header "
+                                "`Authorization: Bearer TOKEN` with STREAMPROC_OTEL_TOKEN")  # fmt: skip
+        return halt_answer(self._halts, request.match_info["run"])
 
     async def _traces(self, request: web.Request) -> web.Response:
         encoding = CONTENT_TYPES.get(request.content_type)

@@ -8,9 +8,11 @@ import re
 import urllib.request
 from typing import Any
 
+import aiohttp
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from yarl import URL
 
 from streamproc.client import HaltListener
 from streamproc.kafka.reading import committed_offsets
@@ -24,6 +26,7 @@ from tests.waiting import until
 
 __all__ = ["settings", "start"]  # fixtures
 
+TOKEN = {"Authorization": "Bearer s3cret-token"}
 MARK = "Zx7MarkerThatNobodyElseWrites9q"
 
 
@@ -35,16 +38,28 @@ async def address(process: Process) -> str:
     return found[1]
 
 
+async def answer(url: str, path: str, headers: dict[str, str]) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.get(URL(url).with_path(path), headers=headers) as got:
+        return got.status, await got.json()
+
+
 async def test_an_agent_that_is_only_traced_is_halted(settings: Settings, start: Start) -> None:
     worker = start("worker")
-    bridge = start("otel", "--listen", "127.0.0.1:0", "--reorder-ms", "100", STREAMPROC_OTEL_TOKEN="s3cret-token")
+    bridge = start(
+        "otel", "--listen", "127.0.0.1:0", "--reorder-ms", "100", "--halts", STREAMPROC_OTEL_TOKEN="s3cret-token"
+    )
     url = await address(bridge)
     await until(lambda: worker.logged("ready partitions="), 90)
-    exporter = OTLPSpanExporter(url, headers={"Authorization": "Bearer s3cret-token"})
+    exporter = OTLPSpanExporter(url, headers=TOKEN)
     async with HaltListener(settings=settings) as halts:
         await asyncio.to_thread(agent, exporter, [MARK] * 3)
         halt = await until(lambda: halts.halted("chat-1"), 60, "the halt")
         assert halt.code == "LOOP003"
+    status, content = await answer(url, "/halted/chat-1", TOKEN)
+    assert (status, content["halted"], content["control"]["id"]) == (200, True, halt.id)
+    assert content["message"].startswith("run chat-1 is halted (LOOP003): search returned the same result")
+    assert await answer(url, "/halted/chat-2", TOKEN) == (200, {"run_id": "chat-2", "halted": False})
+    assert (await answer(url, "/halted/chat-1", {}))[0] == 401
     health = await asyncio.to_thread(urllib.request.urlopen, url.replace("/v1/traces", "/healthz"))
     with health:
         assert health.read() == b"ok\n"
