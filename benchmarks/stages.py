@@ -33,6 +33,7 @@ class Fetched(NamedTuple):
     timestamp: int
     key: bytes
     value: bytes
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 class Stages(NamedTuple):

@@ -82,8 +82,7 @@ def status(
 ) -> None:
     """Show the last status of a run and the decisions about it. Exit 0: running or finished; 1: halted; 2: unknown.
 
-    The status outlives the worker and the run: after a timeout it says how far the run was. Workers remove it after
-    STREAMPROC_STATUS_FINISHED_HOURS or STREAMPROC_STATUS_DAYS.
+    The status outlives the worker and the run, until STREAMPROC_STATUS_FINISHED_HOURS or _STATUS_DAYS have passed.
     """
     settings = kafka_settings(brokers, topic_prefix)
     found, decisions = asyncio.run(_status(settings, run))
