@@ -72,7 +72,7 @@ lint: setup  ## run ruff and mypy --strict
 audit: setup  ## audit the locked packages: hashes, licences, SBOM, known vulnerabilities (without network: ARGS=--offline)
 	@$(BIN)/python deploy/local/audit.py $(ARGS)
 
-bench: setup $(PEERS)  ## measure core, worker and latency, on a real Kafka; parts: ARGS="--only core,scan"
+bench: built $(PEERS)  ## measure core, worker and latency, on a real Kafka; parts: ARGS="--only core,scan"
 	@$(WITH_SERVICES) -- $(BIN)/python -m benchmarks $(ARGS)
 
 $(PEERS): $(READY) benchmarks/peers.lock
