@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import pytest
 from streamproc import Halted, Monitor, UnsafeCycle, Watch
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
+from tests.waiting import wait_until
 from tests.worker.running import WorkerProcess
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ def test_a_worker_stops_a_run_and_warns_its_model(
         asyncio.run(worker.ready())
         again(watch, "r1", 2)
         assert watch.flush()
-        said = _until(lambda: watch.nudge("r1"))
+        said = wait_until(lambda: watch.nudge("r1"))
         again(watch, "r1")
-        halt = _until(lambda: watch.halted("r1"))
+        halt = wait_until(lambda: watch.halted("r1"))
         assert said.startswith("grep returned the same result")
         assert halt.code == "LOOP003"
         with pytest.raises(Halted):
@@ -193,12 +193,3 @@ def test_a_worker_stops_a_run_and_warns_its_model(
     finally:
         watch.close()
         worker.end(signal.SIGTERM)
-
-
-def _until(found: Any, seconds: float = 20) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := found():
-            return value
-        time.sleep(0.02)
-    raise TimeoutError

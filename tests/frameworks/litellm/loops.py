@@ -13,6 +13,7 @@ from streamproc import Watch
 from streamproc.integrations.litellm import Breaker
 from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
+from tests.waiting import wait_until
 
 STUCK = "2 failed: test_login, test_logout"
 PROMPT = {"role": "user", "content": "fix the tests"}
@@ -111,6 +112,4 @@ def watching(watch: Watch, **options: Any) -> list[dict[str, Any]]:
 
 def heard(fed: list[dict[str, Any]], name: str) -> None:
     """Wait until the last turn has a field, as answers are logged by tasks and threads."""
-    deadline = time.monotonic() + 5
-    while name not in fed[-1] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: name in fed[-1], what=name)

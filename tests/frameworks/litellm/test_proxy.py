@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.docs.pages import ROOT
 from tests.frameworks.litellm.loops import PROMPT, STUCK
 from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
+from tests.waiting import wait_until
 
 CONFIG = """
 model_list:
@@ -94,15 +94,14 @@ class Proxy:
 
 def ready(address: str) -> None:
     """Wait until a proxy serves."""
-    deadline = time.monotonic() + 120
-    while True:
+
+    def serves() -> bool:
         try:
-            if httpx.get(f"{address}/health/liveliness").is_success:
-                return
+            return httpx.get(f"{address}/health/liveliness").is_success
         except httpx.HTTPError:
-            pass
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+            return False
+
+    wait_until(serves, 120, f"the proxy at {address}", every_s=0.1)
 
 
 def client(address: str, **headers: str) -> openai.OpenAI:
