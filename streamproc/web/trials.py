@@ -59,6 +59,7 @@ class Trials:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._states: OrderedDict[str, TrialState] = OrderedDict()
+        self._reading = False
 
     def find(self, trial_id: str) -> TrialState | None:
         """Return a trial."""
@@ -69,20 +70,23 @@ class Trials:
         """Return the trial that is running."""
         return next((one for one in self._states.values() if one.running), None)
 
-    def start(self, text: str, run_ids: Sequence[str], since_ms: int) -> TrialState:
+    async def start(self, text: str, run_ids: Sequence[str], since_ms: int) -> TrialState:
         """Start a trial of a policy, given as text. Raises `InvalidPolicy`, and `TrialBusy`."""
+        if self.running is not None or self._reading:
+            raise TrialBusy
         folder = tempfile.TemporaryDirectory(prefix="streamproc-trial-")
+        trial = Trial(
+            run_ids=list(run_ids), since_ms=since_ms, in_force=self._in_force(), changed=f"{folder.name}/{POLICY_FILE}"
+        )
+        self._reading = True
         try:
-            if self.running is not None:
-                raise TrialBusy
-            path = Path(folder.name, POLICY_FILE)
-            path.write_text(text, "utf-8", "replace")
-            state = TrialState(secrets.token_urlsafe(12), text, load_policy(path).hash, len(run_ids))
-            trial = Trial(run_ids=list(run_ids), since_ms=since_ms, in_force=self._in_force(), changed=str(path))
-            Path(folder.name, TRIAL_FILE).write_bytes(msgspec.json.encode(trial))
+            policy_hash = await asyncio.to_thread(_written, trial, text, Path(folder.name))
         except BaseException:
             folder.cleanup()
             raise
+        finally:
+            self._reading = False
+        state = TrialState(secrets.token_urlsafe(12), text, policy_hash, len(run_ids))
         self._states[state.id] = state
         while len(self._states) > KEPT:
             self._states.popitem(last=False)
@@ -133,3 +137,11 @@ class Trials:
                 process.kill()
                 await process.wait()
             folder.cleanup()
+
+
+def _written(trial: Trial, text: str, folder: Path) -> str:
+    """Write the files of a trial, and return the hash of its policy; reading a long policy takes seconds."""
+    path = folder / POLICY_FILE
+    path.write_text(text, "utf-8", "replace")
+    (folder / TRIAL_FILE).write_bytes(msgspec.json.encode(trial))
+    return load_policy(path).hash

@@ -67,7 +67,7 @@ async def start(request: web.Request) -> web.Response:
     hours = fields.get("since", "")
     since_ms = int((time.time() - 3_600 * int(hours)) * 1_000) if hours in AGES and hours else 0
     try:
-        state = request.app[TRIALS].start(text, runs, since_ms)
+        state = await request.app[TRIALS].start(text, runs, since_ms)
     except InvalidPolicy as error:
         lines = "\n".join(str(one).replace(str(Path(one.place).parent) + "/", "") for one in error.problems)
         return _page(request, text, fields, problem=lines)
