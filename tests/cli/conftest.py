@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,13 @@ def command(*arguments: object, output: Any = subprocess.PIPE, **environment: st
         stdout=output,
         stderr=output,
         text=True,
+        preexec_fn=_heed_ctrl_c,
     )
+
+
+def _heed_ctrl_c() -> None:
+    """Undo what a shell does to a suite in the background: it and its children ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def stuck(run_id: str = "stuck", turns: int = 4) -> list[dict[str, Any]]:
