@@ -226,7 +226,7 @@ def test_the_user_and_the_team_of_the_key_are_those_of_the_run(monkeypatch: pyte
     assert [event["type"] for event in fed] == ["run.started", "turn"]
 
 
-@pytest.mark.parametrize("method", ["run_id", "started", "turn", "_feed"])
+@pytest.mark.parametrize("method", ["run_id", "started", "turn"])
 def test_a_fault_of_ours_changes_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("a fault")
