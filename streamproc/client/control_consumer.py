@@ -18,6 +18,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from streamproc.client.halts import ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.errors import Unavailable
+from streamproc.fleet.record_signing import RESUME_HEADER
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reader_first import read_first
@@ -71,8 +72,8 @@ class Handler(Protocol):
     def unverified(self, value: bytes) -> None:
         """Show a record of the `control` topic that no worker has signed. It changes nothing."""
 
-    def halt_of(self, run_id: str) -> Halt | None:
-        """Return why a run is halted; None if it is not known to be halted."""
+    def halts_of(self, run_id: str) -> tuple[Halt, ...]:
+        """Return why a run is halted, by each partition that says so; none if it is not known to be halted."""
 
     def guards(self, run_id: str) -> bool:
         """Return whether work on this run is guarded here."""
@@ -143,12 +144,12 @@ class ControlConsumer:
             positions = ends | await consumer.beginning_offsets(compacted)
         for partition, position in positions.items():
             consumer.seek(partition, position)
-        latest: dict[str, StatusNews] = {}
+        latest: dict[str, dict[int, StatusNews]] = {}  # by run and partition
         await self._read_topic(consumer, self._commands, ends, positions, self._apply_command)
         await self._read_topic(consumer, self._runs, ends, positions, lambda record: self._collect(latest, record))
         consumer.resume(*ends)
         self._positions = positions
-        self._handler.snapshot(latest.values())
+        self._handler.snapshot(news for said in latest.values() for news in said.values())
 
     async def _read_topic(
         self,
@@ -172,25 +173,26 @@ class ControlConsumer:
                 positions[partition] = await consumer.position(partition)
             await asyncio.sleep(0)
 
-    def _collect(self, latest: dict[str, StatusNews], record: ConsumerRecord[bytes, bytes]) -> None:
+    def _collect(self, latest: dict[str, dict[int, StatusNews]], record: ConsumerRecord[bytes, bytes]) -> None:
         news = _status_of(record)
         if news is None:  # a signed one would release a run without an operator's resume: only compaction does that
             if not self._verifier.required:
-                latest.pop((record.key or b"").decode(), None)
+                latest.get((record.key or b"").decode(), {}).pop(record.partition, None)
             return
-        known, halt = latest.get(news.run_id), self._handler.halt_of(news.run_id)
-        if self._verifier.required:
-            halts = [one for one in (halt, known.halt if known is not None else None) if one is not None]
-            if news.halt is not None or known is not None or halts:
-                verified = self._verifier.status(record, news, halts)
-                if verified is not None and (known is None or not verified.is_before(known)):
-                    latest[news.run_id] = verified
-        elif known is not None and news.is_before(known):
-            pass  # of a worker that has lost the partition since
-        elif news.halt is not None or halt is not None:
-            latest[news.run_id] = news
-        else:
-            latest.pop(news.run_id, None)
+        said = latest.get(news.run_id, {})
+        halts = (*self._handler.halts_of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
+        if self._verifier.required and (news.halt is not None or said or halts):
+            verified = self._verifier.verified("runs", record, news, halts)
+            if verified is None:
+                return
+            news = verified
+        known = said.get(news.partition)
+        if known is not None and news.is_before(known):
+            return  # of a worker that has lost the partition since
+        if news.halt is not None or halts:
+            latest.setdefault(news.run_id, {})[news.partition] = news
+        elif said:
+            said.pop(news.partition, None)
 
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
         appliers = {
@@ -215,8 +217,7 @@ class ControlConsumer:
         if news is not None and self._verifier.required:
             if news.halt is None and not news.resumes and not self._handler.subscribed:
                 return
-            halt = self._handler.halt_of(news.run_id)
-            news = self._verifier.control(record, news, [] if halt is None else [halt])
+            news = self._verifier.verified("control", record, news, self._handler.halts_of(news.run_id))
             if news is None and self._handler.subscribed:
                 self._handler.unverified(record.value)
         if news is not None:
@@ -225,10 +226,10 @@ class ControlConsumer:
     def _apply_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
         news = _status_of(record)
         if news is not None and self._verifier.required:
-            halt = self._handler.halt_of(news.run_id)
-            if news.halt is None and halt is None and not self._handler.guards(news.run_id):
+            halts = self._handler.halts_of(news.run_id)
+            if news.halt is None and not halts and not self._handler.guards(news.run_id):
                 return  # nothing to release: no need to verify every status of the fleet
-            news = self._verifier.status(record, news, [] if halt is None else [halt])
+            news = self._verifier.verified("runs", record, news, halts)
         if news is not None:
             self._handler.status(news)
 
@@ -274,7 +275,9 @@ class ControlConsumer:
 
 
 def _status_of(record: ConsumerRecord[bytes, bytes]) -> StatusNews | None:
-    return read_status_news(record.value, record.timestamp, find_traceparent(record.headers, TURN_HEADER))
+    resumed = any(name == RESUME_HEADER for name, _ in record.headers)
+    traceparent = find_traceparent(record.headers, TURN_HEADER)
+    return read_status_news(record.value, record.timestamp, traceparent, resumed=resumed)
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:

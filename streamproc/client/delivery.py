@@ -21,11 +21,11 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
-from aiokafka.partitioner import murmur2
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
@@ -53,8 +53,6 @@ RUN_EVENTS_MAX: Final = 20  # of one run in a batch: fewer than the event ids th
 # (core.run_state.IDS_MAX), or the turns of a batch that is sent twice would look like a loop
 ABANDON_TIMEOUT_S: Final = 0.5
 REFUSED: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)  # a retry cannot succeed
-
-_hash_of_key = lru_cache(maxsize=16_384)(murmur2)  # aiokafka's is pure Python: 5 µs for a UUID
 
 
 class Delivery:
@@ -99,7 +97,7 @@ class Delivery:
                 found = await find_partitions(producer.client, self._settings, "turns")
                 await producer.partitions_for(self._topic)
             count = len(found[self._topic])
-            self._outbox.repartition(count, lambda key: (_hash_of_key(key) & 0x7FFFFFFF) % count)
+            self._outbox.repartition(count, lru_cache(maxsize=16_384)(home_of(self._settings, count).of))
             self._wakers = [asyncio.Event() for _ in range(count)]
             queues = enumerate(self._outbox.queues)
             senders = (self._send_queue(producer, backoff, number, queue) for number, queue in queues)

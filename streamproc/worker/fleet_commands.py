@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
-from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Trigger
 from streamproc.errors import InvalidSettings, Unavailable
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from streamproc.errors import Problem
+    from streamproc.kafka.partitioning import Home
     from streamproc.model.fleet_command import FleetCommand
     from streamproc.settings import Settings
     from streamproc.worker.publishing import Publisher
@@ -101,7 +101,7 @@ class FleetCommands:
         self,
         settings: Settings,
         publisher: Publisher,
-        partitions: int,
+        home: Home,
         *,
         dead_letter_bytes: int,
         version: str,
@@ -123,7 +123,7 @@ class FleetCommands:
         self._settings = settings
         self._topic = settings.topic("commands")
         self._publisher = publisher
-        self._count = partitions
+        self._home = home
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
         self._mine: set[int] = set()
@@ -261,7 +261,7 @@ class FleetCommands:
         if not self.caught_up.is_set():
             return  # a kill that was lifted later must not halt a run
         for number, outcomes in self._outcomes.items():
-            if number % self._count in self._mine:
+            if number % self._home.count in self._mine:
                 await self._publish(consumer, TopicPartition(self._topic, number), outcomes)
         if self._displaced and time.monotonic() >= self._restate_at_s:
             await self._restate()
@@ -307,8 +307,8 @@ class FleetCommands:
 
     async def _stop_run(self, command: FleetCommand) -> None:
         key = command.name.encode()
-        known = [number for number in self._mine if key in self.runs_of(number)]
-        partition = known[0] if known else (murmur2(key) & 0x7FFFFFFF) % self._count
+        known = [number for number in self._mine if not self._home.checked and key in self.runs_of(number)]
+        partition = known[0] if known else self._home.of(key)
         stop = self.stop_of(command, command.name, command.id)
         await self._publisher.publish(partition, [OutgoingRecord("turns", key, encode(stop))])
 
@@ -323,7 +323,8 @@ class FleetCommands:
             if time.monotonic() >= end_s:
                 await asyncio.sleep(0)  # let turns be processed in between
                 end_s = time.monotonic() + SLICE_S
-            command = None if summary.over else fleet.killing(summary.user, summary.tenant)
+            over = summary.over or not self._home.holds(summary.key, partition)
+            command = None if over else fleet.killing(summary.user, summary.tenant)
             if command is not None:
                 stop = self.stop_of(command, summary.key.decode(), f"{command.id}@{summary.offset}")
                 outgoing.append(OutgoingRecord("turns", summary.key, encode(stop)))
