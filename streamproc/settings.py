@@ -68,6 +68,12 @@ class Settings(BaseSettings):
         description="how publishers choose the partition of a run: `murmur2` (Java, aiokafka, this package), `crc32` "
         "(librdkafka), `fnv1a` (Sarama); records elsewhere are refused; `any`: they are not",
     )
+    earlier_partitions: int = Field(
+        0,
+        ge=0,
+        le=10_000,
+        description="partition count that the turns topic had when the records to replay were published; 0: as now",
+    )
     unnamed_resumes: bool = Field(
         False,
         description="accept signed resumes that do not name the halt they lift, as versions before 0.2 sign them",

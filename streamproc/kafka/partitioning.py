@@ -81,6 +81,10 @@ class Home:
         )
 
 
+EVERYWHERE: Final = Home(ANY, 0)
+"""The rule of topics that have none."""
+
+
 def home_of(settings: Settings, count: int) -> Home:
     """Return the rule of a deployment whose turns topic has `count` partitions."""
     return Home(settings.partitioner, count)
@@ -108,8 +112,9 @@ class StrayRecords(NamedTuple):
             )
         if self.earlier_count:
             return (
-                f"they are at home with {self.earlier_count} partitions, and the topic has {home.count}: the number of "
-                "partitions must not change; create topics under a new prefix"
+                f"they are at home with {self.earlier_count} partitions, and the topic has {home.count}. The number "
+                "must not change: create topics under a new prefix; to replay what was published before, set "
+                f"STREAMPROC_EARLIER_PARTITIONS={self.earlier_count}"
             )
         if self.strays_fit:
             return (

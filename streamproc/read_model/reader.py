@@ -22,6 +22,7 @@ from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
@@ -137,6 +138,7 @@ class ModelReader:
         if missing and missing != self.missing:
             log.warning("what these topics hold is not shown, as they cannot be seen: %s", ", ".join(missing))
         self.missing = missing
+        self.model.home = home_of(self._settings, len(found.get(self._settings.topic("turns"), ())))
         return {TopicPartition(name, number): (names[name], number) for name in found for number in found[name]}
 
     async def _seek(self, consumer: AIOKafkaConsumer) -> None:

@@ -21,7 +21,7 @@ from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
-from streamproc.kafka.partitioning import ANY, Home
+from streamproc.kafka.partitioning import EVERYWHERE, Home
 from streamproc.model.wire import Feedback, OperatorResume, RunFinished, RunStarted, Turn, encode
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
@@ -92,7 +92,7 @@ class TurnProcessor:
         engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._new_runs_max = new_runs_max
-        self._home = home or Home(ANY, 0)
+        self._home = home or EVERYWHERE
         self._strays = Strays(self._home, topic)
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
