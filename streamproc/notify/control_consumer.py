@@ -20,6 +20,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 from streamproc.errors import InvalidEvent
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import access
+from streamproc.kafka.offset_tracker import OffsetTracker
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
@@ -36,7 +37,6 @@ from streamproc.kafka.session import (
 from streamproc.model.controls import read_control
 from streamproc.notify.delivery_queue import DeliveryQueue
 from streamproc.notify.notifier import Notifier
-from streamproc.notify.offset_tracker import OffsetTracker
 from streamproc.notify.service import Service
 
 if TYPE_CHECKING:

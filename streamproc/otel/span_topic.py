@@ -16,6 +16,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access
+from streamproc.kafka.offset_tracker import OffsetTracker
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
@@ -28,7 +29,6 @@ from streamproc.kafka.session import (
     run_in_own_task,
     run_until_one_ends,
 )
-from streamproc.notify.offset_tracker import OffsetTracker
 from streamproc.otel.decoding import UnreadableSpans, encoding_of, read_spans
 
 if TYPE_CHECKING:
