@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -36,7 +36,6 @@ POLL_MS: Final = 500
 RECORDS_MAX: Final = 2_000  # of one poll, so that the event loop is blocked for a few ms at most
 CHECK_EVERY_S: Final = 15.0
 READ_TIMEOUT_S: Final = 20.0
-CLOSE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,8 @@ class Follower:
     `positions` say where to go on, by partition. `before_poll` gets the consumer. `on_caught_up` is called when all is
     read that was there at the start, `on_recreated` when topics were deleted and made again: it may clear `positions`.
     """
+
+    close_timeout_s: ClassVar[float] = 2.0
 
     def __init__(
         self,
@@ -261,4 +262,4 @@ class Follower:
     async def _detach(self, consumer: AIOKafkaConsumer) -> None:
         for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it closes its client
             with contextlib.suppress(Exception):  # this consumer is abandoned: its errors do not matter
-                await session.run_in_own_task(closing, CLOSE_TIMEOUT_S)
+                await session.run_in_own_task(closing, self.close_timeout_s)
