@@ -22,7 +22,6 @@ from aiokafka.errors import (
     RecordListTooLargeError,
 )
 
-from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import home_of
@@ -30,6 +29,7 @@ from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
     Backoff,
+    Outage,
     Reconnect,
     as_unavailable,
     find_partitions,
@@ -43,6 +43,7 @@ from streamproc.tracing.trace_context import TURN_HEADER
 
 if TYPE_CHECKING:
     from streamproc.client.outbox import Item, Outbox, PartitionQueue
+    from streamproc.errors import Unavailable
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -69,8 +70,14 @@ class Delivery:
         self._settled = settled
         self._wakers: list[asyncio.Event] = []
         self._batch_max: dict[int, int] = {}  # by partition, after a refusal: the size of its next batch
-        self.trouble: Unavailable | None = None
+        self._outage = Outage(
+            log, "delivering turns", "turns are not being delivered, and are buffered", "turns are delivered again"
+        )
+
+    @property
+    def trouble(self) -> Unavailable | None:
         """Why nothing is being delivered; None while the connection works."""
+        return self._outage.trouble
 
     def wake(self, partition: int) -> None:
         """Send from this partition's queue now."""
@@ -79,7 +86,7 @@ class Delivery:
 
     async def run(self) -> None:
         """Connect, deliver and reconnect until cancelled."""
-        await reconnecting(self._session, self._report, purpose="delivering turns")
+        await reconnecting(self._session, self._report, purpose=self._outage.purpose)
 
     async def _session(self, backoff: Backoff) -> None:
         producer = AIOKafkaProducer(
@@ -94,7 +101,7 @@ class Delivery:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await access.start(producer, self._settings)
-                found = await find_partitions(producer.client, self._settings, "turns")
+                found = await find_partitions(producer.client, self._settings, [self._topic])
                 await producer.partitions_for(self._topic)
             count = len(found[self._topic])
             self._outbox.repartition(count, lru_cache(maxsize=16_384)(home_of(self._settings, count).of))
@@ -157,16 +164,11 @@ class Delivery:
         self._settled(0, 1)
 
     def _report(self, error: Exception) -> None:
-        problem = as_unavailable(self._settings, error)
-        if self.trouble is None:
-            log.warning("turns are not being delivered; buffering them and reconnecting: %s", problem)
-        self.trouble = problem
+        self._outage.lost(as_unavailable(self._settings, error))
 
     def _report_success(self, backoff: Backoff) -> None:
         backoff.reset()
-        if self.trouble is not None:
-            log.warning("turns are delivered again (%d were waiting)", self._outbox.events)
-            self.trouble = None
+        self._outage.over(f" ({self._outbox.events} were waiting)")
 
 
 class _Refused(Exception):

@@ -150,12 +150,12 @@ class HaltListener:
     @property
     def connected(self) -> bool:
         """Whether the listener receives halts."""
-        return self._consumer.connected
+        return self._consumer.follower.connected
 
     @property
     def trouble(self) -> Unavailable | None:
         """Why no halts are received; None while the connection works."""
-        return self._consumer.trouble
+        return self._consumer.follower.trouble
 
     @property
     def halted_runs(self) -> int:

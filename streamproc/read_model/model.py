@@ -99,8 +99,11 @@ class ReadModel(Queries):
 
     def next_offset(self, role: str, partition: int) -> int | None:
         """Return the offset of the next record to apply; None if none of the partition was applied yet."""
-        found = self._next.get((role, partition))
-        return None if found is None else found[0]
+        return self.next_offsets().get((role, partition))
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the offset of the next record to apply, by topic role and partition, where one was applied."""
+        return {place: offset for place, (offset, _) in self._next.items()}
 
     def apply(self, topic_role: str, records: Sequence[Record]) -> Changes:
         """Apply records of a topic, each partition in log order; return what has changed.
