@@ -45,7 +45,9 @@ FETCH_PARTITION_BYTES: Final = 70  # of a partition in a fetch without data: 28 
 ROCKSDB_RUN_BYTES: Final = 157  # in memory, of a run on disk: docs/operations.md, "Runs on disk"
 DAY_S: Final = 86_400
 TEMPLATE: Final = Settings.model_construct(topic_prefix="streamproc", group="", shadow="", replication_factor=3)
-TOPICS: Final = {spec.name.rpartition(".")[2].rpartition("worker-")[2]: spec for spec in specs(TEMPLATE)}
+TOPICS: Final = {  # without `workers`, whose one partition does not count
+    spec.name.rpartition(".")[2].rpartition("worker-")[2]: spec for spec in specs(TEMPLATE) if spec.partitions > 1
+}
 # What the cleaner of a compacted topic leaves alone: its active segment, and the youngest records behind it.
 UNCOMPACTED_S: Final = (int(COMPACTED["segment.ms"]) + int(COMPACTED["min.compaction.lag.ms"])) / 1_000
 

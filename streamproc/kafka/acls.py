@@ -28,7 +28,9 @@ LITERAL: Final = 3
 ALLOW: Final = 3
 ANY_HOST: Final = "*"
 
-TOPICS: Final = ("turns", "control", "runs", "commands", "spend", "dead-letter", "runs-changelog", "accounts-changelog")
+TOPICS: Final = (
+    "turns", "control", "runs", "commands", "workers", "spend", "dead-letter", "runs-changelog", "accounts-changelog",
+)  # fmt: skip
 
 
 class Right(NamedTuple):
@@ -53,8 +55,12 @@ def _topics(*operations: Operation, of: Iterable[str]) -> tuple[Right, ...]:
 
 ROLES: Final = (
     Role("publisher", "`TurnPublisher`, `streamproc publish`", _topics("Write", of=["turns"])),
-    Role("listener", "`HaltListener`", _topics("Read", of=["runs", "control", "commands"])),
-    Role("watch", "`streamproc watch`, `stats`, `runs`, `status`", _topics("Read", of=["runs", "control", "commands"])),
+    Role("listener", "`HaltListener`", _topics("Read", of=["runs", "control", "commands", "workers"])),
+    Role(
+        "watch",
+        "`streamproc watch`, `stats`, `runs`, `status`",
+        _topics("Read", of=["runs", "control", "commands", "workers"]),
+    ),
     Role(
         "worker",
         "`streamproc worker`",
@@ -62,7 +68,10 @@ ROLES: Final = (
             *_topics("Read", "Write", "DescribeConfigs", of=["turns", "runs"]),
             *_topics("Write", "DescribeConfigs", of=["control", "dead-letter"]),
             *_topics(
-                "Read", "Write", "DescribeConfigs", of=["commands", "spend", "runs-changelog", "accounts-changelog"]
+                "Read",
+                "Write",
+                "DescribeConfigs",
+                of=["commands", "workers", "spend", "runs-changelog", "accounts-changelog"],
             ),
             Right("group", "worker", ("Read",)),
             Right("group", "worker-orders", ("Read",)),
@@ -86,9 +95,15 @@ ROLES: Final = (
     Role(
         "page",
         "`streamproc page`, `watch --tui`",
-        _topics("Read", of=["runs", "control", "commands", "turns", "spend", "dead-letter", "accounts-changelog"]),
+        _topics(
+            "Read", of=["runs", "control", "commands", "workers", "turns", "spend", "dead-letter", "accounts-changelog"]
+        ),
     ),
-    Role("notify", "`streamproc notify`", (*_topics("Read", of=["control"]), Right("group", "notify", ("Read",)))),
+    Role(
+        "notify",
+        "`streamproc notify`",
+        (*_topics("Read", of=["control", "workers"]), Right("group", "notify", ("Read",))),
+    ),
     Role(
         "replay",
         "`streamproc replay`, with `--diff`, too; `backtest`",

@@ -62,6 +62,17 @@ COMPACTED: Final = {
     "delete.retention.ms": str(DAY_MS),
 }
 
+# Each worker writes a heartbeat every 2 s, of which only the last counts, and every guard reads the topic when it
+# starts: ten workers leave at most 300 kB between two cleanings. A new reader needs no tombstone that is older than an
+# hour: it goes by the time of what it finds.
+HEARTBEATS: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(MINUTE_MS),
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": str(2 * MINUTE_MS),
+    "delete.retention.ms": str(HOUR_MS),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
@@ -98,6 +109,7 @@ class Drift:
         return {
             "turns": "signed stops and resumes of operators are refused",
             "commands": "every command is refused",
+            "workers": "recorded heartbeats can be sent again, which hide that no worker lives",
         }.get(role, "recorded decisions and statuses can be sent again")
 
 
@@ -148,7 +160,8 @@ def dead_letter_bytes_max(settings: Settings) -> int:
 
 
 def specs(settings: Settings) -> tuple[TopicSpec, ...]:
-    """Return the topics of a deployment. All have the same partition count: a run has the same number in each."""
+    """Return the topics of a deployment. A run has the same partition in each, so all have the same partition count but
+    `workers`: its few records are read by all, from one partition."""
     deleted: dict[str, str] = {"cleanup.policy": "delete"}
     # Records of an imported log keep their own, old times: any retention would delete them within minutes.
     turns_kept_ms = 7 * DAY_MS if settings.timestamp_type == "LogAppendTime" else -1
@@ -179,6 +192,11 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
             COMPACTED | ONE_CLOCK,  # no retention: a STOP must stand until it is cleared
         ),
         (
+            settings.topic("workers"),
+            "the last heartbeat of each worker",
+            HEARTBEATS | ONE_CLOCK,
+        ),
+        (
             settings.topic("spend"),
             "spend of runs, by session, user and tenant",
             deleted | {"retention.ms": str(2 * DAY_MS)},
@@ -196,8 +214,9 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         (accounts_topic(settings), "the workers' accounts of sessions, users and tenants", COMPACTED),
     )
     safe = {"min.insync.replicas": "2"} if settings.replication_factor >= 3 else {}
+    one = settings.topic("workers")
     return tuple(
-        TopicSpec(name, purpose, settings.partitions, settings.replication_factor, config | safe)
+        TopicSpec(name, purpose, 1 if name == one else settings.partitions, settings.replication_factor, config | safe)
         for name, purpose, config in table
     )
 

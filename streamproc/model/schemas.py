@@ -20,6 +20,7 @@ from streamproc.errors import InvalidEvent
 from streamproc.model import raw_events, wire
 from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
+from streamproc.model.heartbeat import Heartbeat, read_heartbeat
 from streamproc.model.notification import Notice
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -52,6 +53,11 @@ def _fleet_command() -> dict[str, Any]:
     return msgspec.json.schema(FleetCommand) | {"title": "FleetOrder", "description": description}
 
 
+def _heartbeat() -> dict[str, Any]:
+    description = "A record of the workers topic; its key is the worker's name."
+    return msgspec.json.schema(Heartbeat) | {"title": "WorkerHeartbeat", "description": description}
+
+
 KINDS: Final = (
     _raw("turn", raw_events.RawTurn),
     _raw("run.started", raw_events.RawRunStarted),
@@ -72,6 +78,7 @@ KINDS: Final = (
     Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
     Kind("fleet-order", 1, _fleet_command, read_command),
+    Kind("worker-heartbeat", 1, _heartbeat, read_heartbeat),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
     Kind("notification", 1, _model(Notice), Notice.model_validate_json),
 )

@@ -17,12 +17,13 @@ def by_name(**options: object) -> dict[str, topics.TopicSpec]:
     return {spec.name.removeprefix("p."): spec for spec in topics.specs(settings)}
 
 
-def test_every_topic_exists_with_the_same_number_of_partitions() -> None:
+def test_every_topic_of_runs_has_the_same_number_of_partitions() -> None:
     specs = by_name(partitions=12)
     assert set(specs) == {
         "turns", "control", "runs", "commands", "spend", "dead-letter", "p-worker-runs-changelog",
-        "p-worker-accounts-changelog",
+        "p-worker-accounts-changelog", "workers",
     }  # fmt: skip
+    assert specs.pop("workers").partitions == 1
     assert {spec.partitions for spec in specs.values()} == {12}
 
 
@@ -37,7 +38,7 @@ def test_logs_have_a_retention_and_statuses_are_compacted() -> None:
     assert policies == {
         "turns": "delete", "control": "delete", "dead-letter": "delete", "spend": "delete",
         "runs": "compact", "p-worker-runs-changelog": "compact",
-            "p-worker-accounts-changelog": "compact", "commands": "compact",
+            "p-worker-accounts-changelog": "compact", "commands": "compact", "workers": "compact",
     }  # fmt: skip
     assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "spend": 2}
 
@@ -66,7 +67,7 @@ async def test_apply_creates_the_topics_once_and_check_finds_no_drift(brokers, t
     assert first.ok
     assert (second.created, set(second.present)) == ((), names)
     assert (await topics.check(settings)).ok
-    assert await topics.partitions(settings) == dict.fromkeys(names, 2)
+    assert await topics.partitions(settings) == dict.fromkeys(names, 2) | {settings.topic("workers"): 1}
 
 
 async def test_no_request_creates_more_partitions_than_a_controller_allows(brokers, topic_prefix, monkeypatch) -> None:
@@ -85,7 +86,7 @@ async def test_no_request_creates_more_partitions_than_a_controller_allows(broke
 
     assert report.ok
     assert len(report.created) == len(topics.specs(settings))
-    assert requests == [4, 4, 4, 4]
+    assert requests == [4, 4, 3, 4, 2]
 
 
 async def test_a_controller_takes_as_many_partitions_as_a_request_has_and_refuses_10_001(brokers, topic_prefix) -> None:
