@@ -192,11 +192,8 @@ class TurnProcessor:
         state = runs.state(key) if type(event) is OperatorResume else None
         if state is None or state.halted < 0:
             runs.active.pop(key, None)
-            problem = self._home.problem(key, runs.partition)
-            return [
-                self._refused("partition", record, runs.partition, problem),
-                *self._strays.refuse(record, runs.partition),
-            ]
+            refused = self._refused("partition", record, runs.partition, self._home.problem(key, runs.partition))
+            return [refused, *self._strays.refuse(record, runs.partition)]
         outgoing: list[OutgoingRecord] = []
         decisions = self._engine.apply(state, event, log_time(record), record.offset)
         runs.active[key] = runs.states.close(state)
