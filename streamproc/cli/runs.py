@@ -86,8 +86,9 @@ def status(
     """
     settings = kafka_settings(brokers, topic_prefix)
     found, decisions = asyncio.run(_status(settings, run))
-    if found is None:
-        raise fail(unknown_run(settings, run))
+    if found is None or found.unpublished:
+        ahead = found is not None and found.status == "halted"
+        raise fail(unknown_run(settings, run) + (". A run of this id is halted as soon as it appears" if ahead else ""))
     if export is not None:
         _export(export, found, decisions)
     if as_json or format_ == "jsonl":

@@ -147,7 +147,7 @@ async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> N
     skipped = await _read(settings, "control", read_decision, decided)
     skipped += await _read(settings, "runs", read_status, told, lambda key: latest.pop(key.decode(), None))
     for status in latest.values():
-        if within(status.at):
+        if within(status.at) and not status.unpublished:
             tally.add_status(status)
     if skipped:
         note(f"skipped {plural(skipped, 'record')}: not a control event or status, or not signed by a worker")
