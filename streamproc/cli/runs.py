@@ -162,8 +162,11 @@ def _why(status: Status) -> str:
 
 
 def _spent(status: Status) -> str:
-    money = f"{status.cost_usd_micro / 1_000_000:.2f} USD" if status.cost_usd_micro else ""
-    return money or (f"{status.total_tokens:,} tokens".replace(",", " ") if status.total_tokens else "")
+    from streamproc.model.formats import grouped, money
+
+    if status.cost_usd_micro:
+        return money(status.cost_usd_micro)
+    return f"{grouped(status.total_tokens)} tokens" if status.total_tokens else ""
 
 
 def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:

@@ -205,6 +205,8 @@ def _table(tally: Tally, acknowledgements: bool) -> Iterator[str]:
 
 
 def _waste(tally: Tally) -> Iterator[str]:
+    from streamproc.model.formats import usd
+
     used, looping, after = tally.waste()
     if not used[0]:
         return
@@ -212,7 +214,7 @@ def _waste(tally: Tally) -> Iterator[str]:
     yield f"{'halted runs':<24} {'turns':>8} {'tokens':>12} {'USD':>10}"
     rows = ("used", used), ("in the loop (estimate)", looping), ("after the halt (estimate)", after)
     for name, (turns, tokens, micro_usd) in rows:
-        yield f"{name:<24} {turns:>8} {tokens:>12} {micro_usd / 1_000_000:>10.2f}"
+        yield f"{name:<24} {turns:>8} {tokens:>12} {usd(micro_usd):>10}"
 
 
 def _slowest(tally: Tally) -> Iterator[str]:
