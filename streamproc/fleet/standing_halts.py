@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fleet.record_signing import record_signer
-from streamproc.fleet.signing import command_signer
-from streamproc.kafka import access
-from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.reading import open_topic, partition_count
-from streamproc.kafka.topics import broker_unavailable
-from streamproc.model.redaction import redact_text
-from streamproc.model.wire import WIRE_VERSION, OperatorResume, encode
 
 if TYPE_CHECKING:
     from streamproc.fleet.record_signing import RecordSigner
@@ -55,17 +45,23 @@ class _Status(msgspec.Struct):
 _read: Final = msgspec.json.Decoder(_Status).decode
 
 
-async def halt_to_lift(settings: Settings, run_id: str) -> str:
-    """Return the id of the decision that halts a run, for the resume that lifts it.
+async def halt_to_lift(settings: Settings, run_id: str, partition: int | None = None) -> str:
+    """Return the id of the decision that halts a run, in its home or another partition, for a resume that lifts it.
 
     Raises `InvalidEvent` if the run is not halted, and `Unavailable`.
     """
-    key = run_id.encode("utf-8", "surrogatepass")
-    partition = home_of(settings, await partition_count(settings, "turns")).of(key)
+    if partition is None:
+        partition = await home_partition(settings, run_id)
     found = [one async for one in _statuses(settings, only=partition) if one.run_id == run_id]
     if not found or not found[-1].halt:
         raise InvalidEvent((NOT_HALTED,))
     return found[-1].halt
+
+
+async def home_partition(settings: Settings, run_id: str) -> int:
+    """Return the partition of the turns topic in which the events of a run belong. Raises `Unavailable`."""
+    key = run_id.encode("utf-8", "surrogatepass")
+    return home_of(settings, await partition_count(settings, "turns")).of(key)
 
 
 async def halts_outside_home(settings: Settings) -> list[StandingHalt]:
@@ -81,28 +77,6 @@ async def halts_outside_home(settings: Settings) -> list[StandingHalt]:
         else:
             found.pop((one.run_id, one.partition), None)
     return list(found.values())
-
-
-async def resume_outside_home(settings: Settings, standing: StandingHalt, *, by: str, reason: str) -> str:
-    """Lift a halt outside of the home of its run, and let the workers remove what is left of the run there. Returns the
-    id of the event. Raises `InvalidSettings` without a key that signs, and `Unavailable`."""
-    signer = command_signer(settings)
-    signer.must_sign()
-    event = OperatorResume(
-        w=WIRE_VERSION, run_id=standing.run_id, event_id=str(uuid.uuid4()), by=redact_text(by), halt=standing.halt,
-        reason=redact_text(reason), at=int(time.time() * 1000),
-    )  # fmt: skip
-    signer.sign_event(event, event.at or 0)
-    producer = AIOKafkaProducer(**connection_options(settings), acks="all", enable_idempotence=True)
-    try:
-        await access.start(producer, settings)
-        key = standing.run_id.encode("utf-8", "surrogatepass")
-        await producer.send_and_wait(settings.topic("turns"), encode(event), key=key, partition=standing.partition)
-    except (KafkaError, OSError) as problem:
-        raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from None
-    finally:
-        await producer.stop()
-    return event.event_id
 
 
 async def _statuses(settings: Settings, only: int | None = None) -> AsyncIterator[StandingHalt]:

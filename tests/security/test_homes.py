@@ -9,7 +9,8 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from streamproc.client import HaltListener
-from streamproc.fleet.standing_halts import StandingHalt, halt_to_lift, halts_outside_home, resume_outside_home
+from streamproc.fleet.commands import Order, issue
+from streamproc.fleet.standing_halts import StandingHalt, halt_to_lift, halts_outside_home
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import home_of
@@ -54,6 +55,10 @@ async def test_a_halt_from_before_the_rule_stays_in_force_until_an_operator_lift
         await worker.ready()
         [standing] = await halts_outside_home(settings)
         assert standing == StandingHalt("r1", other, standing.halt)
+
+        def resume(halt: str = "") -> Order:
+            return Order(verb="resume", scope="run:r1", by="ada", why="from before", partition=other, halt=halt)
+
         async with HaltListener(settings=settings) as halts:
             assert halts.halted("r1")
             await publish(settings, home, *[TURN] * 4)  # it goes on where it lives, and is halted there, too
@@ -61,7 +66,7 @@ async def test_a_halt_from_before_the_rule_stays_in_force_until_an_operator_lift
             assert await halt_to_lift(settings, "r1") == halts.halted("r1").id
             await publish(settings, other, TURN)  # nothing reaches the old one but a resume
 
-            await resume_outside_home(settings, standing, by="ada", reason="from before")
+            await issue(settings, resume())
             await until(lambda: len(halts._halts.of("r1")) == 1, 60, "the old halt to be lifted")
             assert halts.halted("r1").trigger.partition == home
         await topics.done()
@@ -74,7 +79,7 @@ async def test_a_halt_from_before_the_rule_stays_in_force_until_an_operator_lift
         assert [dict(one.headers)["source.partition"] for one in dead] == [b"%d" % other]
         assert await last_state(settings, other) is None
 
-        await resume_outside_home(settings, standing, by="ada", reason="once more")
+        await issue(settings, resume(standing.halt))
         await topics.done()
         resumed = [one for one in await topics.read("control") if b"run.resumed" in (one.value or b"")]
         assert len(resumed) == 1
