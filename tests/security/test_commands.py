@@ -117,10 +117,12 @@ class Restating:
         self.settings = settings
         publisher = Publisher(settings, {}, {})
         self.commands = FleetCommands(settings, publisher, 1, dead_letter_bytes=9_999, version="0")
+        self.applied = 0
 
     def apply(self, value: bytes, key: bytes, at_ms: int) -> None:
         """Apply a record of the commands topic."""
-        self.commands.apply([record("commands", key, value, at_ms=at_ms)])
+        self.commands.apply([record("commands", key, value, at_ms=at_ms, offset=self.applied)])
+        self.applied += 1
 
     async def issued_again(self, scope: str) -> list[FleetCommand]:
         """Displace a command by garbage; return what the worker issues again."""
