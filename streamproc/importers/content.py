@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import orjson
 
+from streamproc.model.expansion import INNER_BYTES_MAX, json_expands_beyond
+
 TEXT_KEYS: Final = ("text", "content", "input_text", "output_text")
 
 
@@ -36,8 +38,8 @@ def count(value: Any) -> int:
 
 
 def parsed(value: Any) -> Any:
-    """Return the JSON value of a text, or the value as it is."""
-    if not isinstance(value, str):
+    """Return the JSON value of a text, or the value as it is; so a text that would take too much memory stays one."""
+    if not isinstance(value, str) or json_expands_beyond(value, INNER_BYTES_MAX):
         return value
     try:
         return orjson.loads(value)

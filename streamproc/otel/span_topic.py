@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -29,7 +30,7 @@ from streamproc.kafka.session import (
     run_until_one_ends,
 )
 from streamproc.notify.offset_tracker import OffsetTracker
-from streamproc.otel.decoding import UnreadableSpans, encoding_of, read_spans
+from streamproc.otel.decoding import SPANS_MAX, UnreadableSpans, encoding_of, read_spans
 
 if TYPE_CHECKING:
     from aiokafka import ConsumerRecord
@@ -126,7 +127,8 @@ class SpanTopicReader:
     async def _take(self, place: TopicPartition, record: ConsumerRecord[bytes, bytes]) -> None:
         value = record.value or b""
         try:
-            spans = list(read_spans(value, encoding_of(value)))
+            found = await asyncio.to_thread(read_spans, value, encoding_of(value))
+            spans = list(islice(found, SPANS_MAX))
         except UnreadableSpans as error:
             self.skipped += 1
             if self.skipped % SKIPPED_LOGGED_EVERY == 1:

@@ -127,19 +127,21 @@ async def test_strangers_write_no_tracebacks_into_the_log(caplog: pytest.LogCapt
     [
         (b'{"resourceSpans": [%s]}' % (b"[], " * 10_000 + b"[]"), JSON),
         (b'{"resourceSpans": [{"a": [%s]}]}' % (b"{}, " * 10_000 + b"{}"), JSON),
+        (b'{"resourceSpans": [%s0]}' % (b"0," * 10_000), JSON),
+        (b'{"resourceSpans": [], "a": "[%s0]"}' % (b"0," * 10_000), JSON),
         (b"\x0a\x00" * 10_000, PROTOBUF),
     ],
 )
 async def test_a_small_body_of_many_values_is_refused(
     body: bytes, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, "VALUES_MAX", 2_000)
+    monkeypatch.setattr(decoding, "EXPANDED_BYTES_MAX", 500_000)
     served = Served(AssemblyLimits(reorder_s=0.0))
     await served.start()
     try:
         packed = headers | {"Content-Encoding": "gzip"}
         found, answer = await status(served.url, gzip.compress(body), packed)
-        assert (found, b"more than 2000 values" in answer) == (413, True)
+        assert (found, b"send fewer spans" in answer) == (413, True)
     finally:
         await served.stop()
 
