@@ -74,39 +74,29 @@ def _walk(body: bytes, left: int) -> bool:
                 return False
             end, table = outer.pop()
             continue
-        tag = body[place]
-        place += 1
-        if tag > 0x7F:
-            tag, place = _varint(body, place - 1)
-        kind = tag & 7
-        if kind == SIZED:
-            size = body[place]
-            place += 1
-            if size > 0x7F:
-                size, place = _varint(body, place - 1)
-            if place + size > end:
-                raise NotProtobuf
-            if (inner := table.get(tag)) is None:
-                left -= OTHER_FIELD_BYTES
-                place += size
-            else:
-                left -= inner[0]
-                if size:
-                    outer.append((end, table))
-                    end, table = place + size, inner[1]
-                    if len(outer) > DEPTH_MAX:
-                        raise NotProtobuf
-        else:
-            left -= OTHER_FIELD_BYTES
-            place = _behind(body, place, kind)
+        tag, place = (body[place], place + 1) if body[place] <= 0x7F else _varint(body, place)
+        inner = table.get(tag)
+        left -= OTHER_FIELD_BYTES if inner is None else inner[0]
         if left < 0:
             return True
+        if inner is None:
+            place = _behind(body, place, tag & 7)
+        else:
+            size, place = _varint(body, place)
+            if size:
+                outer.append((end, table))
+                if place + size > end or len(outer) > DEPTH_MAX:
+                    raise NotProtobuf
+                end, table = place + size, inner[1]
         if place > end:
             raise NotProtobuf
 
 
 def _behind(body: bytes, place: int, kind: int) -> int:
-    """Return where a number ends."""
+    """Return where the value of a field ends."""
+    if kind == SIZED:
+        size, place = _varint(body, place)
+        return place + size
     if kind == VARINT:
         return place + 1 if body[place] <= 0x7F else _varint(body, place)[1]
     if kind == FIXED_64:
