@@ -92,6 +92,16 @@ def utc(text: Any) -> str | None:
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        at.timestamp()
+    except (ValueError, OverflowError):  # its offset may lead out of the years 1 to 9999
         return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+    return at.isoformat()
+
+
+def utc_ms(value: Any) -> int:
+    """Return such a time as epoch milliseconds, and a number as it is; 0 for anything else."""
+    text = utc(value)
+    if text is None:
+        return count(value) if not isinstance(value, str) else 0
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
