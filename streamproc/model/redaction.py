@@ -262,6 +262,11 @@ def redact_id(text: str) -> str:
     return _fitted(text, _clean(_head(text, NAME_READ_MAX), _numbered, random=False))
 
 
+def hidden_name(text: str) -> str:
+    """Return what stands for a whole name, so that different names stay different: ``<redacted-HASH>``."""
+    return _numbered(text, SHAPED_DIGITS)
+
+
 def redact_json(value: Any) -> Any:
     """Return JSON with `redact_name` applied to every text and key; so is a text at the key ``password``."""
     if type(value) is str:

@@ -19,7 +19,7 @@ from aiohttp import web
 from streamproc.errors import InvalidSettings
 from streamproc.model.escaping import escape
 from streamproc.report.markup import NOTHING, tag
-from streamproc.web.access.client_address import TrustedProxies, client_address
+from streamproc.web.access.client_address import TrustedProxies, client_address, is_trusted
 from streamproc.web.access.headers import TRANSPORT, add_headers
 from streamproc.web.access.login import Fields, Layout, LoginRefused
 from streamproc.web.access.own_address import OwnAddress, loopback_address, own_path
@@ -95,6 +95,10 @@ class Access:
         """Say on which port the page listens, which may have been chosen by the system; before the first request."""
         if self._address is None:
             self._address = loopback_address(port, self._host)
+
+    def is_proxy(self, address: str) -> bool:
+        """Return whether an address is that of a trusted proxy, which connects for many clients."""
+        return is_trusted(address, self._proxies)
 
     @property
     def address(self) -> OwnAddress:

@@ -15,7 +15,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from streamproc.errors import InvalidSettings, Unavailable, shown
-from streamproc.web.access.own_address import is_loopback
+from streamproc.metrics.own_host import is_loopback
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0

@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from streamproc.errors import InvalidSettings
+from streamproc.metrics.own_host import is_loopback
 from streamproc.web.access.client_address import TrustedProxies, read_networks
 from streamproc.web.access.gate import Access
 from streamproc.web.access.loopback import LoopbackLogin
-from streamproc.web.access.own_address import is_loopback, public_address
+from streamproc.web.access.own_address import public_address
 from streamproc.web.access.passwords import PasswordLogin
 from streamproc.web.access.proxy_header import ProxyHeaderLogin
 from streamproc.web.access.rights import read_groups
