@@ -12,45 +12,47 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from typing import Final
 
-from deploy.containers.debian import EngineUnavailableError
+from deploy.containers.debian import EngineUnavailableError, Say
 from deploy.containers.engine import machine_engine
 from deploy.containers.private_engine import INSIDE, private_engine, run_inside
 from deploy.containers.scenario import play
 
-EXIT_NOTHING_RAN = 3
-BEGAN = time.monotonic()
+EXIT_NOTHING_RAN: Final = 3
+EXIT_INTERRUPTED: Final = 130
 
 
-def say(text: str) -> None:
-    """Print a line with the seconds since the start."""
-    print(f"containers: {time.monotonic() - BEGAN:5.0f} s  {text}", flush=True)
+def reporter(began: float) -> Say:
+    """Return what prints a line with the seconds since then."""
+
+    def say(text: str) -> None:
+        print(f"containers: {time.monotonic() - began:5.0f} s  {text}", flush=True)
+
+    return say
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--private", action="store_true", help="use an engine of its own even if this machine has one")
-    parser.add_argument(INSIDE, dest="outside", type=int, metavar="FD", help=argparse.SUPPRESS)
+    parser.add_argument(INSIDE, nargs=2, metavar=("FD", "BEGAN"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    outside, began = arguments.inside or (0, time.monotonic())
+    say = reporter(float(began))
     try:
-        if arguments.outside is not None:
-            with private_engine(arguments.outside, say) as engine:
-                return play(engine, say)
-        engine = None if arguments.private else machine_engine()
-        if engine is not None:
+        if arguments.inside:
+            with private_engine(int(outside), say) as private:
+                return play(private, say)
+        if not arguments.private and (engine := machine_engine()) is not None:
             return play(engine, say)
-        say(
-            "no Docker engine with compose answers on this machine"
-            if not arguments.private
-            else "asked for a private engine"
-        )
-        return run_inside([], say)
+        say("a private engine" if arguments.private else "no Docker engine with compose answers here: a private one")
+        return run_inside(began, say)
     except EngineUnavailableError as problem:
-        say(f"NOTHING RAN: there is no Docker engine, and none of its own: {problem}")
+        say(f"NOTHING RAN: {problem}")
         return EXIT_NOTHING_RAN
     except KeyboardInterrupt:
         say("interrupted")
-        return 130
+        return EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from deploy.containers.debian import HOME, SYSTEM, EngineUnavailableError, Say, check_machine, make_debian, run
 from deploy.containers.engine import ROOT, Engine
@@ -35,7 +36,7 @@ NAMESPACES: Final = ("--mount", "--propagation=private", "--pid", "--net", "--ip
 PR_SET_PDEATHSIG: Final = 1
 
 
-def run_inside(arguments: Sequence[str], say: Say) -> int:
+def run_inside(began: float, say: Say) -> int:
     """Run this package again, as the first process of new namespaces; return its exit code.
 
     Raises `EngineUnavailableError`.
@@ -44,7 +45,7 @@ def run_inside(arguments: Sequence[str], say: Say) -> int:
     with locked(HOME):
         make_debian(say)
         outside = os.open("/proc/self/ns/net", os.O_RDONLY)
-        this = [sys.executable, "-m", __package__, f"{INSIDE}={outside}", *arguments]
+        this = [sys.executable, "-m", "deploy.containers", INSIDE, str(outside), str(began)]
         process = subprocess.Popen(
             ["unshare", *NAMESPACES, "--fork", "--kill-child", *this],
             cwd=ROOT, pass_fds=[outside], preexec_fn=_end_with_parent,
@@ -78,7 +79,7 @@ def _remove_cgroups() -> None:
     for top in [*Path("/sys/fs/cgroup").glob(CGROUP), *Path("/sys/fs/cgroup").glob(f"*/{CGROUP}")]:
         folders = [Path(folder) for folder, _, _ in os.walk(top)]
         for folder in sorted(folders, reverse=True):
-            wait_for(lambda folder=folder: _removed(folder), 5)
+            wait_for(partial(_removed, folder), 5)
 
 
 def _removed(folder: Path) -> bool:
@@ -127,7 +128,7 @@ def _mount() -> None:
 
 
 @contextlib.contextmanager
-def _network(outside: int, log: object) -> Iterator[None]:
+def _network(outside: int, log: IO[bytes]) -> Iterator[None]:
     """Connect this network namespace with the machine's, outwards only."""
     ready, writes = os.pipe()
     command = ["nsenter", f"--net=/proc/self/fd/{outside}", "chroot", str(SYSTEM), "slirp4netns", "--configure",

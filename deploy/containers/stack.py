@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ AGENT: Final = Path(__file__).with_name("agent.py")
 AGENTS_AT_ONCE: Final = 4
 HEALTHY_S: Final = 120  # Kafka is asked every 30 s
 READY_S: Final = 45  # far less than a worker that hangs would take
+ASK_READY: Final = ("python", "/opt/streamproc/healthcheck.py")
 HARDENED: Final = (
     "grep -q '^CapEff:.*0000000000000000' /proc/1/status && grep -q '^NoNewPrivs:.*1' /proc/1/status "
     "&& ! touch /written 2> /dev/null"
@@ -74,14 +76,18 @@ class Stack:
     def healthy(self, *services: str) -> None:
         """Wait until their health checks say so."""
         for service in services:
-            wait(lambda service=service: self.health(service) == "healthy", HEALTHY_S, f"{service} to be healthy")
+            wait(partial(self._is_healthy, service), HEALTHY_S, f"{service} to be healthy")
+
+    def _is_healthy(self, service: str) -> bool:
+        return self.health(service) == "healthy"
 
     def ready(self, *workers: str) -> None:
         """Wait until workers say that they work, whatever the health checks have seen."""
         for worker in workers:
-            check = ("exec", container(worker), "python", "/opt/streamproc/healthcheck.py")
-            wait(lambda check=check: "ready" in self.docker(*check, expect=None).splitlines(), READY_S,
-                 f"{worker} to be ready; its container is {self.health(worker)}")  # fmt: skip
+            wait(partial(self._is_ready, worker), READY_S, f"{worker} to be ready, by its own word")
+
+    def _is_ready(self, worker: str) -> bool:
+        return "ready" in self.docker("exec", container(worker), *ASK_READY, expect=None).splitlines()
 
     def halted(self) -> None:
         """Let agents loop, several at once so that they are in different partitions, until each is halted."""
@@ -117,7 +123,7 @@ def container(service: str) -> str:
     return f"{PROJECT}-{service}-1"
 
 
-def wait(condition: Callable[[], bool], timeout_s: float, what: str | Callable[[], str]) -> None:
+def wait(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
     """Wait until a condition holds. Raises `ScenarioError` otherwise."""
 
     def holds() -> bool:
@@ -127,7 +133,7 @@ def wait(condition: Callable[[], bool], timeout_s: float, what: str | Callable[[
         return found
 
     if not wait_for(holds, timeout_s):
-        raise ScenarioError(f"waited {timeout_s:g} s for {what() if callable(what) else what}")
+        raise ScenarioError(f"waited {timeout_s:g} s for {what}")
 
 
 def expect(condition: object, what: str, seen: object = "") -> None:
