@@ -22,7 +22,7 @@ SUITE: Final = "trixie"  # its runc is older than 1.2, as on many hosts: a tmpfs
 PACKAGES: Final = (
     "ca-certificates", "docker-buildx", "docker-cli", "docker-compose", "docker.io", "iptables", "slirp4netns",
 )  # fmt: skip
-NEEDED: Final = ("apt-get", "chroot", "dpkg-deb", "mount", "mvn", "nsenter", "tar", "unshare")
+NEEDED: Final = ("apt-get", "chroot", "dpkg-deb", "mount", "mvn", "nsenter", "pivot_root", "tar", "unshare")
 NO_SERVICES: Final = "#!/bin/sh\nexit 101\n"  # to packages that start what they install
 
 Say = Callable[[str], None]

@@ -41,7 +41,7 @@ def profile(stack: Stack) -> None:
 def page(stack: Stack) -> None:
     """The page lets nobody in without the password, and shows the runs to who has it."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
-    last = f"agent-{stack.agents}"
+    last = stack.agents[-1]
     expect(last not in _open(browser, "/"), "the page shows runs without a login")
     _open(browser, "/login/password", user="ada", password="wrong", next="/")
     expect(last not in _open(browser, "/"), "the page shows runs after a wrong password")

@@ -34,6 +34,8 @@ STOP_TIMEOUT_S: Final = 90
 RESOLVER: Final = "nameserver 10.0.2.3\n"  # slirp4netns passes on what it is asked to the machine's
 NAMESPACES: Final = ("--mount", "--propagation=private", "--pid", "--net", "--ipc", "--uts")
 PR_SET_PDEATHSIG: Final = 1
+# The root of its mounts, not only of its process: `docker exec` enters a container at the root of the mounts.
+AT_ITS_ROOT: Final = 'cd $0 && pivot_root . mnt && exec chroot . sh -c \'umount -l /mnt && exec "$@"\' sh "$@"'
 
 
 def run_inside(began: float, say: Say) -> int:
@@ -96,8 +98,9 @@ def private_engine(outside: int, say: Say) -> Iterator[Engine]:
     into = ("chroot", str(SYSTEM))
     with LOG.open("wb") as log, contextlib.ExitStack() as stack:
         stack.enter_context(_network(outside, log))
+        at_root = ("unshare", "--mount", "--propagation=private", "sh", "-c", AT_ITS_ROOT, str(SYSTEM))
         daemon = subprocess.Popen(
-            [*into, "dockerd", f"--cgroup-parent=/{CGROUP}"], stdout=log, stderr=log, start_new_session=True
+            [*at_root, "dockerd", f"--cgroup-parent=/{CGROUP}"], stdout=log, stderr=log, start_new_session=True
         )
         stack.callback(_stop, daemon)
         docker = Engine("", "", (*into, "env", f"--chdir={CHECKOUT}"))

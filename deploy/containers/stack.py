@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -9,13 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from aiokafka.partitioner import murmur2
+
 from deploy.containers.engine import Engine
 from deploy.local.service import wait_for
 
 PROJECT: Final = "streamproc-check"  # containers, volumes and networks of `streamproc` are somebody's own
 IMAGE: Final = "streamproc:0.1.0"
 AGENT: Final = Path(__file__).with_name("agent.py")
-AGENTS_AT_ONCE: Final = 4
+PARTITIONS: Final = 4  # of the topic of turns: the default
 HEALTHY_S: Final = 120  # Kafka is asked every 30 s
 READY_S: Final = 45  # far less than a worker that hangs would take
 ASK_READY: Final = ("python", "/opt/streamproc/healthcheck.py")
@@ -34,7 +37,7 @@ class Stack:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.agents = 0
+        self.agents: list[str] = []
         self.profile: tuple[str, ...] = ()
 
     def docker(self, *words: str, given: str = "", expect: int | None = 0) -> str:
@@ -90,16 +93,21 @@ class Stack:
         return "ready" in self.docker("exec", container(worker), *ASK_READY, expect=None).splitlines()
 
     def halted(self) -> None:
-        """Let agents loop, several at once so that they are in different partitions, until each is halted."""
-        names = [f"agent-{self.agents + number + 1}" for number in range(AGENTS_AT_ONCE)]
-        program = AGENT.read_text()
-        for name in names:
-            self.agents += 1
-            self.docker(
-                "run", "--rm", "--interactive", "--no-healthcheck", "--network", f"{PROJECT}_default", "--read-only",
-                "--cap-drop", "ALL", "--tmpfs", "/tmp", "--env", "STREAMPROC_BROKERS=kafka:9092",
-                "--entrypoint", "python", IMAGE, "-", name, given=program,
-            )  # fmt: skip
+        """Let agents loop, one in each partition, until all are halted."""
+        names = [self._new_agent(partition) for partition in range(PARTITIONS)]
+        self.docker(
+            "run", "--rm", "--interactive", "--no-healthcheck", "--network", f"{PROJECT}_default", "--read-only",
+            "--cap-drop", "ALL", "--tmpfs", "/tmp", "--env", "STREAMPROC_BROKERS=kafka:9092",
+            "--entrypoint", "python", IMAGE, "-", *names, given=AGENT.read_text(),
+        )  # fmt: skip
+
+    def _new_agent(self, partition: int) -> str:
+        """Return a new name of a run that is at home in a partition."""
+        numbers = itertools.count(len(self.agents) + 1)
+        names = (f"agent-{number}" for number in numbers)
+        name = next(one for one in names if one not in self.agents and partition_of(one) == partition)
+        self.agents.append(name)
+        return name
 
     def kill(self, service: str) -> None:
         """`kill -9` its first process, from outside: Docker restarts what it did not stop itself."""
@@ -116,6 +124,11 @@ class Stack:
         """Remove containers, networks and volumes."""
         self.profile = ("--profile", "observe")
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "30", expect=None)
+
+
+def partition_of(run_id: str) -> int:
+    """Return the partition of a run, by Kafka's hash of its key."""
+    return int(murmur2(run_id.encode()) & 0x7FFFFFFF) % PARTITIONS
 
 
 def container(service: str) -> str:

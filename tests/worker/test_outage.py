@@ -29,3 +29,14 @@ async def test_a_worker_that_waits_for_its_broker_can_be_stopped(start_worker) -
 async def test_topic_commands_report_an_absent_broker_with_a_remedy(ask) -> None:
     with pytest.raises(Unavailable, match=r"broker at .* does not answer: start it, or set STREAMPROC_BROKERS"):
         await ask(settings_for(NO_BROKER, "no-broker"))
+
+
+async def test_the_first_worker_of_a_new_cluster_logs_no_error(own_broker, start_worker) -> None:
+    """The cluster has no coordinator for any group until it has created its topic of offsets."""
+    settings = settings_for(own_broker.address(own_broker.start()), "first")
+    await kafka_topics.apply(settings)
+    worker = start_worker(settings)
+    await worker.ready()
+    assert worker.said("has no coordinator for the group first-worker yet")
+    assert " ERROR " not in worker.text
+    assert worker.end() == 0
