@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from deploy.local.service import LOCAL, locked, wait_for
 
 INSIDE: Final = "--inside"
 CHECKOUT: Final = "/checkout"
-CGROUP: Final = "streamproc-containers"
+CGROUP: Final = f"streamproc-containers-{zlib.crc32(str(HOME).encode()):08x}"  # one for each checkout
 LOG: Final = HOME / "dockerd.log"
 START_TIMEOUT_S: Final = 60
 STOP_TIMEOUT_S: Final = 90

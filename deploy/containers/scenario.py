@@ -103,7 +103,6 @@ def worker_killed(stack: Stack) -> None:
 def kafka_killed(stack: Stack) -> None:
     """Kafka is killed."""
     stack.kill("kafka")
-    stack.healthy("kafka")
     stack.ready(*WORKERS)
     stack.halted()
 
@@ -126,7 +125,6 @@ def worker_recreated(stack: Stack) -> None:
 def all_recreated(stack: Stack) -> None:
     """Everything gets new containers."""
     stack.compose("up", "--detach", "--force-recreate")
-    stack.healthy("kafka", "redis")
     stack.ready(*WORKERS)
     stack.halted()
 

@@ -49,7 +49,9 @@ class Stack:
 
     def compose(self, *words: str, given: str = "", expect: int | None = 0) -> str:
         """Do the same with a command of compose."""
-        return self.docker("compose", "--project-name", PROJECT, *self.profile, *words, given=given, expect=expect)
+        return self.docker(
+            "compose", "--ansi", "never", "--project-name", PROJECT, *self.profile, *words, given=given, expect=expect
+        )
 
     def image(self, *words: str, entrypoint: str = "streamproc", expect: int | None = 0) -> str:
         """Run a command in a container of the image, without a network."""
