@@ -17,6 +17,7 @@ from deploy.containers.stack import HARDENED, IMAGE, PROJECT, ScenarioError, Sta
 
 Say = Callable[[str], None]
 WORKERS: Final = ("worker-1", "worker-2")
+LINE_MAX: Final = 240  # characters of a line of a log that are shown
 STATE: Final = "/var/lib/streamproc"
 STOP_S: Final = 45  # two workers and what they have in hand; their grace period is longer
 IMPOSSIBLE_ADVICE: Final = ("pip install", "make compile", "make clean", "streamproc demo")
@@ -178,11 +179,8 @@ def play(engine: Engine, say: Say) -> int:
         say(f"FAILED: {step.__name__}: {(step.__doc__ or '').splitlines()[0]} {problem}")
         stack.profile = ("--profile", "observe")
         say(stack.compose("ps", "--all", "--format", "{{.Service}} {{.Status}}", expect=None))
-        say(
-            "\n".join(
-                line[:240] for line in stack.compose("logs", "--no-color", "--tail", "8", expect=None).splitlines()
-            )
-        )
+        for line in stack.log("--tail", "8"):
+            say(line[:LINE_MAX])
         return 1
     finally:
         stack.remove()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,6 +22,7 @@ AGENT: Final = Path(__file__).with_name("agent.py")
 PARTITIONS: Final = 4  # of the topic of turns: the default
 HEALTHY_S: Final = 120  # Kafka is asked every 30 s
 READY_S: Final = 45  # far less than a worker that hangs would take
+CONTROL: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # compose clears lines also where there is no terminal
 ASK_READY: Final = ("python", "/opt/streamproc/healthcheck.py")
 HARDENED: Final = (
     "grep -q '^CapEff:.*0000000000000000' /proc/1/status && grep -q '^NoNewPrivs:.*1' /proc/1/status "
@@ -118,9 +120,9 @@ class Stack:
                     "-c", f"kill -9 {pid}")  # fmt: skip
         wait(lambda: self.state(service).get("Pid") not in (int(pid), 0), 30, f"{service} to start again")
 
-    def log(self, *services: str) -> list[str]:
-        """Return the lines that services have logged, each after the name of its container."""
-        return self.compose("logs", "--no-color", *services).splitlines()
+    def log(self, *options: str) -> list[str]:
+        """Return the lines that all services have logged, each after the name of its container."""
+        return CONTROL.sub("", self.compose("logs", "--no-color", *options)).splitlines()
 
     def remove(self) -> None:
         """Remove containers, networks and volumes."""
