@@ -52,3 +52,14 @@ async def test_a_worker_logs_a_few_lines_of_an_outage(own_broker, start_worker) 
     warnings = re.findall(r"^.* (?:WARNING|ERROR) .*$", worker.text, re.MULTILINE)
     assert len(warnings) <= 5, "\n".join(warnings)
     assert worker.text.count("aiokafka") <= 2
+
+
+async def test_the_first_worker_of_a_new_cluster_logs_no_error(own_broker, start_worker) -> None:
+    """The cluster has no coordinator for any group until it has created its topic of offsets."""
+    settings = settings_for(own_broker.address(own_broker.start()), "first")
+    await kafka_topics.apply(settings)
+    worker = start_worker(settings)
+    await worker.ready()
+    assert worker.said("has no coordinator for the group first-worker yet")
+    assert " ERROR " not in worker.text
+    assert worker.end() == 0
