@@ -13,12 +13,13 @@ from typing import Final
 
 from deploy.containers import observe
 from deploy.containers.engine import Engine
-from deploy.containers.stack import HARDENED, IMAGE, PROJECT, ScenarioError, Stack, container, expect, matching
+from deploy.containers.stack import HARDENED, IMAGE, PROJECT, ScenarioError, Stack, container, expect, matching, wait
 
 Say = Callable[[str], None]
 WORKERS: Final = ("worker-1", "worker-2")
 LINE_MAX: Final = 240  # characters of a line of a log that are shown
 STATE: Final = "/var/lib/streamproc"
+UNHEALTHY_S: Final = 180  # its check fails three times, after 10 s each, every 15 s
 STOP_S: Final = 45  # two workers and what they have in hand; their grace period is longer
 IMPOSSIBLE_ADVICE: Final = ("pip install", "make compile", "make clean", "streamproc demo")
 TROUBLE: Final = (
@@ -101,6 +102,16 @@ def worker_killed(stack: Stack) -> None:
     stack.halted()
 
 
+def worker_frozen(stack: Stack) -> None:
+    """A worker hangs: its container is unhealthy, agents are halted by the other one, and it comes back."""
+    stack.docker("kill", "--signal", "STOP", container("worker-1"))
+    wait(lambda: stack.health("worker-1") == "unhealthy", UNHEALTHY_S, "a frozen worker to be unhealthy")
+    stack.halted()
+    stack.docker("kill", "--signal", "CONT", container("worker-1"))
+    stack.ready("worker-1")
+    stack.healthy("worker-1")
+
+
 def kafka_killed(stack: Stack) -> None:
     """Kafka is killed."""
     stack.kill("kafka")
@@ -158,8 +169,9 @@ def stopped(stack: Stack) -> None:
 
 
 STEPS: Final[tuple[Callable[[Stack], None], ...]] = (
-    build, image, up, first_start, watched, hardened, worker_killed, kafka_killed, kafka_restarted, worker_recreated,
-    all_recreated, down_and_up, observe.profile, observe.page, observe.metrics, logs, stopped, observe.alert,
+    build, image, up, first_start, watched, hardened, worker_killed, worker_frozen, kafka_killed, kafka_restarted,
+    worker_recreated, all_recreated, down_and_up, observe.profile, observe.page, observe.metrics,
+    logs, stopped, observe.alert,
 )  # fmt: skip
 
 
