@@ -170,7 +170,8 @@ def stopped(stack: Stack) -> None:
 
 STEPS: Final[tuple[Callable[[Stack], None], ...]] = (
     build, image, up, first_start, watched, hardened, worker_killed, worker_frozen, kafka_killed, kafka_restarted,
-    worker_recreated, all_recreated, down_and_up, observe.profile, observe.page, observe.metrics, logs, stopped, observe.alert,
+    worker_recreated, all_recreated, down_and_up, observe.profile, observe.page, observe.metrics,
+    logs, stopped, observe.alert,
 )  # fmt: skip
 
 
