@@ -180,6 +180,13 @@ async def probe_brokers(client: Any, answered: Callable[[], None] = lambda: None
         answered()
 
 
+async def abandon(consumer: Any, timeout_s: float) -> None:
+    """Close a consumer within a short time. Its errors do not matter any more."""
+    for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it closes its client
+        with contextlib.suppress(Exception):
+            await run_in_own_task(closing, timeout_s)
+
+
 def as_unavailable(settings: Settings, error: Exception) -> Unavailable:
     """Return the error to show to the user: `Unavailable` with the broker's address and, if known, the remedy."""
     if isinstance(error, Unavailable):
@@ -198,7 +205,7 @@ def is_member(consumer: Any) -> bool:
 
 
 async def find_partitions(
-    client: Any, settings: Settings, topics: Iterable[str], *, optional: Iterable[str] = (), remedy: str = ""
+    client: Any, settings: Settings, topics: Iterable[str], optional: Iterable[str] = (), remedy: str = ""
 ) -> dict[str, list[int]]:
     """Return the partitions of topics, by full name: of all `topics`, and of those of the `optional` ones that exist.
 

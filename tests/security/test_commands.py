@@ -141,6 +141,20 @@ async def restating(settings: Settings, command: FleetCommand) -> list[FleetComm
     return await worker.issued_again(command.scope)
 
 
+def test_a_record_that_is_delivered_again_is_applied_once(settings: Settings) -> None:
+    worker = Restating(signing(settings))
+    now_ms = int(time.time() * 1000)
+    command = command_signer(signing(settings)).sign(new_command(Fleet(), "STOP", "user:eve", "ada", "abuse"))
+    records = [
+        record("commands", command.scope.encode(), encode_command(command), at_ms=now_ms, offset=0),
+        record("commands", b"garbage", b"garbage", at_ms=now_ms, offset=1),
+    ]
+    for delivered in (records[:1], records, records):
+        assert worker.commands.apply(delivered) == len(delivered)
+    assert [outcome.offset for outcome in worker.commands._outcomes[0]] == [0, 1]
+    assert worker.commands.fleet.latest(command.scope) == command
+
+
 async def test_a_standing_command_that_was_not_verified_comes_back_unsigned(settings: Settings) -> None:
     trusting = signing(settings).model_copy(update={"command_auth": "channel"})
     unsigned = new_command(Fleet(), "STOP", "user:eve", "eve", "unsigned")
