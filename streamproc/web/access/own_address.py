@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from streamproc.errors import InvalidSettings, shown
+from streamproc.web.access.headers import the_only
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -36,12 +37,11 @@ class OwnAddress:
 
     def is_host(self, request: web.Request) -> bool:
         """Return whether the request names us as its host."""
-        return request.headers.get("Host", "").lower() in self.hosts
+        return (the_only(request, "Host") or "").lower() in self.hosts
 
     def is_same_origin(self, request: web.Request) -> bool:
         """Return whether a page of ours sent the request, by what the browser says and a page cannot change."""
-        headers = request.headers
-        return headers.get("Sec-Fetch-Site") == "same-origin" and headers.get("Origin") in self.origins
+        return the_only(request, "Sec-Fetch-Site") == "same-origin" and the_only(request, "Origin") in self.origins
 
 
 def loopback_address(port: int, host: str = "127.0.0.1") -> OwnAddress:
