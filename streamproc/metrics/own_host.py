@@ -34,5 +34,6 @@ def loopback_hosts(host: str, port: int) -> tuple[str, ...]:
 
 
 def names_host(request: web.Request, hosts: Container[str]) -> bool:
-    """Return whether the request names one of these as its host."""
-    return request.headers.get("Host", "").lower() in hosts
+    """Return whether the request names one of these as its host, and no other."""
+    named = request.headers.getall("Host", ())
+    return len(named) == 1 and named[0].lower() in hosts

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from streamproc.errors import InvalidSettings, shown
 from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
+from streamproc.web.access.headers import the_only
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -40,8 +41,7 @@ class OwnAddress:
 
     def is_same_origin(self, request: web.Request) -> bool:
         """Return whether a page of ours sent the request, by what the browser says and a page cannot change."""
-        headers = request.headers
-        return headers.get("Sec-Fetch-Site") == "same-origin" and headers.get("Origin") in self.origins
+        return the_only(request, "Sec-Fetch-Site") == "same-origin" and the_only(request, "Origin") in self.origins
 
 
 def loopback_address(port: int, host: str = "127.0.0.1") -> OwnAddress:
