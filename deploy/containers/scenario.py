@@ -116,6 +116,7 @@ def worker_frozen(stack: Stack) -> None:
 def kafka_killed(stack: Stack) -> None:
     """Kafka is killed."""
     stack.kill("kafka")
+    stack.healthy("kafka")  # workers stay ready meanwhile, and an agent that starts needs it
     stack.ready(*WORKERS)
     stack.halted()
 
