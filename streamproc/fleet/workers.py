@@ -15,7 +15,7 @@ from streamproc.kafka.reading import append_time_ms
 from streamproc.model.heartbeat import REMEDY, Heartbeat, read_heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from streamproc.fleet.record_signing import RecordSigner, SignedRecord
 
@@ -208,12 +208,6 @@ class Workers:
         positions = self.positions()
         left = [max(0, end - positions[number]) for number, end in ends.items() if number in positions]
         return Waiting(sum(left), sum(map(bool, left)), len(ends))
-
-    def forgettable(self, now_ms: int) -> Iterator[str]:
-        """Yield the names of workers that were silent for a day at this time of the broker."""
-        for name, row in list(self._rows.items()):
-            if now_ms - row.at_ms > FORGET_AFTER_MS:
-                yield name
 
     # Inside.
 

@@ -243,13 +243,6 @@ def test_a_tombstone_removes_only_who_was_silent_for_a_day() -> None:
         assert [row.heartbeat.worker for row in one.workers.rows()] == left
 
 
-def test_workers_that_were_silent_for_a_day_can_be_forgotten() -> None:
-    one = Listening().begin()
-    one.hear("w1")
-    assert list(one.workers.forgettable(NOON_MS + FORGET_AFTER_MS)) == []
-    assert list(one.workers.forgettable(NOON_MS + FORGET_AFTER_MS + 1)) == ["w1"]
-
-
 def test_names_without_end_take_bounded_memory() -> None:
     one = Listening().begin()
     for number in range(2 * WORKERS_MAX):
