@@ -63,6 +63,21 @@ class Settings(BaseSettings):
         "guard may use",
     )
     partitions: int = Field(4, ge=1, le=10_000, description="partition count of each topic that `topics apply` creates")
+    partitioner: Literal["murmur2", "crc32", "fnv1a", "any"] = Field(
+        "murmur2",
+        description="how publishers choose the partition of a run: `murmur2` (Java, aiokafka, this package), `crc32` "
+        "(librdkafka), `fnv1a` (Sarama); records elsewhere are refused; `any`: they are not",
+    )
+    earlier_partitions: int = Field(
+        0,
+        ge=0,
+        le=10_000,
+        description="partition count that the turns topic had when the records to replay were published; 0: as now",
+    )
+    unnamed_resumes: bool = Field(
+        False,
+        description="accept signed resumes that do not name the halt they lift, as versions before 0.2 sign them",
+    )
     replication_factor: int = Field(
         1, ge=1, le=9, description="replicas of each topic; set 3 with three or more brokers"
     )

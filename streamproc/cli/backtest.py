@@ -28,6 +28,7 @@ from streamproc.cli.ranges import (
     Verbose,
     Workflow,
     log_range,
+    note_strays,
     output_to,
 )
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, progress
@@ -308,6 +309,7 @@ async def _spool_topic(settings: Settings, folder: Path) -> tuple[Spool, list[Fe
                     elif type(event) is not BudgetReached:  # of the policy then; accounts are booked again
                         spools[number].add(event, log_time_ms(record))
                 bar.advance(len(batch))
+    note_strays(reader)
     if refused:
         note(f"skipped {plural(refused, 'invalid record')}; the dead-letter topic has the reasons")
     for one in spools.values():

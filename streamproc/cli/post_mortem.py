@@ -13,6 +13,7 @@ import typer
 from streamproc.cli.inputs import Lenient, opened
 from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs, written_file
+from streamproc.cli.ranges import note_strays
 from streamproc.cli.terminal import examples, fail, note, progress
 from streamproc.errors import plural
 
@@ -130,6 +131,7 @@ async def _read_topic(settings: Settings, policy: LoadedPolicy, run: str | None)
         ]
     if cut:
         note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are shown in part")
+    note_strays(reader)
     if log.refused:
         note(f"skipped {plural(log.refused, 'invalid record')}; the dead-letter topic has the reasons")
     return recording

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from streamproc.cli.output import written_file
-from streamproc.cli.terminal import fail
+from streamproc.cli.terminal import fail, note
+from streamproc.errors import plural
 
 if TYPE_CHECKING:
-    from streamproc.kafka.reading import Extent
+    from streamproc.kafka.reading import Extent, TopicReader
     from streamproc.replay.window import Selection
 
 Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=False)]
@@ -119,3 +120,12 @@ def output_to(path: Path | None, *, quiet: bool = False) -> Iterator[None]:
     path = path or Path(os.devnull)
     with written_file(path), path.open("w", encoding="utf-8") as file, redirect_stdout(file):
         yield
+
+
+def note_strays(reader: TopicReader) -> None:
+    """Say which records of the turns topic were passed over because they are not at home, and why."""
+    if reader.strays:
+        note(
+            f"passed over {plural(reader.strays, 'record')} outside of the home partition of their run, as workers do: "
+            f"{reader.why_strays()}"
+        )

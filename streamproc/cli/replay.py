@@ -26,6 +26,7 @@ from streamproc.cli.ranges import (
     Verbose,
     Workflow,
     log_range,
+    note_strays,
     output_to,
 )
 from streamproc.cli.terminal import examples, fail, json_line, line, note, progress
@@ -225,6 +226,7 @@ async def _replay_topic(
                 bar.advance(len(batch))
     if cut := [f"{number} at offset {begin}" for number, begin in sorted(begins.items()) if begin]:
         note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are replayed in part")
+    note_strays(reader)
     if log.refused:
         note(f"skipped {plural(log.refused, 'invalid record')}; the dead-letter topic has the reasons")
     if run is not None and run not in log.turns:

@@ -133,20 +133,18 @@ def _count_files(tally: Tally, files: list[str], policy: str | None, lenient: bo
 
 
 async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> None:
+    from streamproc.replay.published import LatestStatuses
     from streamproc.replay.stats import read_decision, read_status
 
-    latest: dict[str, Status] = {}
+    latest = LatestStatuses()
 
     def decided(decision: Decision) -> None:
         if within(decision.at):
             tally.add_decision(decision)
 
-    def told(status: Status) -> None:
-        latest[status.run_id] = status
-
     skipped = await _read(settings, "control", read_decision, decided)
-    skipped += await _read(settings, "runs", read_status, told, lambda key: latest.pop(key.decode(), None))
-    for status in latest.values():
+    skipped += await _read(settings, "runs", read_status, latest.take, latest.forget)
+    for status in latest.in_force().values():
         if within(status.at):
             tally.add_status(status)
     if skipped:
@@ -179,7 +177,7 @@ async def _read(
     topic: str,
     read: Callable[[bytes | None], T | None],
     take: Callable[[T], None],
-    forget: Callable[[bytes], object] = lambda _key: None,
+    forget: Callable[[bytes, int], object] = lambda _key, _partition: None,
 ) -> int:
     """Read a topic under a progress bar, and return the number of records that were skipped."""
     from streamproc.kafka.reading import TopicReader

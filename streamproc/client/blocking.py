@@ -6,6 +6,7 @@ survive `os.fork`: open publishers and listeners in the child process (a worker'
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from types import TracebackType
@@ -16,6 +17,9 @@ from streamproc.client.guard import NO_PAYER
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
 from streamproc.errors import Undelivered
+from streamproc.fleet.signing import command_signer
+from streamproc.fleet.standing_halts import halt_to_lift
+from streamproc.model.redaction import redact_id
 from streamproc.tracing.guard_spans import GuardSpan
 
 if TYPE_CHECKING:
@@ -118,10 +122,13 @@ class BlockingTurnPublisher(BlockingWrapper):
         grant: Mapping[str, Any] | None = None,
         by: str = "",
         reason: str = "",
+        halt: str | None = None,
         **fields: Unpack[EventFields],
     ) -> str:
-        """Resume a halted run; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``."""
-        own = {"grant": grant, "by": by, "reason": reason}
+        """Resume a halted run, as `TurnPublisher.operator_resume` does."""
+        if halt is None and command_signer(self._turns.settings).required:
+            halt = asyncio.run(halt_to_lift(self._turns.settings, redact_id(run_id)))
+        own = {"grant": grant, "by": by, "reason": reason, "halt": halt or ""}
         return self.send({"type": "operator.resume", "run_id": run_id, **own, **fields})
 
     def halt_acknowledged(self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]) -> str:

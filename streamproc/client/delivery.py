@@ -21,15 +21,15 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
-from aiokafka.partitioner import murmur2
 
-from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
     Backoff,
+    Outage,
     Reconnect,
     as_unavailable,
     find_partitions,
@@ -43,6 +43,7 @@ from streamproc.tracing.trace_context import TURN_HEADER
 
 if TYPE_CHECKING:
     from streamproc.client.outbox import Item, Outbox, PartitionQueue
+    from streamproc.errors import Unavailable
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,8 +54,6 @@ RUN_EVENTS_MAX: Final = 20  # of one run in a batch: fewer than the event ids th
 # (core.run_state.IDS_MAX), or the turns of a batch that is sent twice would look like a loop
 ABANDON_TIMEOUT_S: Final = 0.5
 REFUSED: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)  # a retry cannot succeed
-
-_hash_of_key = lru_cache(maxsize=16_384)(murmur2)  # aiokafka's is pure Python: 5 µs for a UUID
 
 
 class Delivery:
@@ -71,8 +70,14 @@ class Delivery:
         self._settled = settled
         self._wakers: list[asyncio.Event] = []
         self._batch_max: dict[int, int] = {}  # by partition, after a refusal: the size of its next batch
-        self.trouble: Unavailable | None = None
+        self._outage = Outage(
+            log, "delivering turns", "turns are not being delivered, and are buffered", "turns are delivered again"
+        )
+
+    @property
+    def trouble(self) -> Unavailable | None:
         """Why nothing is being delivered; None while the connection works."""
+        return self._outage.trouble
 
     def wake(self, partition: int) -> None:
         """Send from this partition's queue now."""
@@ -81,7 +86,7 @@ class Delivery:
 
     async def run(self) -> None:
         """Connect, deliver and reconnect until cancelled."""
-        await reconnecting(self._session, self._report, purpose="delivering turns")
+        await reconnecting(self._session, self._report, purpose=self._outage.purpose)
 
     async def _session(self, backoff: Backoff) -> None:
         producer = AIOKafkaProducer(
@@ -96,10 +101,10 @@ class Delivery:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await access.start(producer, self._settings)
-                found = await find_partitions(producer.client, self._settings, "turns")
+                found = await find_partitions(producer.client, self._settings, [self._topic])
                 await producer.partitions_for(self._topic)
             count = len(found[self._topic])
-            self._outbox.repartition(count, lambda key: (_hash_of_key(key) & 0x7FFFFFFF) % count)
+            self._outbox.repartition(count, lru_cache(maxsize=16_384)(home_of(self._settings, count).of))
             self._wakers = [asyncio.Event() for _ in range(count)]
             queues = enumerate(self._outbox.queues)
             senders = (self._send_queue(producer, backoff, number, queue) for number, queue in queues)
@@ -159,16 +164,11 @@ class Delivery:
         self._settled(0, 1)
 
     def _report(self, error: Exception) -> None:
-        problem = as_unavailable(self._settings, error)
-        if self.trouble is None:
-            log.warning("turns are not being delivered; buffering them and reconnecting: %s", problem)
-        self.trouble = problem
+        self._outage.lost(as_unavailable(self._settings, error))
 
     def _report_success(self, backoff: Backoff) -> None:
         backoff.reset()
-        if self.trouble is not None:
-            log.warning("turns are delivered again (%d were waiting)", self._outbox.events)
-            self.trouble = None
+        self._outage.over(f" ({self._outbox.events} were waiting)")
 
 
 class _Refused(Exception):

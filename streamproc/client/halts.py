@@ -8,12 +8,16 @@ written before the halt does not lift it, and a halt from before a resume does n
 Records also say which event of the run they follow from, and where both do, that decides instead of the broker's time.
 So a record that a worker sends late, after its partition has moved, changes nothing, and neither does a signed one that
 was recorded and sent again.
+
+All of this is kept for each partition of the turns topic: a run is halted while any partition says so, and what follows
+from one partition releases what that partition has halted, and nothing else. A run has one home (`kafka.partitioning`);
+one that was begun elsewhere, by mistake or to evade a halt, is a stranger of the same name.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +25,11 @@ from streamproc.errors import Halted
 from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.controls import ControlEvent, read_control
 from streamproc.model.raw_fields import read_time_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+K = TypeVar("K", bound="Hashable")
 
 HALTED_MAX: Final = 1_000_000  # halted runs known by id: about 350 MB
 DETAILED_MAX: Final = 20_000  # of these, those with their whole control event: about 1.5 KB each
@@ -30,8 +39,8 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 class Halt(NamedTuple):
     """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    broker's time of the record, the log time of the halt (0: not known), what the record follows from, and the
-    `traceparent` in its header."""
+    broker's time of the record, the log time of the halt (0: not known), what the record follows from, the
+    `traceparent` in its header, and the id of the decision that halted the run first since it was resumed last."""
 
     control: bytes
     code: str
@@ -39,15 +48,28 @@ class Halt(NamedTuple):
     log_ms: int = 0
     place: LogPlace | None = None
     traceparent: str = ""
+    id: str = ""
+
+    @property
+    def partition(self) -> int:
+        """The partition of the turns topic that says so; `NOWHERE` for a person's command, and for old records."""
+        return NOWHERE if self.place is None else self.place.partition
 
 
 class StatusNews(NamedTuple):
-    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted."""
+    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted; `resumed`: the record
+    has an operator's resume, by which the run was released last."""
 
     run_id: str
     at_ms: int
     halt: Halt | None
     place: LogPlace | None = None
+    resumed: bool = False
+
+    @property
+    def partition(self) -> int:
+        """The partition of the turns topic that it follows from."""
+        return NOWHERE if self.place is None else self.place.partition
 
     def is_before(self, other: StatusNews) -> bool:
         """Return whether another status of the run follows from a later event."""
@@ -65,7 +87,18 @@ class ControlNews(NamedTuple):
     place: LogPlace | None = None
     traceparent: str = ""
 
+    @property
+    def partition(self) -> int:
+        """The partition of the turns topic that it follows from."""
+        return NOWHERE if self.place is None else self.place.partition
 
+    @property
+    def resumed(self) -> bool:
+        """Whether it follows from an operator's resume."""
+        return self.resumes
+
+
+NOWHERE: Final = -1
 NEVER: Final = (-1, None)
 NOTHING: Final = msgspec.Raw(b"null")
 
@@ -97,6 +130,7 @@ class _Control(msgspec.Struct):
 class _Code(msgspec.Struct):
     code: str = ""
     at: str | None = None
+    id: str = ""
 
 
 _status_decoder = msgspec.json.Decoder(_Status)
@@ -104,8 +138,10 @@ _control_decoder = msgspec.json.Decoder(_Control)
 _code_decoder = msgspec.json.Decoder(_Code)
 
 
-def read_status_news(value: bytes | None, at_ms: int, traceparent: str = "") -> StatusNews | None:
-    """Read a record of the `runs` topic, with the `traceparent` in its header.
+def read_status_news(
+    value: bytes | None, at_ms: int, traceparent: str = "", *, resumed: bool = False
+) -> StatusNews | None:
+    """Read a record of the `runs` topic, with the `traceparent` and the resume in its headers.
 
     None is a tombstone: the workers keep the status of the run no longer. A listener that knows of a halt keeps it, and
     one that starts later does not know of it.
@@ -123,10 +159,10 @@ def read_status_news(value: bytes | None, at_ms: int, traceparent: str = "") -> 
         control = b""
     place = _place(status.partition, status.offset, status.at)
     if (status.status != "halted" and not control) or status.status == "running":
-        return StatusNews(status.run_id, at_ms, None, place)
+        return StatusNews(status.run_id, at_ms, None, place, resumed)
     why = _code_decoder.decode(control) if control else _Code()
-    halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent)
-    return StatusNews(status.run_id, at_ms, halt, place)
+    halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent, id=why.id)
+    return StatusNews(status.run_id, at_ms, halt, place, resumed)
 
 
 def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> ControlNews:
@@ -141,7 +177,7 @@ def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> Contro
     command = control.type == "fleet.state"  # commands arrive on their own topic
     halt = None
     if control.severity == "halt" and not command:
-        halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent)
+        halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent, id=control.id)
     trigger = control.trigger
     place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
     return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed", place, traceparent)
@@ -168,91 +204,135 @@ class Halts:
         self, halted_max: int = HALTED_MAX, detailed_max: int = DETAILED_MAX, released_max: int = RELEASED_MAX
     ) -> None:
         self.runs: dict[str, Halt] = {}
+        """Why each run is halted; if several partitions say so, as the last of them has said."""
         self.forgotten = 0
         """Halted runs that were evicted because `halted_max` others were halted after them."""
         self._halted_max = halted_max
         self._detailed_max = detailed_max
         self._released_max = released_max
+        self._others: dict[str, dict[int, Halt]] = {}  # what else is said of runs in `runs`, by partition
         self._detailed: dict[str, None] = {}
-        self._released: dict[str, tuple[int, LogPlace | None]] = {}
+        self._released: dict[tuple[str, int], tuple[int, LogPlace | None]] = {}
         self._ids: dict[str, None] = {}
 
     def status(self, news: StatusNews) -> bool:
         """Apply a status. Returns whether it halts a run that was running."""
-        if news.halt is not None:
-            return not self._is_old(news) and self._halt(news.run_id, news.halt._replace(place=news.place))
-        # In the same millisecond, a halt is newer than the status before it, and a later status will follow.
-        halt = self.runs.get(news.run_id)
-        if not self._is_old(news) if halt is None else self._is_newer(news) and _may_release(halt.place, news.place):
-            self._release(news)
-        return False
+        return self._apply(news)
 
     def control(self, news: ControlNews) -> bool:
         """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running."""
-        if self._is_old(news):
-            return False
-        if news.halt is not None:
-            return self._halt(news.run_id, news.halt._replace(place=news.place))
-        if news.resumes and (news.place is None or self._is_newer(news)):
-            self._release(news)
-        return False
+        return self._apply(news) if news.halt is not None or news.resumes else False
+
+    def of(self, run_id: str) -> tuple[Halt, ...]:
+        """Return all that is said of a halted run: one halt from each partition that says so."""
+        halt = self.runs.get(run_id)
+        return () if halt is None else (halt, *self._others.get(run_id, {}).values())
+
+    def lifted_by(self, news: StatusNews | ControlNews) -> tuple[Halt, ...]:
+        """Return which halts of its run a release lifts: that of its own partition, and a person's command, which
+        stands until the workers have halted the run for it, or an operator resumes the run."""
+        return lifted(news, self.of(news.run_id))
 
     def is_new(self, control_id: str) -> bool:
         """Return whether this control event arrives for the first time. At-least-once delivery repeats some."""
         if control_id in self._ids:
             return False
         self._ids[control_id] = None
-        _evict(self._ids, IDS_MAX)
+        evict_oldest(self._ids, IDS_MAX)
         return True
 
-    def _used(self, run_id: str) -> tuple[int, LogPlace | None]:
-        """Return the broker's time and the place of the newest record that was used for a run."""
-        halt = self.runs.get(run_id)
-        return self._released.get(run_id, NEVER) if halt is None else (halt.at_ms, halt.place)
+    def _apply(self, news: StatusNews | ControlNews) -> bool:
+        if news.halt is not None:
+            return not self._is_old(news) and self._halt(news.run_id, news.halt._replace(place=news.place))
+        lifted = self.lifted_by(news)
+        if not self.of(news.run_id):
+            if not self._is_old(news):
+                self._note_release(news)
+        elif lifted:
+            self._release(news, lifted)
+        return False
 
     def _is_old(self, news: StatusNews | ControlNews) -> bool:
-        at_ms, place = self._used(news.run_id)
-        if news.halt is not None and news.run_id not in self.runs and not _may_release(news.place, place):
-            return False
+        """Return whether a newer record of the same partition was used."""
+        at_ms, place = self._used(news)
         return news.at_ms < at_ms if news.place is None or place is None else news.place.before(place)
 
-    def _is_newer(self, news: StatusNews | ControlNews) -> bool:
-        at_ms, place = self._used(news.run_id)
-        return news.at_ms > at_ms if news.place is None or place is None else place.before(news.place)
+    def _used(self, news: StatusNews | ControlNews) -> tuple[int, LogPlace | None]:
+        """Return the broker's time and the place of the newest record that was used for a run and a partition."""
+        for halt in self.of(news.run_id):
+            if halt.partition == news.partition:
+                return halt.at_ms, halt.place
+        return self._released.get((news.run_id, news.partition), NEVER)
 
     def _halt(self, run_id: str, halt: Halt) -> bool:
-        known = self.runs.get(run_id)
-        if known is not None and not halt.control:
-            halt = known._replace(
-                at_ms=halt.at_ms, place=halt.place
-            )  # a status without a reason must not remove the known one
-        elif known is not None and not halt.traceparent and (known.log_ms, known.code) == (halt.log_ms, halt.code):
-            halt = halt._replace(traceparent=known.traceparent)  # a later status lacks it
-        self._released.pop(run_id, None)
+        latest = self.runs.get(run_id)
+        known = next((one for one in self.of(run_id) if one.partition == halt.partition), None)
+        if known is not None:
+            halt = _continued(known, halt)
+        elif latest is not None and latest.partition == NOWHERE and latest.at_ms <= halt.at_ms:
+            known = latest  # the workers have obeyed the command
+        self._released.pop((run_id, halt.partition), None)
+        if latest is not None and latest is not known:
+            self._others.setdefault(run_id, {})[latest.partition] = latest
+        if (others := self._others.get(run_id)) is not None:
+            others.pop(halt.partition, None)
+            if not others:
+                del self._others[run_id]
         self.runs[run_id] = halt
-        self.forgotten += len(_evict(self.runs, self._halted_max))
+        for gone in evict_oldest(self.runs, self._halted_max):
+            self._others.pop(gone, None)
+            self.forgotten += 1
         if halt.control:
             self._detailed[run_id] = None
-            for oldest in _evict(self._detailed, self._detailed_max):
+            for oldest in evict_oldest(self._detailed, self._detailed_max):
                 if oldest in self.runs:
                     self.runs[oldest] = self.runs[oldest]._replace(control=b"")
-        return known is None
+        return latest is None
 
-    def _release(self, news: StatusNews | ControlNews) -> None:
+    def _release(self, news: StatusNews | ControlNews, lifted: tuple[Halt, ...]) -> None:
         run_id = news.run_id
-        self.runs.pop(run_id, None)
-        self._detailed.pop(run_id, None)
-        self._released.pop(run_id, None)  # reinserted below as the newest
-        self._released[run_id] = news.at_ms, news.place
-        _evict(self._released, self._released_max)
+        left = [halt for halt in self.of(run_id) if halt not in lifted]
+        self._others.pop(run_id, None)
+        if left:
+            self.runs[run_id] = left[0]
+            if left[1:]:
+                self._others[run_id] = {halt.partition: halt for halt in left[1:]}
+        else:
+            self.runs.pop(run_id, None)
+            self._detailed.pop(run_id, None)
+        self._note_release(news)
+
+    def _note_release(self, news: StatusNews | ControlNews) -> None:
+        """Remember the newest record by which a run is not halted."""
+        places = {news.partition: news.place} | ({NOWHERE: None} if news.resumed else {})
+        for partition, place in places.items():  # a command from before the resume, too, may come late
+            self._released.pop((news.run_id, partition), None)  # reinserted as the newest
+            self._released[news.run_id, partition] = news.at_ms, place
+        evict_oldest(self._released, self._released_max)
 
 
-def _may_release(halted: LogPlace | None, released: LogPlace | None) -> bool:
-    """Return whether a status may release a run that was halted there: not that of the same id in another partition.
+def lifted(news: StatusNews | ControlNews, halts: Iterable[Halt]) -> tuple[Halt, ...]:
+    """Return which halts of a run a record lifts, as `Halts.lifted_by` says."""
+    return tuple(halt for halt in halts if news.halt is None and _lifts(news, halt))
 
-    Anyone who may write turns can begin the id of a halted run there, where no worker knows the halt.
-    """
-    return halted is None or released is None or halted.partition == released.partition
+
+def _lifts(news: StatusNews | ControlNews, halt: Halt) -> bool:
+    """Return whether a release lifts a halt. In the same millisecond, a halt is newer than the status before it, and a
+    later status will follow."""
+    if halt.place is None:  # a person's command, which was appended to another topic
+        return news.at_ms > halt.at_ms and (news.resumed or news.place is None)
+    if news.place is None:  # of an early version
+        return news.at_ms > halt.at_ms
+    return halt.partition == news.partition and halt.place.before(news.place)
+
+
+def _continued(known: Halt, halt: Halt) -> Halt:
+    """Return a later halt of a run that the same partition has halted already: the first one is what a resume names."""
+    if not halt.control:  # a status without a reason must not remove the known one
+        return known._replace(at_ms=halt.at_ms, place=halt.place)
+    if not halt.traceparent and (known.log_ms, known.code) == (halt.log_ms, halt.code):
+        halt = halt._replace(traceparent=known.traceparent)  # a later status lacks it
+    return halt._replace(id=known.id or halt.id)
 
 
 def halted_error(run_id: str, halt: Halt | None) -> Halted:
@@ -274,7 +354,7 @@ def control_of(halt: Halt | None) -> ControlEvent | None:
         return None
 
 
-def _evict(known: dict[str, Any], most: int) -> list[str]:
+def evict_oldest(known: dict[K, Any], most: int) -> list[K]:
     """Evict the oldest entries: the excess plus a hundredth.
 
     Evicting one at a time would be slow: a dict scans past all its deleted first keys on each look-up of the first.

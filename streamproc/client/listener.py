@@ -150,12 +150,12 @@ class HaltListener:
     @property
     def connected(self) -> bool:
         """Whether the listener receives halts."""
-        return self._consumer.connected
+        return self._consumer.follower.connected
 
     @property
     def trouble(self) -> Unavailable | None:
         """Why no halts are received; None while the connection works."""
-        return self._consumer.trouble
+        return self._consumer.follower.trouble
 
     @property
     def halted_runs(self) -> int:
@@ -272,9 +272,9 @@ class Dispatcher:
             if subscription.unverified:
                 subscription.offer(UnverifiedControlEvent.model_validate_json(value))
 
-    def halt_of(self, run_id: str) -> Halt | None:
-        """Return why a run is halted; None if it is not known to be halted."""
-        return self._halts.runs.get(run_id)
+    def halts_of(self, run_id: str) -> tuple[Halt, ...]:
+        """Return why a run is halted, by each partition that says so; none if it is not known to be halted."""
+        return self._halts.of(run_id)
 
     def guards(self, run_id: str) -> bool:
         """Return whether work on this run is guarded here."""

@@ -15,8 +15,10 @@ from streamproc.client.outbox import Outbox
 from streamproc.errors import InvalidEvent, Undelivered, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.fleet.signing import command_signer
+from streamproc.fleet.standing_halts import halt_to_lift
 from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.tracing.trace_context import current_traceparent, is_traceparent
 
@@ -157,10 +159,17 @@ class TurnPublisher:
         grant: Mapping[str, Any] | None = None,
         by: str = "",
         reason: str = "",
+        halt: str | None = None,
         **fields: Unpack[EventFields],
     ) -> str:
-        """Resume a halted run; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``."""
-        own = {"grant": grant, "by": by, "reason": reason}
+        """Resume a halted run; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``.
+
+        `halt` is the id of the decision to lift (`ControlEvent.id`). Where commands are signed it is part of what is
+        signed, and is read from the run's status if it is not given: raises `InvalidEvent` if the run is not halted.
+        """
+        if halt is None and self._signer.required:
+            halt = await halt_to_lift(self.settings, redact_id(run_id))
+        own = {"grant": grant, "by": by, "reason": reason, "halt": halt or ""}
         return await self._publish({"type": "operator.resume", "run_id": run_id, **own, **fields})
 
     async def halt_acknowledged(

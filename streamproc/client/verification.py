@@ -2,17 +2,20 @@
 
 A record must be signed by a worker, and its key must be the run that it is about. A record that releases a run which is
 known to be halted needs more, if operators must sign their commands: the operator's signed `operator.resume`, which the
-worker sends along. It must be about this run, and not older than the halt that it lifts.
+worker sends along. It must be about this run, not older than the halt, and name the decision that it lifts: an id is
+made of the log, so a run whose state was lost may be halted by the same one again. A command to stop the run, which the
+workers have not obeyed yet, has no decision of theirs to name.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from streamproc.client.halts import evict_oldest, lifted
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fleet.record_signing import RESUME_HEADER, SHOWN_MAX
 from streamproc.model.wire import OperatorResume
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from aiokafka import ConsumerRecord
 
     from streamproc.client.halts import ControlNews, Halt, StatusNews
-    from streamproc.fleet.record_signing import LogPlace, RecordSigner
+    from streamproc.fleet.record_signing import RecordSigner
     from streamproc.fleet.signing import CommandSigner
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,16 @@ OLD_RESUME: Final = Problem(
     "if you have just resumed the run: synchronise your clock, `streamproc kill --run` it, and resume it again",
 )
 
+ANOTHER_HALT: Final = Problem(
+    RESUME_HEADER, "the operator's resume names another halt", "look at why the run is halted now, and resume it again"
+)
+USED_RESUME: Final = Problem(
+    RESUME_HEADER, "the operator's resume has lifted another halt before", "resume the run again: `streamproc resume`"
+)
+RESUMES_MAX: Final = 100_000  # ids that are remembered
+
+N = TypeVar("N", "ControlNews", "StatusNews")
+
 _read_resume: Final = msgspec.json.Decoder(OperatorResume).decode
 
 
@@ -52,38 +65,27 @@ class RecordVerifier:
         self._show_at_s = 0.0
         self._records = records
         self._commands = commands
+        self._used: dict[str, frozenset[str]] = {}  # what each resume has lifted, by its id: it lifts nothing else
 
-    def status(
-        self, record: ConsumerRecord[bytes, bytes], news: StatusNews, halts: Iterable[Halt]
-    ) -> StatusNews | None:
-        """Return a status with its place in the log; None if it is not believed. `halts` are the run's known ones."""
-        place = self._place("runs", record, news.run_id, halts if news.halt is None else ())
-        return None if place is None else news._replace(place=place)
+    def verified(self, role: str, record: ConsumerRecord[bytes, bytes], news: N, halts: Iterable[Halt]) -> N | None:
+        """Return what a record of `control` or `runs` says, with its place in the log; None if it is not believed.
 
-    def control(
-        self, record: ConsumerRecord[bytes, bytes], news: ControlNews, halts: Iterable[Halt]
-    ) -> ControlNews | None:
-        """Return a control event with its place in the log; None if it is not believed."""
-        place = self._place("control", record, news.run_id, halts if news.resumes else ())
-        return None if place is None else news._replace(place=place)
-
-    def _place(
-        self, role: str, record: ConsumerRecord[bytes, bytes], run_id: str, lifted: Iterable[Halt]
-    ) -> LogPlace | None:
+        `halts` are all that are known of the run.
+        """
         try:
-            place = self._records.check_about(role, record, run_id)
-            if self._commands.required and (halts := tuple(lifted)):
-                self._check_resume(record, run_id, halts)
+            news = news._replace(place=self._records.check_about(role, record, news.run_id))
+            if self._commands.required and (lifts := lifted(news, halts)):
+                self._check_resume(record, news.run_id, lifts)
         except InvalidEvent as problem:
             self.refused += 1
             if time.monotonic() >= self._show_at_s:
                 self._show_at_s = time.monotonic() + SHOWN_EVERY_S
-                where = f"{record.topic}[{record.partition}]@{record.offset}, run {run_id[:64]!r}"
+                where = f"{record.topic}[{record.partition}]@{record.offset}, run {news.run_id[:64]!r}"
                 log.warning("ignored an unverified record, %s (%d so far): %s", where, self.refused, problem)
             return None
-        return place
+        return news
 
-    def _check_resume(self, record: ConsumerRecord[bytes, bytes], run_id: str, halts: Iterable[Halt]) -> None:
+    def _check_resume(self, record: ConsumerRecord[bytes, bytes], run_id: str, halts: tuple[Halt, ...]) -> None:
         found = [value for name, value in record.headers if name == RESUME_HEADER]
         if len(found) != 1:
             raise InvalidEvent((NO_RESUME,))
@@ -94,5 +96,12 @@ class RecordVerifier:
         if event.run_id != run_id:
             raise InvalidEvent((Problem(RESUME_HEADER, f"it resumes {event.run_id[:64]!r}", NO_RESUME.remedy),))
         self._commands.check_author(event)
-        if any((event.at or 0) + CLOCKS_MS < (halt.log_ms or halt.at_ms) for halt in halts):
-            raise InvalidEvent((OLD_RESUME,))
+        for halt in halts:
+            if event.halt and halt.id and halt.place is not None and event.halt != halt.id:
+                raise InvalidEvent((ANOTHER_HALT,))
+            if (event.at or 0) + CLOCKS_MS < (halt.log_ms or halt.at_ms):
+                raise InvalidEvent((OLD_RESUME,))
+        lifts = frozenset(halt.id or str(halt.log_ms or halt.at_ms) for halt in halts)
+        if not lifts <= self._used.setdefault(event.event_id, lifts):
+            raise InvalidEvent((USED_RESUME,))
+        evict_oldest(self._used, RESUMES_MAX)

@@ -23,6 +23,7 @@ class Cold(msgspec.Struct, array_like=True):
     command_ids: dict[int, int] = {}  # tags of the ids of operators' commands, with the time of each
     commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
     plugins: dict[str, bytes] = {}  # what plug-ins keep, by their codes (`plugin_memory`)
+    halted_by: int = 0  # hash of the id of the decision that halted the run; 0: none, or one of an earlier version
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

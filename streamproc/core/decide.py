@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
-from streamproc.core.escalation import explain_to_snitch, identity
+from streamproc.core.escalation import UNDECIDED, explain_to_snitch, hash_id, identity
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.cycles import Cycle
@@ -32,8 +32,11 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
         evidence.failing_signatures = [hex16(value) for value in recent.failing_sets.listed()] or None
         evidence.failing_trend = recent.failing_counts.listed() or None
     budget = finding.reason == "budget_exceeded"
+    decision_id = identity(event.run_id, run, finding, index, rules.policy.hash)
+    if halts and run.cold.halted_by == UNDECIDED:
+        run.cold.halted_by = hash_id(decision_id)
     return Decision(
-        id=identity(event.run_id, run, finding, index, rules.policy.hash),
+        id=decision_id,
         type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
         run_id=event.run_id,
         code=finding.code,

@@ -26,7 +26,7 @@ from streamproc.core.observer import observe_turn
 from streamproc.core.outcome import Decisions, OnFault, Outcome, RulesOf
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
-from streamproc.core.refusal import OUTDATED, STRANGER, RefusedEvent, already_applied, is_outdated, is_stranger
+from streamproc.core.refusal import STRANGER, RefusedEvent, is_stranger, refuse_command
 from streamproc.core.resume import pass_probation, resume, strictly
 from streamproc.core.run_state import UNBOUND, RunState, dump, load, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
@@ -388,9 +388,9 @@ class Engine:
 
     def _commanded(self, run: RunState, event: Event) -> Decisions:
         """Apply a command. A finished run is halted, too: its id may be used again."""
-        if (outdated := is_outdated(run, event)) or already_applied(run, event):
-            run.duplicates += 1
-            return RefusedEvent(OUTDATED) if outdated else []
+        refused = refuse_command(run, event)
+        if refused is not None:
+            return refused
         if type(event) is OperatorResume and run.halted >= 0:
             limits = self.rules_of(run).budgets | run.scope.budgets
             resume(run, event.grant or {}, limits, self.view.last_event_ms)

@@ -24,6 +24,7 @@ EPISODES_MAX: Final = 24  # loops already reported
 EPISODE_BYTES: Final = 12  # of a state
 HALT_LEVEL: Final = int(Level.HALT)
 NO_HALT: Final = -1  # value of `unacknowledged_halt`: no halt waits for an acknowledgement
+UNDECIDED: Final = 1  # value of `Cold.halted_by` from the finding that halts a run to its decision
 ESCALATED: Final = -2  # its missing acknowledgement was reported; not again until one arrives or the run is resumed
 
 
@@ -93,6 +94,7 @@ def _latch(run: RunState, finding: Finding, index: int) -> None:
     run.escalation.severity = max(run.escalation.severity, int(finding.level))
     if finding.level == Level.HALT and run.halted < 0:
         run.escalation.halt_code.set(finding.code)
+        run.cold.halted_by = UNDECIDED
     if finding.level == Level.HALT:
         run.halted = index
         if run.escalation.unacknowledged_halt == NO_HALT:
@@ -116,6 +118,11 @@ def explain_to_snitch(run: RunState, finding: Finding, node_tag: int) -> None:
     if finding.reason != BUDGET_EXCEEDED and finding.evidence.edge is None and (edge := edge_of(run, node_tag)):
         finding.evidence.edge = edge
         finding.message = f"{finding.message.removesuffix('.')}, after handovers from {edge[0]} to {edge[1]}."
+
+
+def hash_id(decision_id: str) -> int:
+    """Return the id of a decision as a state holds it: 63 bits, above `UNDECIDED`."""
+    return xxh3_64_intdigest(decision_id.encode("utf-8", "surrogatepass")) >> 1 | 2
 
 
 def identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from xxhash import xxh3_64_intdigest
 
+from streamproc.core.escalation import hash_id
 from streamproc.core.records import TAG
 from streamproc.core.run_state import UNBOUND, RunState
 from streamproc.errors import Problem
@@ -40,6 +41,11 @@ STRANGER: Final = Problem(
 )
 OUTDATED: Final = Problem(
     "at", "the command is not newer than those that the run has forgotten", "issue the command again"
+)
+ANOTHER_HALT: Final = Problem(
+    "halt",
+    "the run is halted by another decision than the one that this resume lifts",
+    "look at why it is halted now (`streamproc status RUN`), and resume it again",
 )
 
 
@@ -66,7 +72,18 @@ def _owner(token: str) -> int:
     return int.from_bytes(sha256(token.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1 | UNBOUND << 1
 
 
-def already_applied(run: RunState, event: Event) -> bool:
+def refuse_command(run: RunState, event: Event) -> Decisions | None:
+    """Return the decisions on a command that is not applied: none, with the reason if it is refused. None: apply it."""
+    outdated = _is_outdated(run, event)
+    if outdated or _already_applied(run, event):
+        run.duplicates += 1
+        return RefusedEvent(OUTDATED) if outdated else []
+    if type(event) is OperatorResume and _lifts_another(run, event):
+        return RefusedEvent(ANOTHER_HALT)
+    return None
+
+
+def _already_applied(run: RunState, event: Event) -> bool:
     """Whether a run has applied this command before; if not, record it."""
     if not event.event_id:
         return False
@@ -81,9 +98,15 @@ def already_applied(run: RunState, event: Event) -> bool:
     return False
 
 
-def is_outdated(run: RunState, event: Event) -> bool:
+def _is_outdated(run: RunState, event: Event) -> bool:
     """Whether a command is not newer than one that the run has forgotten, and so may be that one."""
     return 0 < _at_ms(event) <= int(run.cold.commands_since_ms)
+
+
+def _lifts_another(run: RunState, event: OperatorResume) -> bool:
+    """Whether a resume names another halt than that of this run. One that names none, and a halt of an earlier version,
+    whose decision the state does not know, match any."""
+    return bool(event.halt and run.halted >= 0 and run.cold.halted_by) and hash_id(event.halt) != run.cold.halted_by
 
 
 def _at_ms(event: Event) -> int:

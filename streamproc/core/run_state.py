@@ -290,7 +290,9 @@ def stub_of(run: RunState) -> RunState:
     stub.escalation.episodes.clear()
     stub.stub = True
     cold = stub.cold
-    stub.cold_read = Cold(command_ids=cold.command_ids, commands_since_ms=cold.commands_since_ms)
+    stub.cold_read = Cold(
+        command_ids=cold.command_ids, commands_since_ms=cold.commands_since_ms, halted_by=cold.halted_by
+    )
     stub.has_board = stub.has_task_tokens = False
     stub.turns_open, stub.escalation.halted_loop_seen, stub.size_left = 0, -1, 0
     return stub

@@ -57,6 +57,7 @@ cdef enum:
 include "xxh3.pxi"
 include "automata.pxi"
 include "masking.pxi"
+include "murmur2.pxi"
 
 
 cdef inline object in_utf8(str text):

@@ -1,4 +1,4 @@
-"""The `fleet.state` control events of commands: one for an accepted command, one for a refused one."""
+"""The `fleet.state` control events: of an accepted command, of a refused one, and of records that are not at home."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ALL: Final = "*"  # the `run_id` of an event about more than one run
 ISSUED: Final = "FLEET001"
 REFUSED: Final = "FLEET002"
+STRAYS: Final = "FLEET003"
 
 _SEVERITY: Final = {"STOP": "halt", "PAUSE": "warn", "CLEAR": "info"}
 _ACTION: Final = {"STOP": "halt", "PAUSE": "pause", "CLEAR": None}
@@ -58,6 +59,21 @@ def refusal_event(problem: Problem, place: str, at_ms: int, trigger: Trigger | N
         action="warn",
         evidence=Evidence(kind="fleet_refused", reason=str(problem)),
         trigger=trigger,
+        at=rfc3339(at_ms),
+    )
+
+
+def strays_event(cause: str, place: str, at_ms: int) -> Decision:
+    """Return the control event of records outside of their home partition. `place` is that of the latest one."""
+    return Decision(
+        id=_identity(place, f"strays at {at_ms}"),
+        type="fleet.state",
+        run_id=ALL,
+        code=STRAYS,
+        severity="warn",
+        message=f"Records outside of the home partition of their run are refused, the latest at {place}: {cause}.",
+        action="warn",
+        evidence=Evidence(kind="fleet_strays", reason=cause),
         at=rfc3339(at_ms),
     )
 

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 AGE_MS_MAX: Final = 300_000  # clocks of operators' machines differ by seconds, sometimes by minutes
 FORM: Final = 1
+NAMED: Final = 2  # the form of a resume, which names the halt that it lifts
+UNNAMED: Final = Problem(
+    "halt",
+    "the resume does not name the halt that it lifts",
+    "issue it with `streamproc resume` of this version, which names it; to accept those of earlier versions until all "
+    "are upgraded, set STREAMPROC_UNNAMED_RESUMES=true for workers and listeners",
+)
 SENDERS_TIME: Final = Problem(
     "timestamp",
     "the record has its sender's time (CreateTime), so its age cannot be checked",
@@ -40,9 +47,12 @@ class CommandSigner:
     Otherwise every command on the topic is valid: Kafka's ACLs decide who may write there.
     """
 
-    def __init__(self, keys: Keyring, audience: str, *, required: bool, imports: bool = False) -> None:
+    def __init__(
+        self, keys: Keyring, audience: str, *, required: bool, imports: bool = False, unnamed_resumes: bool = False
+    ) -> None:
         self._keys = keys
         self._audience = audience
+        self._unnamed_resumes = unnamed_resumes
         self.required = required
         self.imports = imports
         """Whether the turns topic is declared to hold an imported log, whose records have the times of its files."""
@@ -111,6 +121,8 @@ class CommandSigner:
     def check_author(self, event: OperatorEvent) -> None:
         """Raise `InvalidEvent` if an allowed issuer has not signed this operator event, however old it is."""
         self._check(event.issuer, event.signature, self._event_form(event))
+        if self.required and isinstance(event, OperatorResume) and not (event.halt or self._unnamed_resumes):
+            raise InvalidEvent((UNNAMED,))
 
     def verified(self, command: FleetCommand) -> bool:
         """Return whether the signature of an accepted command was verified; else only the channel was trusted."""
@@ -133,12 +145,14 @@ class CommandSigner:
 
     def _event_form(self, event: OperatorEvent) -> bytes:
         own: dict[str, Any] = {}
+        form: tuple[object, ...] = ("event", FORM)
         if isinstance(event, OperatorResume):
             own = event.grant or {}
+            form = ("event", NAMED, event.halt) if event.halt else form
         elif isinstance(event, Feedback):
             own = {"verdict": event.verdict, "decision": event.decision}
         fields = (event.type, event.run_id, event.event_id, event.by, event.reason, own, event.at, event.issuer)
-        return _encode(("event", FORM, self._audience, *fields))
+        return _encode((*form, self._audience, *fields))
 
 
 def _check_age(at_ms: int | None, appended_ms: int | None) -> None:
@@ -158,4 +172,10 @@ def command_signer(settings: Settings) -> CommandSigner:
         settings.command_auth == "auto" and (bool(keys) or not settings.channel_is_authenticated)
     )
     imports = settings.timestamp_type == "CreateTime"
-    return CommandSigner(Keyring(keys), settings.topic_prefix, required=required, imports=imports)
+    return CommandSigner(
+        Keyring(keys),
+        settings.topic_prefix,
+        required=required,
+        imports=imports,
+        unnamed_resumes=settings.unnamed_resumes,
+    )

@@ -16,9 +16,11 @@ from aiokafka.errors import KafkaError
 from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access, topics
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.partitioning import EVERYWHERE, Home, find_strays, home_of
 from streamproc.settings import Settings
 
 BATCH_RECORDS_MAX: Final = 2_000
+SAMPLE: Final = 2_000  # records from which it is concluded why some are not at home
 SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as gone
 
 Record = ConsumerRecord[bytes | None, bytes | None]
@@ -48,9 +50,14 @@ class TopicReader:
         topic: str,
         extents: dict[int, Extent],
         batch_max: int = BATCH_RECORDS_MAX,
+        home: Home = EVERYWHERE,
     ) -> None:
         self._consumer = consumer
         self.topic = topic
+        self.home = home
+        """Records outside of their home are passed over, as workers do, and counted in `strays`."""
+        self.strays = 0
+        self._sample: list[tuple[bytes, int]] = []
         self.extents = extents
         self._batch_max = batch_max
 
@@ -63,7 +70,19 @@ class TopicReader:
         """Yield the records in batches, each from one partition. Raises `Unavailable` when the broker goes away."""
         for partition, extent in sorted(self.extents.items()):
             async for batch in self._read_partition(TopicPartition(self.topic, partition), extent):
-                yield batch
+                if kept := self._at_home(batch) if self.home.checked else batch:
+                    yield kept
+
+    def why_strays(self) -> str:
+        """Return why records were passed over, in a sentence; empty if none was."""
+        return find_strays(self.home, self._sample).cause(self.home) if self.strays else ""
+
+    def _at_home(self, batch: list[Record]) -> list[Record]:
+        kept = [record for record in batch if self.home.holds(record.key, record.partition)]
+        self.strays += len(batch) - len(kept)
+        if self.strays and len(self._sample) < SAMPLE:
+            self._sample += [(record.key, record.partition) for record in batch[:SAMPLE] if record.key is not None]
+        return kept
 
     async def _read_partition(self, partition: TopicPartition, extent: Extent) -> AsyncIterator[list[Record]]:
         if extent.begin >= extent.end:
@@ -97,7 +116,8 @@ async def open_topic(settings: Settings, name: str) -> AsyncIterator[TopicReader
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
         extents = {one.partition: Extent(begins[one], ends[one]) for one in partitions}
-        yield TopicReader(consumer, topic, extents)
+        home = home_of(settings, settings.earlier_partitions or count) if name == "turns" else EVERYWHERE
+        yield TopicReader(consumer, topic, extents, home=home)
 
 
 @asynccontextmanager

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka.access import as_access_denied
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.topics import broker_unavailable
 from streamproc.settings import Settings, load_settings
@@ -26,11 +28,47 @@ CONNECT_TIMEOUT_S: Final = 20.0
 PROBE_EVERY_S: Final = 2.0
 PROBE_TIMEOUT_S: Final = 20.0
 
+STILL_AWAY_EVERY_S: Final = 60.0
+
 EXPECTED: Final = (KafkaError, OSError, TimeoutError, Unavailable)  # failures of brokers and networks
 
 
 class Reconnect(Exception):
     """Raised by a session to reconnect at once: no backoff, no failure reported."""
+
+
+class Outage:
+    """Logs that a connection is lost, once a minute that it still is, and that it is back.
+
+    `purpose` says what the connection is for, `lost` and `back` what its loss and its return mean.
+    """
+
+    def __init__(self, log: logging.Logger, purpose: str, lost: str, back: str) -> None:
+        self.log = log
+        self.purpose = purpose
+        self.trouble: Unavailable | None = None
+        """Why there is no connection; None while it works."""
+        self._lost, self._back = lost, back
+        self._limited = LogLimit(log)  # a connection that comes and goes would log without end
+        self._since_s = self._logged_s = 0.0
+
+    def lost(self, problem: Unavailable) -> None:
+        """Note a failed attempt to connect, or the loss of a connection."""
+        now_s = time.monotonic()
+        if self.trouble is None:
+            self._since_s = self._logged_s = now_s
+            self._limited(logging.WARNING, self._lost, "%s; reconnecting: %s", self._lost, problem)
+        elif now_s - self._logged_s >= STILL_AWAY_EVERY_S:
+            self._logged_s = now_s
+            minutes = round((now_s - self._since_s) / 60)
+            self.log.warning("%s (for %d min); still reconnecting: %s", self._lost, minutes, problem)
+        self.trouble = problem
+
+    def over(self, details: str = "") -> None:
+        """Note that the connection works."""
+        if self.trouble is not None:
+            self.trouble = None
+            self._limited(logging.WARNING, self._back, "%s%s", self._back, details)
 
 
 class Backoff:
@@ -120,8 +158,8 @@ def _raise_error_of(task: asyncio.Task[None]) -> None:
     task.result()
 
 
-async def probe_brokers(client: Any) -> None:
-    """Ask for metadata at intervals; raise `Unavailable` as soon as no broker answers.
+async def probe_brokers(client: Any, answered: Callable[[], None] = lambda: None) -> None:
+    """Ask for metadata at intervals, call `answered` at each answer; raise `Unavailable` as soon as no broker answers.
 
     aiokafka handles the loss of one broker among several. A client that has lost all of them retries the last known
     addresses for ever and logs every attempt; a new session starts from the bootstrap servers and logs once.
@@ -131,9 +169,9 @@ async def probe_brokers(client: Any) -> None:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
             # A broker closes a connection whose login has expired (`connections.max.reauth.ms`) on its next use,
             # so the first request may fail: ask twice.
-            answered = await client.force_metadata_update() or await client.force_metadata_update()
-        if not answered:
-            raise Unavailable("no broker answers any more")
+            if not (await client.force_metadata_update() or await client.force_metadata_update()):
+                raise Unavailable("no broker answers any more")
+        answered()
 
 
 def as_unavailable(settings: Settings, error: Exception) -> Unavailable:
@@ -153,21 +191,24 @@ def is_member(consumer: Any) -> bool:
     return bool(consumer._coordinator.generation > 0 and not consumer._subscription.reassignment_in_progress)
 
 
-async def find_partitions(client: Any, settings: Settings, *names: str) -> dict[str, list[int]]:
-    """Return the partitions of topics of this deployment, by full topic name.
+async def find_partitions(
+    client: Any, settings: Settings, topics: Iterable[str], *, optional: Iterable[str] = (), remedy: str = ""
+) -> dict[str, list[int]]:
+    """Return the partitions of topics, by full name: of all `topics`, and of those of the `optional` ones that exist.
 
-    Raises `Unavailable` that names all missing topics. The client fetches the metadata of all topics, because a
-    request for one topic makes a broker with ``auto.create.topics.enable`` create it, with the wrong settings.
+    Raises `Unavailable` that names all missing topics, and the `remedy`. The client fetches the metadata of all
+    topics, because a request for one makes a broker with ``auto.create.topics.enable`` create it, with wrong settings.
     """
     cluster = await client.fetch_all_metadata()
-    found = {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in map(settings.topic, names)}
-    missing = [topic for topic, partitions in found.items() if not partitions]
+    topics = list(topics)
+    found = {name: sorted(cluster.partitions_for_topic(name) or ()) for name in (*topics, *optional)}
+    missing = [name for name in topics if not found[name]]
     if missing:
         raise Unavailable(
             f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user is not allowed to see "
-            "it (`streamproc topics acls`): run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX"
+            + (remedy or "it (`streamproc topics acls`): run `streamproc topics apply`, or set STREAMPROC_TOPIC_PREFIX")
         )
-    return found
+    return {name: partitions for name, partitions in found.items() if partitions}
 
 
 def client_settings(brokers: str | None, settings: Settings | None) -> Settings:

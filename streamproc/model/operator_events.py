@@ -49,6 +49,9 @@ class RawOperatorResume(RawOperatorEvent):
     """A person resumes a halted run."""
 
     type: Literal["operator.resume"] = "operator.resume"
+    halt: ScopeName = Field(
+        "", description="id of the decision that it lifts, from the run's status; the resume is refused for another"
+    )
     grant: Grant = Field({}, description="amounts to add, by budget name or as turns, iterations, tokens, rounds, cost")
 
 

@@ -9,8 +9,7 @@ to read 64-bit integers.
 
 The positions in array-like types are part of the format: add fields only at the end, with a default.
 
-Names and lists have maximum lengths, above what our publisher sends. They bound the work on one event and the memory
-that a name can take; decoding checks them at no measurable cost.
+Names and lists have maximum lengths, above what our publisher sends, to bound the work and the memory of one event.
 """
 
 from __future__ import annotations
@@ -212,11 +211,12 @@ class OperatorStop(OperatorEvent, tag="operator.stop", kw_only=True, omit_defaul
 
 
 class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_defaults=True):
-    """A person resumes a halted run. `grant` adds to its budgets (integers, as in `RunStarted.budgets`)."""
+    """A person resumes a run and lifts the decision `halt`. `grant` adds to its budgets (see `RunStarted.budgets`)."""
 
     type: ClassVar[str] = "operator.resume"
 
     grant: Annotated[dict[str, int], Pairs] | None = None
+    halt: Scope = ""
 
 
 class Feedback(OperatorEvent, tag="feedback", kw_only=True, omit_defaults=True):

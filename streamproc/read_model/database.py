@@ -14,7 +14,7 @@ from typing import Final, TextIO
 from streamproc.errors import InvalidSettings
 
 APPLICATION: Final = 0x73706D31  # `PRAGMA application_id`: no other file is ever thrown away
-VERSION: Final = 1  # of the tables and of what they hold; a file of another version is built again
+VERSION: Final = 2  # of the tables and of what they hold; a file of another version is built again
 SQLITE: Final = b"SQLite format 3\0"
 HEADER_BYTES: Final = 100
 PAGE_CACHE_KIB: Final = 65_536

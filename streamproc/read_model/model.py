@@ -16,6 +16,7 @@ from streamproc.errors import InvalidEvent
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.record_signing import RecordSigner
 from streamproc.fleet.signing import CommandSigner
+from streamproc.kafka.partitioning import EVERYWHERE
 from streamproc.read_model.account_table import AccountTable, account_news, limit_news
 from streamproc.read_model.database import Database
 from streamproc.read_model.decision_table import DecisionTable, decision_news
@@ -25,7 +26,7 @@ from streamproc.read_model.refused_table import RefusedTable, refused_news
 from streamproc.read_model.rows import Changes
 from streamproc.read_model.run_facts import StatusFacts, note_finding, note_status, status_facts
 from streamproc.read_model.run_table import RunTable
-from streamproc.read_model.turn_table import TurnTable, turn_head
+from streamproc.read_model.turn_table import TurnHead, TurnTable, turn_head
 from streamproc.replay.stats import read_decision, read_status
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class ReadModel(Queries):
 
     def __init__(self, path: str | None = None, *, turns: bool = True) -> None:
         self.turns = turns
+        self.home = EVERYWHERE
+        """Turns outside of the home of their run are skipped, as workers refuse them."""
         self.skipped: Counter[str] = Counter()
         """Records that could not be read, or that no worker has signed although it must, by topic role."""
         self._database = Database(path)
@@ -64,7 +67,7 @@ class ReadModel(Queries):
         self._folded = (self._runs, self._decisions, self._turn_table)
         self._transactions = 0
         self._parsers: dict[str, Callable[[Record], Any]] = {
-            "runs": self._status, "control": self._decision, "commands": self._command, "turns": turn_head,
+            "runs": self._status, "control": self._decision, "commands": self._command, "turns": self._turn,
             "accounts": account_news, "spend": limit_news, "dead-letter": refused_news,
         }  # fmt: skip
         self._tables: dict[str, OrderTable | AccountTable | RefusedTable] = {
@@ -96,8 +99,11 @@ class ReadModel(Queries):
 
     def next_offset(self, role: str, partition: int) -> int | None:
         """Return the offset of the next record to apply; None if none of the partition was applied yet."""
-        found = self._next.get((role, partition))
-        return None if found is None else found[0]
+        return self.next_offsets().get((role, partition))
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the offset of the next record to apply, by topic role and partition, where one was applied."""
+        return {place: offset for place, (offset, _) in self._next.items()}
 
     def apply(self, topic_role: str, records: Sequence[Record]) -> Changes:
         """Apply records of a topic, each partition in log order; return what has changed.
@@ -173,19 +179,24 @@ class ReadModel(Queries):
 
     # -- what each topic brings
 
-    def _status(self, record: Record) -> tuple[str, StatusFacts | None] | None:
+    def _status(self, record: Record) -> tuple[str, StatusFacts | int] | None:
         value = _small(record)
         run_id = (record.key or b"").decode()
         if value is None:  # a tombstone says no more than that its run is not known: anyone may delete a status
             if self._signer.required:
                 self._signer.check("runs", record)
-            return run_id, None
+            return run_id, record.partition
         status = read_status(value)
         if status is None or status.run_id != run_id:
             raise ValueError("no status of this run")
         if self._signer.required:
             self._signer.check_about("runs", record, run_id)
         return run_id, status_facts(status, record.timestamp)
+
+    def _turn(self, record: Record) -> TurnHead:
+        if not self.home.holds(record.key, record.partition):
+            raise ValueError("not at home")
+        return turn_head(record)
 
     def _decision(self, record: Record) -> Any:
         value = _small(record)

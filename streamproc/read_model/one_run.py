@@ -6,8 +6,6 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Final
 
-from aiokafka.partitioner import murmur2
-
 from streamproc.kafka.reading import Extent, TopicReader, open_topic
 from streamproc.read_model.turn_table import turn_head
 from streamproc.report.recording import Recording
@@ -54,7 +52,7 @@ class _RunSearch:
         if self._point is not None:
             partition = self._point.partition
         if partition not in reader.extents:
-            partition = (murmur2(self._key) & 0x7FFFFFFF) % len(reader.extents)
+            partition = reader.home.of(self._key)
         self._partition = partition
 
     async def found(self) -> list[Record]:

@@ -1,8 +1,9 @@
 """What is known of one run from three topics, and the row that follows from it.
 
 The topics `runs`, `control` and `turns` are read side by side, so what one of them says may arrive before or after what
-another says about the same event. Each has a part of its own here, and the row is a function of the parts: reading in
-another order gives the same row.
+another says about the same event. Each has a part of its own here, for each partition of the turns topic that it
+follows from, and the row is a function of the parts: reading in another order gives the same row. A run is halted while
+any partition says so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streamproc.read_model.rows import LiveRun
 
 AMOUNT_MAX: Final = 2**62  # a sum of hostile amounts must still fit into a column
 MESSAGE_MAX: Final = 1_000  # characters of a sentence that a row keeps
+NOWHERE: Final = -1
 HIDDEN: Final = 0  # values of the column `shown`: no worker has published a status of the run, or it was evicted
 SHOWN: Final = {"halted": 1, "warned": 2, "others": 3}
 FINISHED: Final = 4
@@ -62,11 +64,20 @@ class FindingFacts(msgspec.Struct, array_like=True, frozen=True):
         return SEVERITIES.index(self.severity)
 
 
-class RunFacts(msgspec.Struct, array_like=True):
-    """All that is known of a run. The fields from `turns` on are of its turns, as far back as they were read."""
+class PartitionFacts(msgspec.Struct, array_like=True):
+    """What follows from the events of a run in one partition of the turns topic."""
 
     status: StatusFacts | None = None
     finding: FindingFacts | None = None
+
+
+class RunFacts(msgspec.Struct, array_like=True):
+    """All that is known of a run. The fields from `turns` on are of its turns, as far back as they were read.
+
+    Nearly every run has one partition, its home. Findings that name none are those of `NOWHERE`.
+    """
+
+    parts: dict[int, PartitionFacts] = {}
     turns: int = 0
     tokens: int = 0
     cost_usd_micro: int = 0
@@ -98,7 +109,7 @@ def finding_facts(decision: Decision, at_ms: int) -> FindingFacts | None:
 
 
 def place_of(decision: Decision, at_ms: int) -> LogPlace:
-    """Return the event of the turns topic that a decision follows from; partition -1: it names none."""
+    """Return the event of the turns topic that a decision follows from; partition `NOWHERE`: it names none."""
     trigger = decision.trigger
     if (
         trigger is None
@@ -106,33 +117,48 @@ def place_of(decision: Decision, at_ms: int) -> LogPlace:
         or trigger.offset is None
         or min(trigger.partition, trigger.offset) < 0
     ):
-        return LogPlace(-1, -1, at_ms)
+        return LogPlace(NOWHERE, -1, at_ms)
     return LogPlace(amount(trigger.partition), amount(trigger.offset), at_ms)
 
 
-def note_status(run: RunFacts, status: StatusFacts | None) -> None:
+def note_status(run: RunFacts, status: StatusFacts | int) -> None:
     """Use a status, unless a later one is known: a worker that has lost a partition may publish once more.
 
-    None is a tombstone: the workers have evicted the run.
+    A number is a tombstone in that partition: the workers have evicted the run.
     """
-    if status is None or run.status is None or not status.place.before(run.status.place):
-        run.status = status
+    if isinstance(status, int):
+        if (evicted := run.parts.get(status)) is not None:
+            evicted.status = None
+        return
+    part = run.parts.setdefault(status.place.partition, PartitionFacts())
+    if part.status is None or not status.place.before(part.status.place):
+        part.status = status
 
 
 def note_finding(run: RunFacts, finding: FindingFacts) -> None:
     """Use a decision, unless one that is known follows from a later event, or is more severe on the same one."""
-    known = run.finding
+    part = run.parts.setdefault(finding.place.partition, PartitionFacts())
+    known = part.finding
     if known is not None:
         if finding.place.before(known.place):
             return
         if finding.place[:2] == known.place[:2] and finding.place.partition >= 0 and finding.rank < known.rank:
             return
-    run.finding = finding
+    part.finding = finding
 
 
 def live_run(run_id: str, run: RunFacts) -> LiveRun | None:
-    """Return the row of a run; None while no worker has published a status of it."""
-    status, finding = run.status, run.finding
+    """Return the row of a run; None while no worker has published a status of it.
+
+    Of several partitions, one that halts the run is shown, and the one that was heard of last.
+    """
+    rows = [row for number in run.parts if (row := _row(run_id, run, number)) is not None]
+    return max(rows, key=lambda row: (row.status == "halted", row.at_ms, row.partition), default=None)
+
+
+def _row(run_id: str, run: RunFacts, partition: int) -> LiveRun | None:
+    """Return the row of a run as one partition tells it."""
+    status, finding = run.parts[partition].status, finding_of(run, partition)
     if status is None:
         return None
     state, severity, code, message = status.status, status.severity, status.halt_code, status.halt_message
@@ -162,6 +188,12 @@ def live_run(run_id: str, run: RunFacts) -> LiveRun | None:
     )  # fmt: skip
 
 
+def finding_of(run: RunFacts, partition: int) -> FindingFacts | None:
+    """Return the latest finding of a partition: its own, or one that names no partition."""
+    found = [part.finding for number in {partition, NOWHERE} if (part := run.parts.get(number)) and part.finding]
+    return max(found, key=lambda one: one.place.signed_ms, default=None)
+
+
 def order_of(row: LiveRun | None, run: RunFacts) -> tuple[int, int]:
     """Return the columns `shown` and `rank` of a row: halted and warned runs by time, others by spend."""
     if row is None:
@@ -169,7 +201,8 @@ def order_of(row: LiveRun | None, run: RunFacts) -> tuple[int, int]:
     if row.group == "halted":
         return SHOWN["halted"], row.halted_at_ms
     if row.group == "warned":
-        return SHOWN["warned"], run.finding.at_ms if run.finding is not None else row.at_ms
+        finding = finding_of(run, row.partition)
+        return SHOWN["warned"], finding.at_ms if finding is not None else row.at_ms
     return FINISHED if row.status == "finished" else SHOWN["others"], row.cost_usd_micro
 
 

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision
 from streamproc.core.status import Status
 from streamproc.errors import AccessDenied, InvalidEvent
 from streamproc.fleet.record_signing import record_signer
+from streamproc.kafka.partitioning import ANY, home_of
 from streamproc.kafka.reading import TopicReader, open_consumer, open_topic, partition_count
 from streamproc.replay.stats import read_decision, read_status
 from streamproc.settings import Settings
@@ -32,17 +32,17 @@ async def read_published(
     advance: Callable[[TopicReader, int], None] = lambda _reader, _records: None,
     *,
     run_id: str | None = None,
-    forget: Callable[[bytes], object] = lambda _key: None,
+    forget: Callable[[bytes, int], object] = lambda _key, _partition: None,
 ) -> int:
     """Read a topic to its end, and take what it holds one by one; return the number of records that were skipped.
 
-    With a `run_id`, only the partition of that run is read, and only what is about it is taken. `forget` gets the keys
-    of tombstones. Raises `Unavailable`.
+    With a `run_id`, only the home of that run is read, and only what is about it is taken. `forget` gets the keys and
+    partitions of tombstones. Raises `Unavailable`.
     """
     signer, skipped = record_signer(settings), 0
     key = None if run_id is None else run_id.encode("utf-8", "surrogateescape")
     async with open_topic(settings, topic) as reader:
-        if key is not None:
+        if key is not None and settings.partitioner != ANY:
             own = await _partition_of(settings, key, len(reader.extents))
             reader.extents = {own: reader.extents[own]}
         async for batch in reader.batches():
@@ -51,7 +51,7 @@ async def read_published(
                     continue
                 if record.value is None:
                     if record.key is not None and _is_workers(signer, topic, record):
-                        forget(record.key)
+                        forget(record.key, record.partition)
                     continue
                 found = _signed(signer, topic, record, read)
                 if found is not None:
@@ -61,22 +61,41 @@ async def read_published(
     return skipped
 
 
+class LatestStatuses:
+    """The latest status of each run, from each partition of the turns topic that it follows from."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, dict[int, Status]] = {}
+
+    def take(self, status: Status) -> None:
+        """Use a status."""
+        self._said.setdefault(status.run_id, {})[status.partition] = status
+
+    def forget(self, key: bytes, partition: int) -> None:
+        """Use a tombstone."""
+        self._said.get(key.decode("utf-8", "surrogateescape"), {}).pop(partition, None)
+
+    def in_force(self) -> dict[str, Status]:
+        """Return one status of each run: it is halted while any partition says so, else the latest word counts."""
+        return {
+            run_id: max(said.values(), key=lambda status: (status.status == "halted", status.at or ""))
+            for run_id, said in self._said.items()
+            if said
+        }
+
+
 async def statuses(settings: Settings) -> dict[str, Status]:
     """Return the latest status of each run. Raises `Unavailable`."""
-    latest: dict[str, Status] = {}
-
-    def take(status: Status) -> None:
-        latest[status.run_id] = status
-
-    await read_published(settings, "runs", read_status, take, forget=lambda key: latest.pop(key.decode(), None))
-    return latest
+    latest = LatestStatuses()
+    await read_published(settings, "runs", read_status, latest.take, forget=latest.forget)
+    return latest.in_force()
 
 
 async def status_of_run(settings: Settings, run_id: str) -> Status | None:
     """Return the latest status of a run; None if the workers know none, or none any more. Raises `Unavailable`."""
-    found: list[Status] = []
-    await read_published(settings, "runs", read_status, found.append, run_id=run_id, forget=lambda _key: found.clear())
-    return found[-1] if found else None
+    latest = LatestStatuses()
+    await read_published(settings, "runs", read_status, latest.take, run_id=run_id, forget=latest.forget)
+    return latest.in_force().get(run_id)
 
 
 async def decisions_of_run(settings: Settings, run_id: str) -> list[Decision]:
@@ -147,4 +166,4 @@ async def _partition_of(settings: Settings, key: bytes, count: int) -> int:
         turns = await partition_count(settings, "turns")
     except AccessDenied:  # a role that has nothing to do with turns: all topics are made with the same number
         turns = count
-    return int((murmur2(key) & 0x7FFFFFFF) % turns) % count
+    return home_of(settings, turns).of(key) % count

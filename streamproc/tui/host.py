@@ -58,8 +58,15 @@ class News(Protocol):
 class Feed(Protocol):
     """What keeps the read model up to date, such as a `ModelReader`."""
 
-    caught_up: bool
-    missing: tuple[str, ...]
+    @property
+    def caught_up(self) -> bool:
+        """Whether all that was there at the start is read."""
+        ...
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Topics that cannot be read."""
+        ...
 
     @property
     def progress(self) -> float:

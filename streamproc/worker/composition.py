@@ -12,6 +12,7 @@ from faust.types import TP
 
 from streamproc.kafka import topics
 from streamproc.kafka.log_limit import flush_limits
+from streamproc.kafka.partitioning import home_of
 from streamproc.worker.agents import add_command_agent, add_slice_agents
 from streamproc.worker.consumer import BatchTransport
 from streamproc.worker.counts import WorkerCounts
@@ -67,6 +68,7 @@ class Worker:
         self.detectors = tuple(policy.effective()["detectors"])  # the codes of all, off or on
         self._turns, self._spend = settings.topic("turns"), settings.topic("spend")
         self._count = ready.partitions[self._turns]
+        self._home = home_of(settings, self._count)
         self._changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
         self._uses_append_time = ready.live
         self._is_shadow = bool(settings.shadow)
@@ -82,7 +84,9 @@ class Worker:
         self._add_agents(path)
         self.app.tables.add(self._runs_table)
         self.app.tables.add(self._accounts_table)
-        self.deadlines = Deadlines(self.app, self._turns, engine, self.store, self.pipelines, self.publisher)
+        self.deadlines = Deadlines(
+            self.app, self._turns, engine, self.store, self.pipelines, self.publisher, self._home
+        )
         self.lag = PartitionLag(
             self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
         )
@@ -113,7 +117,7 @@ class Worker:
             "version": _version(), "dead_letter_bytes": ready.dead_letter_bytes, "counts": self.counts
         }  # fmt: skip
         self.accounts = AccountProcessor(self._spend, **limits)
-        self.fleet_commands = FleetCommands(settings, self.publisher, self._count, **limits)
+        self.fleet_commands = FleetCommands(settings, self.publisher, self._home, **limits)
         self.status_file = (
             status_file_of(settings, self.fleet_commands, self.publisher)
             if settings.status_file and not settings.shadow
@@ -124,6 +128,7 @@ class Worker:
             self._turns,
             event_bytes_max=settings.event_bytes_max,
             new_runs_max=settings.new_runs_max,
+            home=self._home,
             fleet_commands=self.fleet_commands,
             **limits,
         )

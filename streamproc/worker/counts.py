@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamproc.metrics.buckets import BucketCounts
@@ -15,6 +16,21 @@ if TYPE_CHECKING:
 
     from streamproc.core.decision import Decision
     from streamproc.model.wire import Event
+
+
+@dataclass(slots=True)
+class ProcessorCounts:
+    """Counts since the worker started."""
+
+    records: int = 0
+    repeated: int = 0
+    decisions: int = 0
+    halts: int = 0
+    refused: int = 0
+    failures: int = 0
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
 
 
 class DecisionTimes(NamedTuple):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamproc.core.engine import Engine
+    from streamproc.kafka.partitioning import Home
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.publishing import Publisher
     from streamproc.worker.tables import Runs, RunStore
@@ -49,6 +50,7 @@ class Deadlines:
         store: RunStore,
         pipelines: PartitionPipelines,
         publisher: Publisher,
+        home: Home,
     ) -> None:
         self.appended = 0
         self.paused: Callable[[], bool] = lambda: False
@@ -59,6 +61,7 @@ class Deadlines:
         self._store = store
         self._pipelines = pipelines
         self._publisher = publisher
+        self._home = home
         self._ends: dict[int, int] = {}  # the end of each partition at the last check
         self._caught_up_s: dict[int, float] = {}  # when each became caught up, by the monotonic clock
         self._looked_s = 0.0
@@ -109,7 +112,7 @@ class Deadlines:
         now_ms = self._publisher.log_now_ms()
         outgoing = []
         for key in runs.deadline_queue.take(now_ms, limits.DEADLINES_MAX):
-            state = runs.state(key)
+            state = runs.state(key) if self._home.holds(key, runs.partition) else None
             due = self._engine.next_deadline(state) if state is not None else None
             if due is None:
                 continue

@@ -19,22 +19,19 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import OffsetOutOfRangeError
-from aiokafka.partitioner import murmur2
+from aiokafka import TopicPartition
 
 from streamproc.core.decision import Decision, Trigger
-from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.errors import InvalidSettings
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import apply_record, restatement, send
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet
-from streamproc.kafka import access
+from streamproc.kafka.follow import Follower, Topic
 from streamproc.kafka.log_limit import LogLimit
-from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import append_time_ms
-from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
+from streamproc.kafka.session import Outage
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, SLICE_S, STOPS_AT_ONCE
@@ -46,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from streamproc.errors import Problem
+    from streamproc.kafka.follow import Batches
+    from streamproc.kafka.partitioning import Home
     from streamproc.model.fleet_command import FleetCommand
     from streamproc.settings import Settings
     from streamproc.worker.publishing import Publisher
@@ -101,7 +100,7 @@ class FleetCommands:
         self,
         settings: Settings,
         publisher: Publisher,
-        partitions: int,
+        home: Home,
         *,
         dead_letter_bytes: int,
         version: str,
@@ -123,18 +122,23 @@ class FleetCommands:
         self._settings = settings
         self._topic = settings.topic("commands")
         self._publisher = publisher
-        self._count = partitions
+        self._home = home
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
         self._mine: set[int] = set()
-        self._positions: dict[TopicPartition, int] = {}
+        self._applied: dict[int, int] = {}  # the next offset of each partition
         self._outcomes: dict[int, deque[CommandOutcome]] = {}
         self._committed: dict[int, int] = {}
         self._displaced: set[str] = set()
         self._restate_at_s = 0.0
         self._searched: dict[int, int] = {}
         self._kills = 0
-        self._trouble = ""  # the last failure that was logged
+        words = "listening for fleet commands", "receiving no fleet commands for now", "receiving fleet commands again"
+        self._follower = Follower(
+            settings, [Topic(self._topic)], self._deliver, Outage(log, *words), before_poll=self._duties,
+            on_caught_up=self.caught_up.set, on_recreated=self._forget, poll_ms=COMMANDS_POLL_MS,
+            group_id=f"{settings.worker_group}-orders",
+        )  # fmt: skip
 
     # Ownership of partitions.
 
@@ -167,53 +171,14 @@ class FleetCommands:
 
     async def run(self) -> None:
         """Read the commands topic and do the duties; wait for a broker that is away. Never returns."""
-        await reconnecting(self._session, self._report, purpose="listening for fleet commands")
+        await self._follower.run()
 
-    def _report(self, error: Exception) -> None:
-        if isinstance(error, OffsetOutOfRangeError):
-            self._forget()
-        if repr(error) != self._trouble:
-            self._trouble = repr(error)
-            log.warning("receiving no fleet commands for now; reconnecting: %s", self._trouble)
+    async def _deliver(self, batches: Batches) -> None:
+        for batch in batches.values():
+            await self.deliver(batch)
 
-    async def _session(self, backoff: Backoff) -> None:
-        consumer = AIOKafkaConsumer(
-            **connection_options(self._settings),
-            group_id=f"{self._settings.worker_group}-orders",
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-        )
-        try:
-            await access.start(consumer, self._settings)
-            await consumer._client.force_metadata_update()
-            numbers = consumer.partitions_for_topic(self._topic) or await self._found(consumer)
-            places = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-            consumer.assign(places)
-            ends = await consumer.end_offsets(places)
-            for place, begin in (await consumer.beginning_offsets(places)).items():
-                consumer.seek(place, self._positions.setdefault(place, begin))
-            backoff.reset()
-            while True:
-                if all(self._positions[place] >= ends[place] for place in places):
-                    self.caught_up.set()
-                await self._duties(consumer)
-                for batch in (await consumer.getmany(timeout_ms=COMMANDS_POLL_MS)).values():
-                    await self.deliver(batch)
-                for place in places:
-                    self._positions[place] = await consumer.position(place)
-                self._trouble = ""
-        finally:
-            await run_in_own_task(consumer.stop(), 2.0)
-
-    async def _found(self, consumer: Any) -> set[int]:
-        cluster = await consumer._client.fetch_all_metadata()
-        numbers: set[int] | None = cluster.partitions_for_topic(self._topic)
-        if not numbers:
-            raise Unavailable(f"topic {self._topic} does not exist: run `streamproc topics apply`")
-        return numbers
-
-    def _forget(self) -> None:
-        self._positions.clear()
+    async def _forget(self) -> None:
+        self._applied.clear()
         self._outcomes.clear()
 
     def apply(self, records: Sequence[Any]) -> int:
@@ -224,7 +189,13 @@ class FleetCommands:
         return len(timed)
 
     def _apply_record(self, record: Any) -> None:
-        """Apply one record. Its outcome is kept for the case that this worker has the duties, or gets them."""
+        """Apply one record, once: it is delivered again if the connection was lost while it was on its way.
+
+        Its outcome is kept for the case that this worker has the duties, or gets them.
+        """
+        if record.offset < self._applied.get(record.partition, 0):
+            return
+        self._applied[record.partition] = record.offset + 1
         problems: list[Problem] = []
         at_ms, appended_ms = record.timestamp, append_time_ms(record)
         command = apply_record(
@@ -261,14 +232,15 @@ class FleetCommands:
         if not self.caught_up.is_set():
             return  # a kill that was lifted later must not halt a run
         for number, outcomes in self._outcomes.items():
-            if number % self._count in self._mine:
+            if number % self._home.count in self._mine:
                 await self._publish(consumer, TopicPartition(self._topic, number), outcomes)
         if self._displaced and time.monotonic() >= self._restate_at_s:
             await self._restate()
         for partition in self._mine:
             if self._searched.get(partition) != self._kills:
-                self._searched[partition] = self._kills
+                kills = self._kills
                 await self._stop_known(partition)
+                self._searched[partition] = kills
 
     async def _publish(self, consumer: Any, place: TopicPartition, outcomes: Iterable[CommandOutcome]) -> None:
         """Publish new outcomes. A crash before the commit publishes them twice, with the same ids."""
@@ -286,8 +258,8 @@ class FleetCommands:
                 await self._stop_run(outcome.stop)
             if outcome.displaced:
                 self._displaced.add(outcome.displaced)
+            self._committed[number] = outcome.offset + 1
         if due:
-            self._committed[number] = due[-1].offset + 1
             await consumer.commit({place: due[-1].offset + 1})
 
     async def _restate(self) -> None:
@@ -296,19 +268,21 @@ class FleetCommands:
         A command whose signature this worker has not verified does not get one.
         """
         self._restate_at_s = time.monotonic() + RESTATE_INTERVAL_S
-        displaced, self._displaced = self._displaced, set()
-        for standing in filter(None, map(self.fleet.latest, displaced)):
-            if not self.authority.can_sign:
+        for scope in tuple(self._displaced):
+            standing = self.fleet.latest(scope)
+            if standing is not None and not self.authority.can_sign:
                 log.error("%s: %s", CANNOT_RESTATE, standing)
-                continue
-            await send(self._settings, restatement(standing), standing.issuer, sign=self.authority.verified(standing))
+            elif standing is not None:
+                signed = self.authority.verified(standing)
+                await send(self._settings, restatement(standing), standing.issuer, sign=signed)
+            self._displaced.discard(scope)
 
     # Stopping runs.
 
     async def _stop_run(self, command: FleetCommand) -> None:
         key = command.name.encode()
-        known = [number for number in self._mine if key in self.runs_of(number)]
-        partition = known[0] if known else (murmur2(key) & 0x7FFFFFFF) % self._count
+        known = [number for number in self._mine if not self._home.checked and key in self.runs_of(number)]
+        partition = known[0] if known else self._home.of(key)
         stop = self.stop_of(command, command.name, command.id)
         await self._publisher.publish(partition, [OutgoingRecord("turns", key, encode(stop))])
 
@@ -323,7 +297,8 @@ class FleetCommands:
             if time.monotonic() >= end_s:
                 await asyncio.sleep(0)  # let turns be processed in between
                 end_s = time.monotonic() + SLICE_S
-            command = None if summary.over else fleet.killing(summary.user, summary.tenant)
+            over = summary.over or not self._home.holds(summary.key, partition)
+            command = None if over else fleet.killing(summary.user, summary.tenant)
             if command is not None:
                 stop = self.stop_of(command, summary.key.decode(), f"{command.id}@{summary.offset}")
                 outgoing.append(OutgoingRecord("turns", summary.key, encode(stop)))

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
-from aiokafka.partitioner import murmur2
 
 from streamproc.core.decision import Decision, Evidence, encode_decision
 from streamproc.errors import Problem
 from streamproc.fleet.record_signing import LogPlace, record_signer
 from streamproc.fleet.signing import AGE_MS_MAX
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.partitioning import Home
 from streamproc.kafka.reading import LOG_APPEND_TIME
 from streamproc.settings import SHARED
 from streamproc.tracing.trace_context import CONTROL_HEADER
@@ -224,7 +224,7 @@ class Publisher:
             return topic, partition % self._partitions.get(topic, partition + 1)
         if outgoing_record.partition != BY_KEY:
             return topic, outgoing_record.partition
-        return topic, (murmur2(outgoing_record.key or b"") & 0x7FFFFFFF) % self._partitions[topic]
+        return topic, Home("murmur2", self._partitions[topic]).of(outgoing_record.key or b"")
 
     async def store(self, table: str, partition: int, changes: Iterable[Change]) -> int | None:
         """Write states to a table's changelog; return the offset of the last one (None: the broker does not say)."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -22,10 +21,11 @@ from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
+from streamproc.kafka.partitioning import EVERYWHERE, Home
 from streamproc.model.wire import Feedback, OperatorResume, RunFinished, RunStarted, Turn, encode
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
-from streamproc.worker.counts import WorkerCounts
-from streamproc.worker.limits import AT_MS_MAX, RESUME_BYTES_MAX
+from streamproc.worker.counts import ProcessorCounts, WorkerCounts
+from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
     NO_HEADERS,
@@ -36,10 +36,12 @@ from streamproc.worker.publishing import (
     kept_halt,
 )
 from streamproc.worker.records import placed
+from streamproc.worker.resumes import note_lifted, resumed_by
 from streamproc.worker.spend import spend_records
+from streamproc.worker.strays import Strays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
@@ -59,24 +61,7 @@ UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc s
 
 STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished, OperatorResume})  # they change a status without a decision
 
-RESUME_START: Final = b'{"type":"operator.resume"'
-
 _decode_decision: Final = msgspec.json.Decoder(Decision).decode
-
-
-@dataclass(slots=True)
-class ProcessorCounts:
-    """Counts since the worker started."""
-
-    records: int = 0
-    repeated: int = 0
-    decisions: int = 0
-    halts: int = 0
-    refused: int = 0
-    failures: int = 0
-
-    def __str__(self) -> str:
-        return " ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
 
 
 class TurnProcessor:
@@ -91,6 +76,7 @@ class TurnProcessor:
         dead_letter_bytes: int,
         version: str,
         new_runs_max: int = 0,
+        home: Home | None = None,
         fleet_commands: FleetCommands | None = None,
         counts: WorkerCounts | None = None,
     ) -> None:
@@ -106,6 +92,8 @@ class TurnProcessor:
         engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._new_runs_max = new_runs_max
+        self._home = home or EVERYWHERE
+        self._strays = Strays(self._home, topic)
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
 
@@ -176,11 +164,15 @@ class TurnProcessor:
         changed: dict[bytes, Event],
         outgoing: list[OutgoingRecord],
     ) -> Held | None:
-        """Return the state of a run that is not active; create that of a new run. None: its publisher begins too many.
+        """Return the state of a run that is not active; create that of a new run. None: the record is not at home, or
+        its publisher begins too many runs.
 
         Commands and the workers' own events begin runs without limit: their authors are checked.
         """
         key = cast(bytes, record.key)
+        if not self._home.holds(key, runs.partition):
+            outgoing += self._away(runs, event, record)
+            return None
         state = runs.load(key)
         if state is None:
             limit = self._new_runs_max
@@ -190,7 +182,33 @@ class TurnProcessor:
             state = runs.states.begin(runs.partition)
             runs.keep(key, state)
             changed[key] = event
+            self._strays.began(key, runs.partition)
         return state
+
+    def _away(self, runs: Runs, event: Event, record: Fetched) -> list[OutgoingRecord]:
+        """Refuse a record outside of its home. Before such records were refused, a run could be halted there: an
+        operator's resume lifts that halt, and the run and its status are removed from this partition."""
+        key = cast(bytes, record.key)
+        state = runs.state(key) if type(event) is OperatorResume else None
+        if state is None or state.halted < 0:
+            runs.active.pop(key, None)
+            problem = self._home.problem(key, runs.partition)
+            return [
+                self._refused("partition", record, runs.partition, problem),
+                *self._strays.refuse(record, runs.partition),
+            ]
+        outgoing: list[OutgoingRecord] = []
+        decisions = self._engine.apply(state, event, log_time(record), record.offset)
+        runs.active[key] = runs.states.close(state)
+        if type(decisions) is RefusedEvent:
+            outgoing.append(self._refused("outdated", record, runs.partition, decisions.problem))
+        elif decisions:
+            self._decided(runs, record, event, decisions, outgoing)
+            outgoing.append(self._status(runs, key, event.run_id, cast(RunState, runs.state(key))))
+            outgoing.append(OutgoingRecord("runs", key, None, offset=record.offset))
+            runs.overdue.add(key)  # it leaves the table with the next write
+        del runs.active[key]
+        return outgoing
 
     def _read(self, record: Fetched, partition: int, outgoing: list[OutgoingRecord]) -> Event | None:
         """Return the event of a record; for an unusable one add a dead letter and return None. Feedback is checked and
@@ -296,7 +314,7 @@ class TurnProcessor:
     ) -> None:
         key = cast(bytes, record.key)
         if type(event) is OperatorResume:
-            _note_lifted(runs, key, runs.states.open(runs.active[key]), event, decisions)
+            note_lifted(runs, key, runs.states.open(runs.active[key]), event, decisions)
         if type(event) is RunFinished and (state := runs.states.open(runs.active[key])).halted < 0:
             self._seen.finished(state.scope.workflow)
         self.counts.decisions += len(decisions)
@@ -309,13 +327,13 @@ class TurnProcessor:
                 decision.trigger.partition = runs.partition
                 decision.trigger.offset = record.offset
             outgoing_record = control_record(key, decision, times, traceparent)
-            if decision.type == "run.resumed" and (resume := _resumed_by(runs, key)) is not None:
+            if decision.type == "run.resumed" and (resume := resumed_by(runs, key)) is not None:
                 outgoing_record.headers.append((RESUME_HEADER, resume))
             outgoing.append(outgoing_record)
             if decision.severity == "halt":
                 self.counts.halts += 1
                 self._traceparents[key] = traceparent
-                if _resumed_by(runs, key) is not None:
+                if resumed_by(runs, key) is not None:
                     del runs.halts[key]
                 if key not in runs.halts:
                     self._seen.halted(decision)
@@ -339,7 +357,7 @@ class TurnProcessor:
         return None if state is None else self._status(runs, key, key.decode(), state)
 
     def _status(self, runs: Runs, key: bytes, run_id: str, state: RunState) -> OutgoingRecord:
-        halt, resume = runs.halts.get(key), _resumed_by(runs, key)
+        halt, resume = runs.halts.get(key), resumed_by(runs, key)
         try:
             decision = _decode_decision(halt) if halt is not None and resume is None else None
         except ValueError:  # damaged in the changelog: the run is halted all the same
@@ -359,24 +377,6 @@ def _log_halt(decision: Decision, traceparent: str) -> None:
         decision.halt_reason, decision.node, decision.id,
         f" trace_id={context.trace_id} span_id={context.span_id}" if context is not None else "",
     )  # fmt: skip
-
-
-def _note_lifted(runs: Runs, key: bytes, state: RunState, event: OperatorResume, decisions: Sequence[Decision]) -> None:
-    """Forget the halt that a resume has lifted. Keep the operator's signed resume in its place: guards release the run
-    only with it."""
-    resumed = any(decision.type == "run.resumed" for decision in decisions)
-    if resumed or (state.halted < 0 and _resumed_by(runs, key) is None):
-        runs.halts.pop(key, None)
-    if resumed and event.signature:
-        kept = encode(msgspec.structs.replace(event, token=""))  # the signature does not cover the run's secret
-        if len(kept) <= RESUME_BYTES_MAX:
-            runs.halts[key] = kept
-
-
-def _resumed_by(runs: Runs, key: bytes) -> bytes | None:
-    """Return the operator's event that has resumed this run; None if it was not resumed since its last halt."""
-    kept = runs.halts.get(key)
-    return kept if kept is not None and kept.startswith(RESUME_START) else None
 
 
 def log_time(record: Fetched) -> int | None:

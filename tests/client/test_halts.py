@@ -156,13 +156,19 @@ def test_a_status_of_the_same_id_in_another_partition_does_not_lift_the_halt(ord
     assert "r1" not in halts.runs
 
 
-def test_a_resume_in_any_partition_lifts_the_halt() -> None:
-    """An operator's resume goes to the partition that Kafka's hash gives the id."""
-    halts, halt = Halts(), halt_event("r1", trigger={"partition": 3, "offset": 20}, at="2026-01-01T00:00:20Z")
-    halts.control(control(halt, 5))
-    resumed = resume_event("r1").model_dump() | {"trigger": {"partition": 4, "offset": 2}, "at": "2026-01-01T00:00:30Z"}
-    halts.control(control(ControlEvent.model_validate(resumed), 9_000))
-    assert "r1" not in halts.runs
+def test_a_run_is_halted_while_any_partition_says_so() -> None:
+    halts = Halts()
+    for partition, offset in ((3, 20), (4, 5)):
+        halt = halt_event("r1", trigger={"partition": partition, "offset": offset}, at="2026-01-01T00:00:20Z")
+        halts.control(control(halt, 5))
+    assert len(halts.of("r1")) == 2
+
+    for partition in (4, 3):
+        assert "r1" in halts.runs
+        place = {"trigger": {"partition": partition, "offset": 30}, "at": "2026-01-01T00:00:30Z"}
+        resumed = ControlEvent.model_validate(resume_event("r1").model_dump() | place)
+        halts.control(control(resumed, 9_000))
+    assert not halts.of("r1")
 
 
 def followed(what: str, at_ms: int, offset: int, halt: ControlEvent | None = None, partition: int = 3) -> StatusNews:

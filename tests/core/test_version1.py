@@ -73,6 +73,7 @@ def test_a_state_holds_what_the_same_events_leave_today(stored: dict[str, Any]) 
     found, expected = shown(load(state_of(stored))), shown(feed.state)
     for one in (found, expected):
         del one["size_left"]  # in other bytes
+        one["cold"].halted_by = 0  # unknown to that version
         one["calls"]["writes"].pop("stamp")  # unused
         if not one["text_streak"]["count"]:  # what is left of one that has ended
             one["text_streak"] = {name: one["text_streak"][name] for name in ("last_text_turn", "text_turn_before")}

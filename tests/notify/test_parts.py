@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import random
 
+from streamproc.kafka.offset_tracker import OffsetTracker
 from streamproc.model.controls import ControlEvent
 from streamproc.model.notification import Notice, Urgency, message_of, summary_of
 from streamproc.notify import dedup
 from streamproc.notify.dedup import Dedup
-from streamproc.notify.offset_tracker import OffsetTracker
 from streamproc.notify.token_bucket import TokenBucket
 from streamproc.notify.triggers import notice_of, trigger_of
 from tests.notify.controls import control

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
 
-from streamproc.kafka import topics
+from streamproc.kafka import follow, topics
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.topics import accounts_topic
 from streamproc.policy import load_policy
@@ -22,7 +22,6 @@ from streamproc.read_model import (
     RunFilter,
     one_run,
     read_run,
-    reader as reader_module,
 )
 from streamproc.report import report_of
 from streamproc.settings import Settings, load_settings
@@ -198,7 +197,7 @@ async def _gone(settings: Settings) -> bool:
 async def test_a_broker_that_is_away_and_new_partitions_do_not_end_it(
     own_broker: Broker, topic_prefix: str, nobodys_settings: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader_module, "PARTITIONS_EVERY_S", 0.1)
+    monkeypatch.setattr(follow, "CHECK_EVERY_S", 0.1)
     port = (await asyncio.to_thread(own_broker.start)).port
     settings = load_settings(brokers=f"127.0.0.1:{port}", topic_prefix=topic_prefix, partitions=PARTITIONS)
     await topics.apply(settings)

@@ -19,6 +19,7 @@ from streamproc.fleet.keyring import new_keys
 from streamproc.kafka import acls, topics as kafka_topics
 from streamproc.kafka.acls import ROLES, Right, Role
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.partitioning import Home
 from streamproc.model.controls import RunStatus
 from streamproc.settings import load_settings
 from tests.security.conftest import ATTACKERS
@@ -206,18 +207,38 @@ async def test_who_may_write_turns_can_neither_resume_a_run_nor_forge_a_workers_
         assert halts.halted("r3")
 
 
-async def test_a_turn_in_another_partition_does_not_release_a_halted_run(deployment: Deployment) -> None:
+async def test_a_run_is_stepped_in_its_home_partition_and_nowhere_else(deployment: Deployment) -> None:
     async with deployment.halted("r4") as (halts, _):
         own = (await deployment.records("turns", b"r4"))[0]
-        other = (own.partition + 1) % deployment.topics.settings.partitions
-        await deployment.attack("turns", b"r4", (own.value, ()), partition=other)
+        others = {number for number in range(deployment.topics.settings.partitions)} - {own.partition}
+        before = {topic: await deployment.records(topic, b"r4") for topic in ("control", "runs")}
+        for other in others:
+            await deployment.attack("turns", b"r4", *[(own.value, ())] * 4, partition=other)
         await deployment.topics.done()
 
-        stray = [one for one in await deployment.records("runs", b"r4") if one.partition == other]
-        assert [msgspec.json.decode(one.value)["status"] for one in stray] == ["running"]
+        assert {topic: await deployment.records(topic, b"r4") for topic in before} == before
+        dead = [dict(one.headers)["reason"].decode() for one in await deployment.records("dead-letter", b"r4")]
+        assert len(dead) == 4 * len(others)
+        assert all(f"but the home of this run is {own.partition} of " in reason for reason in dead)
         assert halts.halted("r4")
         async with HaltListener(settings=deployment.of("listener")) as started_later:
             assert started_later.halted("r4")
+
+
+async def test_a_worker_names_the_partitioner_of_publishers_that_all_use_another(deployment: Deployment) -> None:
+    count = deployment.topics.settings.partitions
+    runs = [
+        key for number in range(40) if Home("murmur2", count).of(key := b"s%d" % number) != Home("crc32", count).of(key)
+    ]
+    turn = b'{"w":1,"type":"turn","run_id":"%s","node":"a"}'
+    for key in runs[:8]:
+        await deployment.attack("turns", key, (turn % key, ()), partition=Home("crc32", count).of(key))
+    await deployment.topics.done()
+
+    events = [msgspec.json.decode(one.value) for one in await deployment.records("control", b"*")]
+    [event] = [event for event in events if event["code"] == "FLEET003"]
+    assert event["severity"] == "warn"
+    assert "crc32" in event["message"]
 
 
 async def test_a_kill_of_a_user_reaches_the_log_although_the_worker_only_verifies_commands(

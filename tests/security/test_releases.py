@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc.client import HaltListener
+from streamproc.client.halts import ControlNews, Halt
 from streamproc.core.decision import Decision, encode_decision
 from streamproc.fleet.keyring import Keyring, new_keys
 from streamproc.fleet.record_signing import RESUME_HEADER, LogPlace
@@ -66,8 +67,11 @@ def halted(offset: int = 100, at_ms: int = NOON_MS) -> Read:
     return signed("control", b"r1", decision(at_ms=at_ms), LogPlace(0, offset, at_ms))
 
 
-def resume_of(at_ms: int, run_id: str = "r1", by: CommandSigner = OPERATORS) -> OperatorResume:
-    event = OperatorResume(w=1, run_id=run_id, event_id=f"e{at_ms}", by="ada", grant={"maxSteps": 10})
+def resume_of(
+    at_ms: int, run_id: str = "r1", by: CommandSigner = OPERATORS, halt: str = f"loop.halted@{NOON_MS}"
+) -> OperatorResume:
+    """An operator's resume, which lifts the halt of noon."""
+    event = OperatorResume(w=1, run_id=run_id, event_id=f"e{at_ms}", by="ada", grant={"maxSteps": 10}, halt=halt)
     by.sign_event(event, at_ms)
     return event
 
@@ -113,6 +117,11 @@ FORGED = {
     ),
     "an operator's stop": resumed(120, LATER_MS, OperatorStop(w=1, run_id="r1", by="ada", at=LATER_MS)),
     "an operator's resume from before the halt": resumed(120, LATER_MS, resume_of(NOON_MS - 2 * MINUTE_MS)),
+    "an operator's resume of another halt": resumed(120, LATER_MS, resume_of(LATER_MS, halt="another")),
+    "an operator's resume that names no halt": resumed(120, LATER_MS, resume_of(LATER_MS, halt="")),
+    "a release in another partition": signed(
+        "runs", b"r1", RUNNING, LogPlace(1, 120, LATER_MS), headers=[(RESUME_HEADER, encode(resume_of(LATER_MS)))]
+    ),
     "a worker's release from before the halt": resumed(90, LATER_MS, resume_of(LATER_MS)),
     "a worker's status from before the halt": resumed(90, LATER_MS, resume_of(LATER_MS), "runs"),
     "a worker's release by the event that has halted it": resumed(100, LATER_MS, resume_of(LATER_MS)),
@@ -142,7 +151,10 @@ def test_a_resume_lifts_the_halts_before_it_and_none_after_it() -> None:
     assert [feed(halts, one) for one in (first, release, again, release)] == [True, False, True, True]
     with_a_stolen_workers_key = resumed(170, NOON_MS + 11 * MINUTE_MS, resume_of(NOON_MS + MINUTE_MS), "runs")
     assert feed(halts, with_a_stolen_workers_key)
-    assert not feed(halts, resumed(180, NOON_MS + 12 * MINUTE_MS, topic="runs"))
+    of_noon = resume_of(NOON_MS + 12 * MINUTE_MS)
+    assert feed(halts, resumed(180, NOON_MS + 12 * MINUTE_MS, of_noon, "runs"))
+    of_again = resume_of(NOON_MS + 13 * MINUTE_MS, halt=f"loop.halted@{NOON_MS + 10 * MINUTE_MS}")
+    assert not feed(halts, resumed(190, NOON_MS + 13 * MINUTE_MS, of_again, "runs"))
 
 
 def test_a_recorded_halt_does_not_halt_a_resumed_run_again() -> None:
@@ -189,3 +201,22 @@ def test_subscribers_get_unsigned_events_only_if_they_ask_and_marked() -> None:
 
     assert [type(one) is UnverifiedControlEvent for one in marked._events] == [True, False]
     assert [one.id for one in plain._events] == [f"loop.halted@{NOON_MS}"]
+
+
+def test_a_resume_that_names_no_halt_is_accepted_only_where_a_setting_says_so() -> None:
+    halts = listener(unnamed_resumes=True)
+    feed(halts, halted())
+
+    assert not feed(halts, resumed(120, LATER_MS, resume_of(LATER_MS, halt="")))
+
+
+def test_a_resume_that_has_lifted_one_halt_lifts_no_other() -> None:
+    """A kill has no decision of the workers that a resume could name, so the resume itself must be new."""
+    halts = listener()
+    used = resume_of(LATER_MS)
+    feed(halts, halted(), resumed(120, LATER_MS, used))
+    kill = Halt(b"", "FLEET001", LATER_MS, LATER_MS, id="kill")
+    halts._halts.control(ControlNews("r1", LATER_MS + 1, "kill", kill, resumes=False))
+
+    assert feed(halts, resumed(130, LATER_MS + MINUTE_MS, used, "runs"))
+    assert not feed(halts, resumed(140, LATER_MS + MINUTE_MS, resume_of(LATER_MS + MINUTE_MS), "runs"))

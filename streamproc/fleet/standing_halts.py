@@ -1,0 +1,107 @@
+"""The halt that stands for a run: what a resume names, and what is left of runs outside of their home partition."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.fleet.record_signing import record_signer
+from streamproc.kafka.partitioning import home_of
+from streamproc.kafka.reading import open_topic, partition_count
+
+if TYPE_CHECKING:
+    from streamproc.fleet.record_signing import RecordSigner
+    from streamproc.kafka.reading import Record
+    from streamproc.settings import Settings
+
+NOT_HALTED: Final = Problem(
+    "halt",
+    "the workers' last status of this run is not that of a halted one, so there is no halt to name",
+    "look at it with `streamproc status RUN`",
+)
+
+
+class StandingHalt(NamedTuple):
+    """A run, as the last status of a partition says. `halt` is the id of the decision that halts it; else empty."""
+
+    run_id: str
+    partition: int
+    halt: str
+
+
+class _Decision(msgspec.Struct):
+    id: str = ""
+
+
+class _Status(msgspec.Struct):
+    run_id: str
+    status: str
+    halt: _Decision | None = None
+
+
+_read: Final = msgspec.json.Decoder(_Status).decode
+
+
+async def halt_to_lift(settings: Settings, run_id: str) -> str:
+    """Return the id of the decision that halts a run, for the resume that lifts it.
+
+    Raises `InvalidEvent` if the run is not halted, and `Unavailable`.
+    """
+    key = run_id.encode("utf-8", "surrogatepass")
+    partition = home_of(settings, await partition_count(settings, "turns")).of(key)
+    found = [one async for one in _statuses(settings, only=partition) if one.run_id == run_id]
+    if not found or not found[-1].halt:
+        raise InvalidEvent((NOT_HALTED,))
+    return found[-1].halt
+
+
+async def halts_outside_home(settings: Settings) -> list[StandingHalt]:
+    """Return the runs that are halted in a partition other than their home, where nothing can reach them but a resume
+    that names the partition. Raises `Unavailable`."""
+    home = home_of(settings, await partition_count(settings, "turns"))
+    found: dict[tuple[str, int], StandingHalt] = {}
+    async for one in _statuses(settings):
+        if home.holds(one.run_id.encode("utf-8", "surrogatepass"), one.partition):
+            continue
+        if one.halt:
+            found[one.run_id, one.partition] = one
+        else:
+            found.pop((one.run_id, one.partition), None)
+    return list(found.values())
+
+
+async def _statuses(settings: Settings, only: int | None = None) -> AsyncIterator[StandingHalt]:
+    """Yield what each status on `runs` says, in log order; `halt` is empty for a run that is not halted, and for a
+    tombstone."""
+    signer = record_signer(settings)
+    async with open_topic(settings, "runs") as reader:
+        if only is not None:
+            own = only % len(reader.extents)
+            reader.extents = {own: reader.extents[own]}
+        async for batch in reader.batches():
+            for record in batch:
+                found = _standing(signer, record)
+                if found is not None:
+                    yield found
+
+
+def _standing(signer: RecordSigner, record: Record) -> StandingHalt | None:
+    """Return what a record says; None if it is no status that a worker has signed."""
+    key = (record.key or b"").decode("utf-8", "surrogatepass")
+    try:
+        if record.value is None:
+            if signer.required:
+                signer.check("runs", record)
+            return StandingHalt(key, record.partition, "")
+        status = _read(record.value)
+        if status.run_id != key:
+            return None
+        if signer.required:
+            signer.check_about("runs", record, key)
+    except (InvalidEvent, ValueError, RecursionError):
+        return None
+    halted = status.status == "halted" or (status.status == "finished" and status.halt is not None)
+    return StandingHalt(key, record.partition, status.halt.id if halted and status.halt is not None else "")
