@@ -166,6 +166,19 @@ class Workers:
             return WatchState("unknown")
         return WatchState("unwatched", max((claim.deciding_ms for claim in claims), default=0))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all there is to know is known: every partition is watched, no worker can be alive, or this reader
+        has listened for long enough."""
+        if self._contact_s is None:
+            return False
+        if not self._is_settling or all(row.heartbeat.state == "stopped" for row in list(self._rows.values())):
+            return True
+        return bool(self.partitions) and all(
+            claim is not None and self._is_recent(claim.heard_s)
+            for claim in map(self._claims.get, range(self.partitions))
+        )
+
     def unwatched(self) -> list[UnwatchedPartition]:
         """Return the partitions on which no worker decides; none before this reader has listened for long enough."""
         if not self._claims or self._is_settling:
