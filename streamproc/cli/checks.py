@@ -222,7 +222,8 @@ async def _workers(settings: Settings) -> AsyncIterator[CheckResult]:
         remedy = "start workers (`streamproc worker`), or read their logs"
         yield CheckResult("fail", sentence, remedy)
     elif found.level == "unknown":
-        yield CheckResult("warn", sentence, "start one (`streamproc worker`); older versions give no heartbeats")
+        remedy = "start one (`streamproc worker`); older versions give no heartbeats"
+        yield CheckResult("warn", f"{sentence}{f' ({found.refused})' * bool(found.refused)}", remedy)
     elif found.level == "warn":
         yield CheckResult("warn", sentence, "add workers, or find the run that fills it (docs/runbook.md)")
 

@@ -1,4 +1,4 @@
-"""The pages of `streamproc explain` for the codes of commands, which a worker reports and no detector."""
+"""The pages of `streamproc explain` for the codes of commands, which no detector reports."""
 
 from __future__ import annotations
 
@@ -34,5 +34,20 @@ Tuning: give workers, listeners and issuers the same STREAMPROC_COMMAND_KEY; syn
 Reference: fleet commands: only allowed issuers are accepted; a refused command is recorded.
 """
 
-PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002}
+FLEET003: Final = """FLEET003 fleet_unwatched: no worker decides, on some partitions or on all, or workers decide again.
+
+Sees: the heartbeats of the workers. A worker is gone if none came for eight seconds while the broker answered the
+reader, or if it has said that it stops. This is no event of the control topic: a notifier makes it for people.
+
+Why: with no worker, nothing is halted, and everything else looks as if all were well.
+
+False alarms: a fleet with a single worker is unwatched while that one restarts, which takes some seconds. Workers of
+a version without heartbeats, after newer ones have run, cannot be heard.
+
+Tuning: the triggers unwatched, partition_unwatched and watched of a notify file; STREAMPROC_LAG_WARN_S.
+
+Reference: operations: a circuit breaker must not be off in silence.
+"""
+
+PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003}
 """By code; the first line is `CODE name: summary`."""

@@ -27,6 +27,8 @@ class Watching(NamedTuple):
     waiting: Waiting | None
     partitions: int
     rows: tuple[WorkerRow, ...]
+    refused: str = ""
+    """How many records of the topic were refused, and why the last one was; empty if none was."""
 
     @property
     def level(self) -> Level:
@@ -89,6 +91,9 @@ def watching_of(
         None if ends is None or not workers.positions() else workers.waiting(ends),
         workers.partitions,
         tuple(workers.rows()),
+        ""
+        if workers.refusal is None
+        else f"{plural(workers.refused, 'heartbeat')} refused; the last: {workers.refusal}",
     )
 
 

@@ -80,6 +80,8 @@ def workers(found: Watching, *, has_topic: bool = True) -> Html:
     parts = []
     if sentence := said(found):
         parts.append(tag("p", sentence, ".", class_="note bad" if found.level == "fail" else "note"))
+    if found.refused:
+        parts.append(muted(foreign(found.refused), "."))
     if not found.rows:
         return section("Workers", *parts, id_="workers")
     late = {lag.worker: lag for lag in reversed(found.lagging)}
