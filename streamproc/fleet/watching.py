@@ -137,3 +137,9 @@ def _lagging(found: tuple[Lag, ...]) -> str:
 
 def _time(ms: int, clock: Callable[[int], str]) -> str:
     return clock(ms) if ms else "a time that is not known"
+
+
+def _refused(workers: Workers) -> str:
+    if workers.refusal is None:
+        return ""
+    return f"{plural(workers.refused, 'heartbeat')} refused; the last: {workers.refusal}"

@@ -27,6 +27,8 @@ HEARTBEAT_EVERY_S: Final = 2.0
 # one that is sent again counts no longer than the worker itself would.
 GONE_AFTER_S: Final = 8.0
 DISCONNECTED_AFTER_S: Final = 5.0  # without an answer of the broker: readers look at least every 2 s
+# After an outage, workers rejoin their group: a session, of ten seconds by default, may have to end first.
+REJOIN_S: Final = 12.0
 FORGET_AFTER_MS: Final = 86_400_000  # a worker that was silent for a day is removed from the topic by another one
 WORKERS_MAX: Final = 1_000  # rows; past it, the worker that was silent longest is left out
 CLAIMS_MAX: Final = 50_000  # partitions in all rows: 3 MB
@@ -134,7 +136,8 @@ class Workers:
     def contact(self, now_s: float) -> None:
         """Say that at this time the broker answered, and everything on the topic had been read.
 
-        After a time without contact, silence is counted again from its end: workers could not reach the broker either.
+        After a time without contact, silence counts again some seconds after its end: workers could not reach the
+        broker either, and rejoin their group.
         """
         last, self._contact_s = self._contact_s, now_s
         if last is None:
@@ -145,7 +148,7 @@ class Workers:
             known: list[_Row | _Claim] = [*self._rows.values(), *self._claims.values()]
             for one in known:
                 if one.heard_s is not None and last - one.heard_s <= GONE_AFTER_S:
-                    one.heard_s = now_s
+                    one.heard_s = now_s + REJOIN_S
 
     # What follows.
 

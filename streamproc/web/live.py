@@ -50,6 +50,8 @@ async def events(request: web.Request) -> web.StreamResponse:
         feed: ViewFeed = ChangeFeed(run_id)
         if view == "fleet":
             feed = FleetFeed(request.app[MODEL], filter_of(request), lambda: len(live))
+        elif view == "health":
+            feed = HealthFeed()
         elif view == "bars":
             feed = NoFeed()
         bars, beaten_s = BarFeed(reader), time.monotonic()
@@ -64,7 +66,7 @@ async def events(request: web.Request) -> web.StreamResponse:
             while live.alive(session):
                 changes = await _changes(subscription)
                 messages, due = bars.messages(), time.monotonic() - beaten_s > BEAT_S - LOOK_S / 2
-                if changes or due:
+                if changes or due or messages:
                     messages += feed.messages(changes)
                 if messages or due:
                     beaten_s = time.monotonic()
@@ -111,6 +113,14 @@ class NoFeed:
     def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
         """Return nothing."""
         return []
+
+
+class HealthFeed:
+    """Tells the view of the workers to load itself again: their heartbeats are no changes."""
+
+    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        return [("changed", 0)]
 
 
 class ChangeFeed:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from streamproc.errors import StreamprocError, Unavailable
+from streamproc.errors import StreamprocError
 from streamproc.fleet.record_signing import LogPlace, record_signer
 from streamproc.fleet.workers import FORGET_AFTER_MS, HEARTBEAT_EVERY_S, ROLE, Workers
 from streamproc.kafka import topics
@@ -106,17 +106,18 @@ class Heartbeats:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def _report(self, error: Exception) -> None:
-        if isinstance(error, (Unavailable, TopicAuthorizationFailedError)):
-            what = str(error) if isinstance(error, Unavailable) else f"not allowed to write to {self._topic}"
-            if what != self._logged:
-                self._logged = what
-                log.warning(WITHOUT, what)
+    def _report(self, _error: Exception) -> None:
+        """Leave an outage to the other parts of the worker, which log it."""
+
+    async def _go_on_without(self, what: str) -> None:
+        if what != self._logged:
+            self._logged = what
+            log.warning(WITHOUT, what)
+        await self._pause(HEARTBEAT_DENIED_S)
 
     async def _session(self, backoff: Backoff) -> None:
         if self._topic not in await topics.partitions(self._settings):
-            self._report(Unavailable(f"topic {self._topic} does not exist, or this user may not see it"))
-            await self._pause(HEARTBEAT_DENIED_S)
+            await self._go_on_without(f"topic {self._topic} does not exist, or this user may not see it")
             return
         producer = AIOKafkaProducer(
             **connection_options(self._settings),
@@ -128,9 +129,8 @@ class Heartbeats:
         try:
             await producer.start()
             await self._beat(producer, backoff)
-        except TopicAuthorizationFailedError as denied:
-            self._report(denied)
-            await self._pause(HEARTBEAT_DENIED_S)
+        except TopicAuthorizationFailedError:
+            await self._go_on_without(f"not allowed to write to {self._topic}")
         finally:
             await run_in_own_task(producer.stop(), HEARTBEAT_LEAVE_S)
 

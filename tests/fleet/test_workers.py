@@ -13,6 +13,7 @@ from streamproc.fleet.workers import (
     DISCONNECTED_AFTER_S,
     FORGET_AFTER_MS,
     GONE_AFTER_S,
+    REJOIN_S,
     WORKERS_MAX,
     UnwatchedPartition,
     Waiting,
@@ -121,7 +122,9 @@ def test_a_broker_that_does_not_answer_is_no_silence_of_workers() -> None:
     one.now_s += 600
     one.workers.contact(one.now_s)
     assert one.state.name == "watching"  # workers could not reach it either
-    one.wait(GONE_AFTER_S + 1)
+    one.wait(REJOIN_S + GONE_AFTER_S)
+    assert one.state.name == "watching"
+    one.wait(1)
     assert one.state.name == "unwatched"
 
 
@@ -320,7 +323,7 @@ def test_an_alarm_is_raised_in_time_and_never_while_a_worker_lives(lives, joins,
         steady = any(lives[NAMES.index(name)][0] + 1 < second for name in alive)
         if steady and up_for > 1:
             assert state != "unwatched", second
-        if lost_s > GONE_AFTER_S + DISCONNECTED_AFTER_S and log and read:
+        if lost_s > GONE_AFTER_S + DISCONNECTED_AFTER_S + REJOIN_S and log and read:
             assert state == "unwatched", second
         one.now_s += 1
 
