@@ -139,6 +139,10 @@ class Settings(BaseSettings):
         le=86_400,
         description="delay of a partition's decisions from which `doctor`, page and terminal warn of it",
     )
+    guard_reports: bool = Field(
+        True,
+        description="whether guards report on the turns topic which runs they watch, and which they have stopped",
+    )
     trace_sample: float = Field(
         0.0,
         ge=0,

@@ -90,9 +90,9 @@ def status(
     """
     settings = kafka_settings(brokers, topic_prefix)
 
-    def show(read: tuple[Status | None, list[Decision]]) -> None:
+    def show(read: tuple[Any, list[Decision]]) -> None:
         found, decisions = read
-        if found is None:
+        if found is None or found.unpublished:
             return
         if export is not None:
             _export(export, found, decisions)
@@ -103,8 +103,9 @@ def status(
                 line(text)
 
     found, _ = show_watched(settings, _status(settings, run), show)
-    if found is None:
-        raise fail(unknown_run(settings, run))
+    if found is None or found.unpublished:
+        ahead = found is not None and found.status == "halted"
+        raise fail(unknown_run(settings, run) + (". A run of this id is halted as soon as it appears" if ahead else ""))
     if found.status == "halted":
         raise typer.Exit(1)
 
@@ -171,8 +172,11 @@ def _why(status: Status) -> str:
 
 
 def _spent(status: Status) -> str:
-    money = f"{status.cost_usd_micro / 1_000_000:.2f} USD" if status.cost_usd_micro else ""
-    return money or (f"{status.total_tokens:,} tokens".replace(",", " ") if status.total_tokens else "")
+    from streamproc.model.formats import grouped, money
+
+    if status.cost_usd_micro:
+        return money(status.cost_usd_micro)
+    return f"{grouped(status.total_tokens)} tokens" if status.total_tokens else ""
 
 
 def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:

@@ -145,7 +145,7 @@ async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> N
     skipped = await _read(settings, "control", read_decision, decided)
     skipped += await _read(settings, "runs", read_status, latest.take, latest.forget)
     for status in latest.in_force().values():
-        if within(status.at):
+        if within(status.at) and not status.unpublished:
             tally.add_status(status)
     if skipped:
         note(f"skipped {plural(skipped, 'record')}: not a control event or status, or not signed by a worker")
@@ -155,6 +155,7 @@ async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
     from streamproc.errors import InvalidEvent
     from streamproc.fingerprint import read_event
     from streamproc.kafka.reading import open_topic
+    from streamproc.model.guard_report import is_guard_report
     from streamproc.model.wire import HaltAcknowledged
 
     async with open_topic(settings, "turns") as reader:
@@ -167,7 +168,7 @@ async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
                         event = read_event(record.value or b"")
                     except InvalidEvent:
                         continue  # the workers have refused it
-                    if isinstance(event, HaltAcknowledged):
+                    if isinstance(event, HaltAcknowledged) and not is_guard_report(event):
                         tally.add_acknowledgement(event.run_id, record.timestamp)
                 bar.advance(len(batch))
 
@@ -203,6 +204,8 @@ def _table(tally: Tally, acknowledgements: bool) -> Iterator[str]:
 
 
 def _waste(tally: Tally) -> Iterator[str]:
+    from streamproc.model.formats import usd
+
     used, looping, after = tally.waste()
     if not used[0]:
         return
@@ -210,7 +213,7 @@ def _waste(tally: Tally) -> Iterator[str]:
     yield f"{'halted runs':<24} {'turns':>8} {'tokens':>12} {'USD':>10}"
     rows = ("used", used), ("in the loop (estimate)", looping), ("after the halt (estimate)", after)
     for name, (turns, tokens, micro_usd) in rows:
-        yield f"{name:<24} {turns:>8} {tokens:>12} {micro_usd / 1_000_000:>10.2f}"
+        yield f"{name:<24} {turns:>8} {tokens:>12} {usd(micro_usd):>10}"
 
 
 def _slowest(tally: Tally) -> Iterator[str]:

@@ -42,7 +42,7 @@ async def _show_watched(settings: Settings, reading: Coroutine[Any, Any, T], sho
 
 async def _sentence(settings: Settings) -> str:
     from streamproc.fleet.hearing import hear
-    from streamproc.model.log_time import local_time
+    from streamproc.model.formats import local_time
 
     try:
         found = await hear(settings)

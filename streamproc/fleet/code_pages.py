@@ -9,7 +9,8 @@ FLEET001: Final = """FLEET001 fleet_order: a person stopped, paused or cleared t
 Sees: a valid command on the commands topic: signed by an allowed issuer, or sent over a trusted channel.
 
 Why: people must be able to see who issued it, when and why. Guards act on the command itself; this event notifies
-people and records it.
+people and records it, and tells the command that waits for it that a worker has accepted it. For the kill of one run
+it is information: the halt of the run (OPERATOR001) follows.
 
 False alarms: none: it is a command. Its id is that of the command, so duplicates are recognised.
 
@@ -34,7 +35,22 @@ Tuning: give workers, listeners and issuers the same STREAMPROC_COMMAND_KEY; syn
 Reference: fleet commands: only allowed issuers are accepted; a refused command is recorded.
 """
 
-FLEET003: Final = """FLEET003 fleet_unwatched: no worker decides, on some partitions or on all, or workers decide again.
+FLEET003: Final = """FLEET003 fleet_strays: records outside of the home partition of their run were refused.
+
+Sees: records of the turns topic in another partition than that of their key, of at least three runs. Each worker
+reports it once an hour at most.
+
+Why: a run lives in one partition, or a halted run could go on in another one. Usually the cause is harmless: clients
+built on librdkafka choose partitions by CRC32, and the message names the setting that would fit. Otherwise a run may
+try to leave the partition in which it is halted.
+
+False alarms: none: the records are in the dead-letter topic, with their keys.
+
+Tuning: STREAMPROC_PARTITIONER names the partitioner of all publishers.
+
+Reference: Kafka's clients choose the partition of a record by a hash of its key, and differ in the hash.
+"""
+FLEET004: Final = """FLEET004 fleet_unwatched: no worker decides, on some partitions or on all, or workers decide again.
 
 Sees: the heartbeats of the workers. A worker is gone if none came for eight seconds while the broker answered the
 reader, or if it has said that it stops. This is no event of the control topic: a notifier makes it for people.
@@ -49,5 +65,5 @@ Tuning: the triggers unwatched, partition_unwatched and watched of a notify file
 Reference: operations: a circuit breaker must not be off in silence.
 """
 
-PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003}
+PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003, "FLEET004": FLEET004}
 """By code; the first line is `CODE name: summary`."""

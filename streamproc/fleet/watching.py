@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import plural
 from streamproc.model.escaping import escape
+from streamproc.model.formats import duration, grouped
 from streamproc.model.log_time import rfc3339
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Watching(NamedTuple):
     def _with_waiting(self, text: str) -> str:
         if self.waiting is None or not self.waiting.turns:
             return text
-        turns = f"{self.waiting.turns:,} turn{'' if self.waiting.turns == 1 else 's'}"
+        turns = f"{grouped(self.waiting.turns)} turn{'' if self.waiting.turns == 1 else 's'}"
         verb = "waits" if self.waiting.turns == 1 else "wait"
         return f"{text}; {turns} {verb} in {self.waiting.partitions} of {plural(self.waiting.of, 'partition')}"
 
@@ -131,7 +132,7 @@ def _unwatched(found: tuple[UnwatchedPartition, ...], of: int, clock: Callable[[
 
 def _lagging(found: tuple[Lag, ...]) -> str:
     first = found[0]
-    text = f"partition {first.partition} is {first.delay_ms // 1000:,} s late (worker {escape(first.worker)})"
+    text = f"partition {first.partition} is {duration(first.delay_ms)} late (worker {escape(first.worker)})"
     return text if len(found) == 1 else f"{text}, and {plural(len(found) - 1, 'other partition')} over the limit"
 
 

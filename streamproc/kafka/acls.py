@@ -80,12 +80,12 @@ ROLES: Final = (
     Role(
         "orders",
         "`stop-all`, `pause-all`, `clear`, `kill`",
-        (*_topics("Read", "Write", of=["commands"]), *_topics("Read", of=["runs", "control"])),
+        (*_topics("Read", "Write", of=["commands"]), *_topics("Read", of=["runs", "control", "turns"])),
     ),
     Role(
         "resume",
         "`streamproc resume`, `streamproc acknowledge`",
-        (*_topics("Write", of=["turns"]), *_topics("Read", of=["runs", "control"])),
+        (*_topics("Write", of=["turns"]), *_topics("Read", of=["runs", "control", "dead-letter"])),
     ),
     Role(
         "feedback",

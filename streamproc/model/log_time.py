@@ -14,12 +14,6 @@ def rfc3339(at_ms: int) -> str:
     return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}Z"
 
 
-def local_time(at_ms: int, now_ms: int) -> str:
-    """Return the time of day in the zone of this machine, with its date unless that is today's."""
-    at, now = (datetime.fromtimestamp(ms / 1000, UTC).astimezone() for ms in (at_ms, now_ms))
-    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
-
-
 @lru_cache(maxsize=1_024)
 def _second(at_s: int) -> str:
     """Return the text up to the seconds: events of the same second share it."""

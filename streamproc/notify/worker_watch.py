@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import xxhash
 
 from streamproc.model.controls import ControlEvent, ControlEvidence, ControlTrigger
+from streamproc.model.formats import time_of_day
 from streamproc.model.log_time import rfc3339
 
 if TYPE_CHECKING:
     from streamproc.fleet.watching import Watching
 
-CODE: Final = "FLEET003"
+CODE: Final = "FLEET004"
 TAKEOVER_S: Final = 30.0  # a dead worker's session lasts ten seconds by default; a rebalance and a recovery follow
 
 Told = Literal["", "unwatched", "partitions"]
@@ -59,7 +60,7 @@ class WorkerWatch:
             message = "Workers decide on all partitions again"
         else:
             self._subject = f"unwatched since {since_ms}"
-            sentence = found.sentence(lambda ms: f"{rfc3339(ms)[11:19]} UTC", now_ms)
+            sentence = found.sentence(lambda ms: f"{time_of_day(ms)} UTC", now_ms)
             message = f"{sentence[:1].upper()}{sentence[1:]}"
         return ControlEvent(
             id=xxhash.xxh3_128_hexdigest(f"{kind}\0{self._subject}".encode()),

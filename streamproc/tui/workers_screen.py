@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from streamproc.fleet.watching import row_words
-from streamproc.model.log_time import local_time
+from streamproc.model.formats import local_time
 from streamproc.tui.texts import joined, lines, styled
 
 if TYPE_CHECKING:

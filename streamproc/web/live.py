@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiohttp import web
 
+from streamproc.model.formats import grouped
 from streamproc.read_model import Changes, RunFilter
-from streamproc.report.words import grouped
 from streamproc.web.bars import BarFeed
 from streamproc.web.keys import LIVE, MODEL, READER, element_id, filter_of
 from streamproc.web.order_views import own_session

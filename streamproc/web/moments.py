@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from streamproc.model.formats import clock
 from streamproc.report.markup import Html, tag
-from streamproc.report.words import clock
 
 
 def moment(at_ms: int, *, ago: bool = False) -> Html:

@@ -7,6 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from streamproc.fleet.commands import StopCounts
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.record_signing import RecordSigner
 from streamproc.fleet.watching import Watching, watching_of
@@ -19,6 +20,7 @@ from streamproc.read_model.rows import (
     FleetCounts,
     FleetPage,
     LiveRun,
+    RefusedRow,
     RunFilter,
     RunGroup,
 )
@@ -42,6 +44,7 @@ class HandMade:
         self.all = {run.run_id: run for run in runs}
         self.decided: list[DecisionRow] = []
         self.ordered: list[CommandRow] = []
+        self.stopped = StopCounts(expected=0, stopped=0)
         self.fleet_status = "CLEAR"
         self.caught_up, self.progress = True, 1.0
         self.trouble: Exception | None = None
@@ -96,6 +99,12 @@ class HandMade:
 
     def accounts(self) -> tuple[AccountRow, ...]:
         return (AccountRow(scope="user:ada", budget="per day", spent=18.4, limit=20.0, unit="USD"),)
+
+    def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
+        return ()
+
+    def stops(self, scope: str, since_ms: int) -> StopCounts:
+        return self.stopped
 
     def runs_in_scope(self, scope: str) -> int:
         return sum(run.status == "running" for run in self.all.values())
