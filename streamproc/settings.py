@@ -133,6 +133,12 @@ class Settings(BaseSettings):
         "",
         description="address of `/metrics`, `/healthz` and `/readyz`, such as 127.0.0.1:9464; empty: nothing listens",
     )
+    lag_warn_s: float = Field(
+        30.0,
+        gt=0,
+        le=86_400,
+        description="delay of a partition's decisions from which `doctor`, page and terminal warn of it",
+    )
     guard_reports: bool = Field(
         True,
         description="whether guards report on the turns topic which runs they watch, and which they have stopped",

@@ -21,7 +21,7 @@ STATUS_WIDTH = 5  # columns
 
 @app.command(epilog=examples("streamproc doctor", "streamproc doctor --brokers kafka-1:9092"))
 def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Policy = None) -> None:
-    """Check Python, core, packages, policy, keys, broker, topics and Redis, and name a fix for every problem.
+    """Check Python, core, packages, policy, keys, broker, topics, workers and Redis, and name a fix for every problem.
 
     Exit 0: no failure; 1: at least one.
     """
