@@ -30,7 +30,8 @@ class EventNames:
 
 def redact_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return labels without secrets. Of more than `CHARACTERS_MAX` characters, hashes stand for the last ones."""
-    left, found = CHARACTERS_MAX, {}
+    left = CHARACTERS_MAX
+    found: dict[str, str] = {}
     for name, value in labels.items():
         left -= len(name) + len(value)
         # Read together, because a text at the key `password` is a secret.
