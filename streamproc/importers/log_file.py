@@ -196,6 +196,7 @@ class LogFile:
 
     def _events(self) -> Iterator[LogRow]:
         """Yield the events of a directory in the order of their numbers; one that is no JSON is counted and skipped."""
+        self.bad_lines = 0  # its sample was read before
         for number, path in event_files(Path(self.path)):
             try:
                 yield LogRow(number, read_beside(path))

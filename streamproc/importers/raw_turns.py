@@ -108,8 +108,9 @@ class PendingTurn:
     key: str = ""  # of the model's response, if it comes in several records
     at: int | None = None  # when its last part happened, in ms
     closed: bool = False  # whether all of its parts were read, except results
-    texts: list[str] = field(default_factory=list)
+    texts: dict[str, None] = field(default_factory=dict)  # in the order in which they were said
     calls: list[dict[str, Any]] = field(default_factory=list)
+    call_ids: set[str] = field(default_factory=set)
     waits_for: set[str] = field(default_factory=set)  # ids of calls without a result
 
     def happened(self, at: int | None) -> None:
@@ -119,8 +120,8 @@ class PendingTurn:
 
     def say(self, text: str) -> None:
         """Add a text, unless it was said before: some versions repeat a response as it grows."""
-        if text and text not in self.texts:
-            self.texts.append(text)
+        if text:
+            self.texts.setdefault(text)
 
     @property
     def answered(self) -> bool:
@@ -180,8 +181,9 @@ class TurnBuffer:
 
     def call(self, turn: PendingTurn, call_id: str, tool: Any, args: Any, *, waits: bool = True) -> None:
         """Add a call to a turn; one that `waits` delays the turn until its result comes."""
-        if call_id and any(call["id"] == call_id for call in turn.calls):
+        if call_id and call_id in turn.call_ids:
             return
+        turn.call_ids.add(call_id)
         call = {"name": name(tool, "unknown"), "args": args, "id": call_id}
         turn.calls.append(call)
         if waits and call_id:

@@ -17,7 +17,8 @@ AGENT: Final = "agent"  # an agent's work; its steps are below it
 SCOPE: Final = "scope"  # structure without a meaning of its own: workflows, chains, tasks
 WORKING: Final = frozenset({MODEL, TOOL, QUERY})
 
-ANCESTORS_MAX: Final = 1_000  # levels of a trace; deeper parents are not followed
+ANCESTORS_MAX: Final = 100  # levels of a trace that are followed upwards from each step; graphs in graphs have a dozen
+RECENT_MAX: Final = 20  # records of equal calls, among which the double of one is looked for: it ended at the same time
 UNSET: Final = object()  # a result that the trace does not have; None is a result
 
 # Exceptions by which programs hand over control: nothing failed.
@@ -174,7 +175,7 @@ class Tree:
                 self._drop(step, outer)
                 continue
             known = by_key.setdefault(_key(step), [])
-            double = next((one for one in known if one.id in self.steps and _double(one, step)), None)
+            double = next((one for one in known[-RECENT_MAX:] if one.id in self.steps and _double(one, step)), None)
             if double is None:
                 known.append(step)
             else:

@@ -29,6 +29,7 @@ from streamproc.importers.trace_steps import (
 
 NODE: Final = "agent"  # of a step whose trace names no agent
 SCOPE_CHARACTERS_MAX: Final = 128
+LEVELS_MAX: Final = 50  # of sub-agents in sub-agents that the name of a run tells
 SCOPE_FIELDS: Final = ("user", "tenant", "workflow")
 
 
@@ -105,6 +106,8 @@ class _Trace:
         self.called: set[str] = set()  # ids of calls that have a step
         self.called_names: set[str] = set()
         self.called_agents: dict[str, bool] = {}
+        self._outer_agents: dict[str, Step | None] = {}
+        self._runs_below: dict[str, str] = {}
         self.pending: dict[tuple[str, str], Step] = {}  # by run and node: a model call whose turn is still to come
         self.found: list[TraceEvent] = []
         for step in self.order:
@@ -292,10 +295,16 @@ class _Trace:
     def _agent_above(self, agent: Step | None) -> Step | None:
         """Return the agent that called an agent: the nearest one above it with steps of its own. An agent without any
         is only a frame around others, as the root of a workflow is."""
-        outer = self._agent(agent) if agent is not None else None
-        while outer is not None and outer.id not in self.working:
-            outer = self._agent(outer)
-        return outer
+        if agent is None:
+            return None
+        if agent.id not in self._outer_agents:
+            outer = self._agent(agent)
+            while outer is not None and outer.id not in self.working and outer.id not in self._outer_agents:
+                outer = self._agent(outer)
+            if outer is not None and outer.id not in self.working:
+                outer = self._outer_agents[outer.id]
+            self._outer_agents[agent.id] = outer
+        return self._outer_agents[agent.id]
 
     def _is_called(self, agent: Step | None) -> bool:
         """Whether another agent, or a tool, called an agent; others only hand over to each other."""
@@ -324,12 +333,15 @@ class _Trace:
         return self._root_run(step) if agent is None else self._run_below(agent)
 
     def _run_below(self, agent: Step) -> str:
-        levels: list[str] = []
-        one: Step | None = agent
-        while one is not None and self.options.sub_agents and self._is_called(one):
-            levels.append(one.id)
-            one = self._agent_above(one)
-        return "/".join([self._root_run(agent), *reversed(levels)])
+        found = self._runs_below.get(agent.id)
+        if found is None:
+            levels: list[str] = []
+            one: Step | None = agent
+            while one is not None and self.options.sub_agents and self._is_called(one) and len(levels) < LEVELS_MAX:
+                levels.append(one.id)
+                one = self._agent_above(one)
+            found = self._runs_below[agent.id] = "/".join([self._root_run(agent), *reversed(levels)])
+        return found
 
     def _actor(self, step: Step) -> tuple[str, str]:
         agent = self._agent(step)

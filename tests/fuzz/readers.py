@@ -48,6 +48,7 @@ from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
+from tests.fuzz.log_readers import LOG_READERS
 from tests.fuzz.reader import NOTHING, Reader
 from tests.fuzz.signed_readers import SIGNED_READERS
 from tests.fuzz.text_readers import TEXT_READERS
@@ -322,6 +323,7 @@ READERS: Final = {
         lambda: [b"STOP 2026-01-01T00:00:00Z\nbecause\n# by ada\n", b"CLEAR 5\n", "\ufeffpause \n".encode()],
         lambda raw: parse(raw.decode("utf-8", "replace")), (InvalidEvent,), restructured=False,
     ),
+    **LOG_READERS,
     **SIGNED_READERS,
     **TEXT_READERS,
 }  # fmt: skip

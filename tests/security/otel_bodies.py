@@ -100,6 +100,9 @@ JSON: Final[dict[str, Callable[[int], bytes]]] = {
     ),
     "literals of Python": lambda _size: literals("['a'" + ",'a'" * 24_990 + "]"),
     "sums of Python": lambda _size: literals("[1" + "+1" * 49_990 + "]"),
+    "spans below each other": lambda _size: of_spans(
+        *[{**tool_span("a", "b"), "spanId": f"{n:016x}", "parentSpanId": f"{n + 1:016x}"} for n in range(1, 20_000)]
+    ),
     "choices": choices,
     "choices up to the limit": lambda _size: choices(4_500_000),
 }
