@@ -99,6 +99,8 @@ class Layer(Overlay):
     plugins: list[str] = Field([], exclude_if=_empty)
     locked: list[str] = Field([], exclude_if=_empty)
     tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
+    # It decides nothing, so it is no part of the policy's hash.
+    lost_after_s: int | None = Field(None, ge=0, exclude=True)
     workflows: dict[str, Overlay] = {}
     tenants: dict[str, TenantOverlay] = {}
     tiers: dict[str, Overlay] = {}
