@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 STATUS_EVERY_MS: Final = 600_000  # 5 000 runs that work publish eight statuses a second
-LOST_AFTER_S_MIN: Final = 1_200  # twice as long: the last status may be ten minutes older than the last event
 
 
 def is_lost(status: str, at_ms: int, now_ms: int, lost_after_ms: int) -> bool:
