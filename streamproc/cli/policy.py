@@ -147,6 +147,7 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) 
     for name, value in found["budgets"].items():
         limit = value / USD_MICRO if find_budget(name).unit == "micro_usd" else value
         found["budgets"][name] = {"limit": limit, "overridable": True} if name in overridable else limit
+    found["lost_after_s"] = policy.lost_after_s
     found["tier_from"] = "run" if policy.tiers.believed else "policy"
     if named := [name for layer in policy.layers for name in layer.plugins]:
         found["plugins"] = named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,7 +33,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a lin
 )
 def runs(
     halted: Annotated[bool, typer.Option("--halted", help="Only halted runs.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Finished runs as well.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Finished and lost runs as well.")] = False,
+    lost: Annotated[
+        bool, typer.Option("--lost", help="Only running runs of which nothing has come for the policy's lost_after_s.")
+    ] = False,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)] = None,
     tenant: Annotated[str | None, typer.Option(help="Only runs of this tenant.", show_default=False)] = None,
@@ -42,16 +45,28 @@ def runs(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """List the runs that the workers know: halted ones first, then warned ones, the latest first."""
+    """List the runs that the workers know: halted ones first, then warned ones, the latest first.
+
+    Finished runs and lost ones, whose publisher seems to be gone, are only counted. On standard error it says if no
+    worker decides.
+    """
+    from streamproc.fleet.lost_runs import is_lost
+    from streamproc.policy import load_policy
+    from streamproc.read_model.run_facts import log_ms
     from streamproc.replay.published import statuses
 
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
 
-    def show(known: Mapping[str, Status]) -> None:
+    settings = kafka_settings(brokers, topic_prefix)
+    lost_after_ms = load_policy(settings.policy).lost_after_s * 1000
+
+    def show(known: Mapping[str, Status], until_ms: int) -> None:
+        gone = {one.run_id for one in known.values() if is_lost(one.status, log_ms(one.at), until_ms, lost_after_ms)}
         shown = [
             status
             for status in known.values()
             if (status.status == "halted" or not halted)
+            and (status.run_id in gone if lost else everything or status.run_id not in gone)
             and (status.status != "finished" or everything)
             and all(value is None or getattr(status, name) == value for name, value in wanted.items())
         ]
@@ -61,12 +76,12 @@ def runs(
             for status in shown:
                 json_line(_json(status))
             return
-        for text in _table(shown):
+        for text in _table(shown, gone):
             line(text)
         left = len(known) - len(shown)
-        note(f"{plural(len(shown), 'run')}" + (f"; {left} more with --all or other options" if left else ""))
+        hidden = f", {len(gone)} of them lost (--lost)" if gone and not lost and not everything else ""
+        note(f"{plural(len(shown), 'run')}" + (f"; {left} more with --all or other options{hidden}" if left else ""))
 
-    settings = kafka_settings(brokers, topic_prefix)
     show_watched(settings, statuses(settings), show)
 
 
@@ -90,7 +105,7 @@ def status(
     """
     settings = kafka_settings(brokers, topic_prefix)
 
-    def show(read: tuple[Any, list[Decision]]) -> None:
+    def show(read: tuple[Any, list[Decision]], _until_ms: int) -> None:
         found, decisions = read
         if found is None or found.unpublished:
             return
@@ -145,11 +160,11 @@ def _export(path: Path, found: Status, decisions: list[Decision]) -> None:
     note(f"wrote {path}")
 
 
-def _table(shown: Iterable[Status]) -> Iterator[str]:
+def _table(shown: Iterable[Status], lost: Container[str] = ()) -> Iterator[str]:
     rows = [("STATUS", "RUN", "TURNS", "SPENT", "LAST EVENT", "WHY")]
     rows += [
         (
-            status.status if status.severity == "info" or status.status == "halted" else f"{status.status}, warned",
+            _state(status, lost),
             clean(status.run_id),
             str(status.turns),
             _spent(status),
@@ -164,6 +179,11 @@ def _table(shown: Iterable[Status]) -> Iterator[str]:
         colour = COLOURS["halt"] if row[0] == "halted" else COLOURS["warn"] if "warned" in row[0] else ""
         text = text.rstrip()
         yield fold(paint(text, colour) if colour and number else text, sum(widths[:1]) + 2)
+
+
+def _state(status: Status, lost: Container[str]) -> str:
+    state = "lost" if status.run_id in lost else status.status
+    return state if status.severity == "info" or status.status == "halted" else f"{state}, warned"
 
 
 def _why(status: Status) -> str:

@@ -133,6 +133,10 @@ def _count_files(tally: Tally, files: list[str], policy: str | None, lenient: bo
 
 
 async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> None:
+    from streamproc.cli.watched import watched
+    from streamproc.fleet.lost_runs import is_lost
+    from streamproc.policy import load_policy
+    from streamproc.read_model.run_facts import log_ms
     from streamproc.replay.published import LatestStatuses
     from streamproc.replay.stats import read_decision, read_status
 
@@ -144,9 +148,13 @@ async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> N
 
     skipped = await _read(settings, "control", read_decision, decided)
     skipped += await _read(settings, "runs", read_status, latest.take, latest.forget)
+    until_ms, lost_after_ms = (await watched(settings)).until_ms, load_policy(settings.policy).lost_after_s * 1000
     for status in latest.in_force().values():
         if within(status.at) and not status.unpublished:
-            tally.add_status(status)
+            tally.add_status(status, lost=is_lost(status.status, log_ms(status.at), until_ms, lost_after_ms))
+    if tally.lost:
+        note(f"{plural(tally.lost, 'run')} without an end {'is' if tally.lost == 1 else 'are'} lost: "
+             "`streamproc runs --lost` lists them")  # fmt: skip
     if skipped:
         note(f"skipped {plural(skipped, 'record')}: not a control event or status, or not signed by a worker")
 

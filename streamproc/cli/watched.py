@@ -1,10 +1,10 @@
-"""Says on standard error, below what a command shows, that no worker watches some runs or that decisions are late."""
+"""Says below what a command shows that no worker watches some runs, or that decisions are late."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from streamproc.cli.terminal import note, paint, quiet_kafka
 from streamproc.errors import StreamprocError
@@ -18,37 +18,48 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def show_watched(settings: Settings, reading: Coroutine[Any, Any, T], show: Callable[[T], None]) -> T:
-    """Read, show what was read, and then say whether workers decide; return what was read.
+class Watched(NamedTuple):
+    """Up to which time workers have decided (epoch ms: now, unless none decides), and what is wrong, in a sentence."""
 
-    The workers are listened to meanwhile. It takes two seconds if they live, and ten if they do not.
+    until_ms: int
+    sentence: str = ""
+
+
+def show_watched(settings: Settings, reading: Coroutine[Any, Any, T], show: Callable[[T, int], None]) -> T:
+    """Read; show what was read, and up to when workers have decided; say if they do not decide. Return what was read.
+
+    The workers are listened to meanwhile. It takes two seconds if they live, three if they have been gone for a while,
+    and up to ten if some have just gone.
     """
     quiet_kafka()
-    return asyncio.run(_show_watched(settings, reading, show))
-
-
-async def _show_watched(settings: Settings, reading: Coroutine[Any, Any, T], show: Callable[[T], None]) -> T:
-    hearing = asyncio.create_task(_sentence(settings))
-    try:
-        found = await reading
-        show(found)
-        if sentence := await hearing:
-            note(paint(f"{sentence[0].upper()}{sentence[1:]}.", "red"))
-    finally:
-        hearing.cancel()
-        await asyncio.wait([hearing])
+    found, watched = asyncio.run(_both(settings, reading))
+    show(found, watched.until_ms)
+    if watched.sentence:
+        note(paint(f"{watched.sentence[0].upper()}{watched.sentence[1:]}.", "red"))
     return found
 
 
-async def _sentence(settings: Settings) -> str:
+async def _both(settings: Settings, reading: Coroutine[Any, Any, T]) -> tuple[T, Watched]:
+    hearing = asyncio.create_task(watched(settings))
+    try:
+        return await reading, await hearing
+    finally:
+        hearing.cancel()
+        await asyncio.wait([hearing])
+
+
+async def watched(settings: Settings) -> Watched:
+    """Listen to the workers."""
     from streamproc.fleet.hearing import hear
     from streamproc.model.formats import local_time
 
+    now_ms = int(time.time() * 1000)
     try:
         found = await hear(settings)
     except StreamprocError:
-        return ""  # what is read fails, too, and says why
+        return Watched(now_ms)  # what is read fails, too, and says why
     now_ms = int(time.time() * 1000)
     if found is None or found.level == "unknown":
-        return ""
-    return found.sentence(lambda ms: local_time(ms, now_ms), now_ms)
+        return Watched(now_ms)
+    until_ms = found.state.since_ms if found.state.name == "unwatched" else now_ms
+    return Watched(until_ms, found.sentence(lambda ms: local_time(ms, now_ms), now_ms))

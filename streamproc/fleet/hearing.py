@@ -30,6 +30,8 @@ silent.propagate = False
 ENDS_EVERY_S: Final = 1.0
 POLL_MS: Final = 200
 LOOK_S: Final = 0.05
+PATIENCE_S: Final = 3.0  # for a first heartbeat, where the last ones are old
+OLD_S: Final = 60.0  # clocks of machines differ by less
 ANSWER_TIMEOUT_S: Final = 5.0
 
 
@@ -70,14 +72,16 @@ def note_contact(workers: Workers, follower: Follower, at: TopicPartition) -> No
 
 
 async def hear(settings: Settings) -> Watching | None:
-    """Listen for as long as it takes to know which partitions are watched, up to ten seconds; None if there is no such
-    topic, or this user must not read it.
+    """Listen for as long as it takes to know which partitions are watched, ten seconds at most.
+
+    None: there is no such topic, or this user must not read it.
 
     Raises `Unavailable` if the broker does not answer.
     """
     listener = WorkerListener(settings, Outage(silent, "listening for workers", "cannot hear the workers", "back"))
     running = asyncio.create_task(listener.run())
     ends = asyncio.create_task(ends_of_turns(settings))
+    caught_up_s = 0.0
     try:
         until_s = time.monotonic() + CONNECT_TIMEOUT_S + GONE_AFTER_S
         while time.monotonic() < until_s:
@@ -86,13 +90,24 @@ async def hear(settings: Settings) -> Watching | None:
                 raise listener.follower.trouble
             if not listener.exists:
                 return None
-            if listener.follower.caught_up and listener.workers.is_settled:
+            if not listener.follower.caught_up:
+                continue
+            caught_up_s = caught_up_s or time.monotonic()
+            if time.monotonic() - caught_up_s > PATIENCE_S and _are_old(listener.workers):
+                listener.workers.settle()
+            if listener.workers.is_settled:
                 break
         return watching_of(listener.workers, time.monotonic(), ends=await ends, lag_warn_s=settings.lag_warn_s)
     finally:
         for task in (running, ends):
             task.cancel()
         await asyncio.wait([running, ends])
+
+
+def _are_old(workers: Workers) -> bool:
+    """Return whether the last heartbeats are so old that no worker gives any, even if clocks differ."""
+    newest_ms = max((row.at_ms for row in workers.rows()), default=0)
+    return newest_ms < (time.time() - OLD_S) * 1000
 
 
 async def ends_of_turns(settings: Settings) -> dict[int, int] | None:

@@ -182,6 +182,10 @@ class Workers:
             for claim in map(self._claims.get, range(self.partitions))
         )
 
+    def settle(self) -> None:
+        """Say that this reader has listened for long enough: what it has not heard by now is gone."""
+        self._began_s = float("-inf")
+
     def unwatched(self) -> list[UnwatchedPartition]:
         """Return the partitions on which no worker decides; none before this reader has listened for long enough."""
         if not self._claims or self._is_settling:

@@ -38,6 +38,10 @@ def _empty(value: Any) -> bool:
     return not value
 
 
+# Twice as long as a run may work without a new status on the topic `runs` (`fleet.lost_runs.STATUS_EVERY_MS`).
+LOST_AFTER_S_MIN: Final = 1_200
+
+
 class BudgetSetting(NamedTuple):
     """A budget of a policy: the limit as written, and whether a run may raise it."""
 
@@ -99,6 +103,8 @@ class Layer(Overlay):
     plugins: list[str] = Field([], exclude_if=_empty)
     locked: list[str] = Field([], exclude_if=_empty)
     tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
+    # It decides nothing, so it is no part of the policy's hash.
+    lost_after_s: int | None = Field(None, ge=0, exclude=True)
     workflows: dict[str, Overlay] = {}
     tenants: dict[str, TenantOverlay] = {}
     tiers: dict[str, Overlay] = {}
@@ -233,6 +239,9 @@ def _check_values(layer: Layer, places: Places, plugins: Plugins) -> list[Proble
                 what = f"{budget} is not a budget of a user"
                 remedy = "use one that starts with maxUser, such as maxUserCostUsdPerDay"
                 found.append((("users", name, "budgets", budget), what, remedy))
+    if 0 < (layer.lost_after_s or 0) < LOST_AFTER_S_MIN:
+        what, remedy = f"{layer.lost_after_s} s are too few", f"set {LOST_AFTER_S_MIN} or more, or 0 for never"
+        found.append((("lost_after_s",), what, remedy))
     if layer.locked and not places.file.startswith("preset "):
         found.append((("locked",), "only a preset can lock", "remove the line"))
     below = [read_preset(name) for name in layer.presets if name in known]

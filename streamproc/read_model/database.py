@@ -14,7 +14,7 @@ from typing import Final, TextIO
 from streamproc.errors import InvalidSettings
 
 APPLICATION: Final = 0x73706D31  # `PRAGMA application_id`: no other file is ever thrown away
-VERSION: Final = 2  # of the tables and of what they hold; a file of another version is built again
+VERSION: Final = 3  # of the tables and of what they hold; a file of another version is built again
 SQLITE: Final = b"SQLite format 3\0"
 HEADER_BYTES: Final = 100
 PAGE_CACHE_KIB: Final = 65_536
@@ -32,6 +32,7 @@ CREATE INDEX runs_by_workflow ON runs (workflow);
 CREATE INDEX runs_by_tenant ON runs (tenant);
 CREATE INDEX runs_by_user ON runs (user);
 CREATE INDEX runs_by_code ON runs (code);
+CREATE INDEX runs_at_work ON runs (shown, at_ms) WHERE shown BETWEEN 2 AND 3;
 CREATE TABLE controls (id TEXT PRIMARY KEY, time_ms INTEGER NOT NULL, run_id TEXT NOT NULL, at_ms INTEGER NOT NULL,
     code TEXT NOT NULL, severity TEXT NOT NULL, action TEXT NOT NULL, message TEXT NOT NULL, turn INTEGER,
     workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, partition INTEGER NOT NULL,

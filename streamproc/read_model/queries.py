@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from streamproc.fleet.commands import StopCounts
+from streamproc.fleet.lost_runs import is_lost
 from streamproc.model.fleet_command import FLEET, FleetCommand
 from streamproc.model.formats import HOUR_MS
 from streamproc.read_model.account_table import account_rows
@@ -45,20 +48,25 @@ RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
 SILENT_SHOWN: Final = 5  # runs that do not answer an order to stop
 LATEST_MS: Final = 1 << 62
+RUNNING: Final = f"shown BETWEEN {SHOWN['warned']} AND {SHOWN['others']}"
+LOST_MS: Final = "CAST(? AS INTEGER)"  # a running run without an event since then is lost
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
-    "warned": f"shown = {SHOWN['warned']}",
-    "others": f"shown >= {SHOWN['others']}",  # a range, so that the index has the order
+    "warned": f"shown = {SHOWN['warned']} AND at_ms >= {LOST_MS}",
+    # A range, so that the index has the order.
+    "others": f"shown >= {SHOWN['others']} AND (shown = {FINISHED} OR at_ms >= {LOST_MS})",
+    "lost": f"{RUNNING} AND at_ms < {LOST_MS}",
 }
 STATUSES: Final = {
     "halted": f"shown = {SHOWN['halted']}",
-    "running": f"shown BETWEEN {SHOWN['warned']} AND {SHOWN['others']}",
+    "running": RUNNING,
     "finished": f"shown = {FINISHED}",
 }
 DECISION_COLUMNS: Final = (
     "id, run_id, at_ms, code, severity, action, message, turn, workflow, tenant, user, partition, position, "
     "policy_hash, body"
 )
+LOST: Final = "lost"
 _FIELDS: Final = ("workflow", "tenant", "user", "code")
 
 
@@ -84,11 +92,26 @@ class Queries:
         self.caught_up = False
         self.read_share = 0.0
         """The share of what was there at the start that was read, 0 to 1."""
+        self.lost_after_ms = 0
+        """After how long without an event a running run is lost, by the policy; 0: never."""
         self._next: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def _lost_ms(self, now_ms: int | None = None) -> int:
+        """Return the time before which the last event of a lost run was."""
+        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        return now_ms - self.lost_after_ms if self.lost_after_ms else 0
+
+    def _shown(self, run_id: str, state: bytes, lost_ms: int) -> LiveRun | None:
+        row = live_run(run_id, unpack_facts(state))
+        if row is None or not is_lost(row.status, row.at_ms, lost_ms + self.lost_after_ms, self.lost_after_ms):
+            return row
+        return replace(row, lost=True)
 
     def counts(self, now_ms: int) -> FleetCounts:
         """Return the strip above the runs. `working` are running runs that are not warned."""
         by_shown = dict(self._all("SELECT shown, count(*) FROM runs GROUP BY shown"))
+        lost = Counter(dict(self._all(f"SELECT shown, count(*) FROM runs WHERE {GROUPS['lost']} GROUP BY shown",
+                                      str(self._lost_ms(now_ms)))))  # fmt: skip
         order = self._one("SELECT status, by, why FROM orders WHERE scope = ? AND state = 'standing'", FLEET)
         status, by, why = order or ("CLEAR", "", "")
         slot = now_ms // SLOT_MS
@@ -107,8 +130,9 @@ class Queries:
         ordered = sorted(delay for (delay,) in delays)
         return FleetCounts(
             at_ms=now_ms, fleet_status=status, fleet_by=by, fleet_why=why,
-            working=by_shown.get(SHOWN["others"], 0), warned=by_shown.get(SHOWN["warned"], 0),
-            halted=by_shown.get(SHOWN["halted"], 0), turns_per_second=turns[0] * 1000 / RATE_MS,
+            working=by_shown.get(SHOWN["others"], 0) - lost[SHOWN["others"]],
+            warned=by_shown.get(SHOWN["warned"], 0) - lost[SHOWN["warned"]],
+            halted=by_shown.get(SHOWN["halted"], 0), lost=lost.total(), turns_per_second=turns[0] * 1000 / RATE_MS,
             spend_usd_micro_per_hour=int(spent[0]), delay_ms=ordered[len(ordered) // 2] if ordered else None,
             behind_records=sum(one.behind for one in self.health()), caught_up=self.caught_up,
             read_share=1.0 if self.caught_up else self.read_share,
@@ -128,7 +152,12 @@ class Queries:
 
         Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
         """
+        if filter.status == LOST and group != LOST:
+            return FleetPage(rows=(), total=0)
         where, values = _run_filter(filter)
+        lost_ms = self._lost_ms()
+        if group != "halted":
+            values.insert(0, str(lost_ms))
         if group == "halted" and (since_ms or before_ms):
             where.append("rank >= CAST(? AS INTEGER) AND rank < CAST(? AS INTEGER)")
             values += [str(since_ms), str(before_ms or LATEST_MS)]
@@ -138,13 +167,13 @@ class Queries:
             *values, min(limit, ROWS_MAX), max(0, offset),
         )  # fmt: skip
         total = self._one(f"SELECT count(*) FROM runs WHERE {condition}", *values)[0]
-        found = (live_run(run_id, unpack_facts(state)) for run_id, state in rows)
+        found = (self._shown(run_id, state, lost_ms) for run_id, state in rows)
         return FleetPage(rows=tuple(row for row in found if row is not None), total=total)
 
     def run(self, run_id: str) -> LiveRun | None:
         """Return a run; None if no worker knows it."""
         row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
-        return None if row is None else live_run(run_id, unpack_facts(row[0]))
+        return None if row is None else self._shown(run_id, row[0], self._lost_ms())
 
     def decisions(self, filter: DecisionFilter, *, limit: int = 200) -> tuple[DecisionRow, ...]:  # noqa: A002
         """Return decisions, the newest first."""
@@ -289,7 +318,7 @@ def _in_scope(scope: str) -> tuple[str, list[str]]:
 
 def _run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:
     where, values = _equal({name: getattr(wanted, name) for name in _FIELDS})
-    if wanted.status:
+    if wanted.status and wanted.status != LOST:  # a group of its own
         where.append(STATUSES.get(wanted.status, "0"))
     if wanted.text:
         columns = ("run_id", "workflow", "user", "code", "message")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-RunGroup = Literal["halted", "warned", "others"]
+RunGroup = Literal["halted", "warned", "others", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,15 @@ class LiveRun:
     partition: int = -1
     offset: int = -1  # of its last event that changed the status
     capped_budgets: tuple[str, ...] = ()
+    lost: bool = False  # its publisher seems to be gone: no event for the time of the policy
 
     @property
     def group(self) -> RunGroup:
         """The group of the fleet view that it is in, however long ago it was halted."""
         if self.status == "halted":
             return "halted"
+        if self.lost:
+            return "lost"
         return "warned" if self.status == "running" and self.severity != "info" else "others"
 
 
@@ -71,6 +74,7 @@ class FleetCounts:
     working: int = 0
     warned: int = 0
     halted: int = 0
+    lost: int = 0  # running runs without an event for the time of the policy; they are not among the others
     turns_per_second: float = 0.0
     spend_usd_micro_per_hour: int = 0
     delay_ms: int | None = None  # from a turn to its decision, the median of the last minute; None: no decision

@@ -87,6 +87,8 @@ class Tally:
     _severities: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     _halted: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _reasons: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    """Running runs whose publisher seems to be gone, of those that were counted by their status."""
 
     def add_decision(self, decision: Decision) -> None:
         """Count a decision. Those about the fleet belong to no run and are left out."""
@@ -111,8 +113,9 @@ class Tally:
         run.ended = run.ended or ended
         run.used = used
 
-    def add_status(self, status: Status) -> None:
+    def add_status(self, status: Status, *, lost: bool = False) -> None:
         """Count a run by its latest status. A halted run has ended; a resumed one runs again."""
+        self.lost += lost
         run = self._runs[status.run_id]
         run.workflow = run.workflow or status.workflow or ""
         run.ended = status.status != "running"
@@ -180,7 +183,7 @@ class Tally:
 
     def as_json(self) -> dict[str, Any]:
         """Return all counts: `objective`, `met` (None: no run has ended), `ends`, `detectors`, `stop_reasons`,
-        `halts`, `waste`, `acknowledgements`."""
+        `halts`, `waste`, `lost`, `acknowledgements`."""
         ends = self.ends()
         share = ends[0].without_timeout
         return {
@@ -194,6 +197,7 @@ class Tally:
                 name: dict(zip(("turns", "tokens", "cost_usd_micro"), amounts, strict=True))
                 for name, amounts in self.waste()._asdict().items()
             },
+            "lost": self.lost,
             "acknowledgements": [one._asdict() for one in self.acknowledgements()],
         }
 

@@ -8,7 +8,7 @@ from typing import Final
 from streamproc.read_model.rows import RunFilter
 
 FIELDS: Final = ("workflow", "tenant", "user", "code", "status")
-HINT: Final = "text, workflow:NAME, tenant:NAME, user:NAME, code:LOOP003, status:halted"
+HINT: Final = "text, workflow:NAME, tenant:NAME, user:NAME, code:LOOP003, status:halted, status:lost"
 
 
 def parse_filter(text: str) -> RunFilter:

@@ -36,6 +36,7 @@ async def fleet_app(settings: Settings, *, since_ms: int, by: str) -> AsyncItera
     policy = load_policy(settings.policy)
     await partition_count(settings, "control")  # report a missing topic, or a wrong address, at once
     model = ReadModel()
+    model.lost_after_ms = policy.lost_after_s * 1000
     reader = ModelReader(settings, model, since_ms=since_ms)
 
     async def read_report(run_id: str) -> RunReport | None:

@@ -14,7 +14,7 @@ from textual.widgets import Footer, Input, Static
 
 from streamproc.read_model.rows import FleetPage, LiveRun, RunFilter, RunGroup
 from streamproc.tui.filters import HINT, parse_filter
-from streamproc.tui.run_list import GROUPS, RunList
+from streamproc.tui.run_list import GROUPS, GROUPS_FOUND, RunList
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.status_bars import StatusBars
 from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, strip, styled
@@ -89,7 +89,8 @@ class FleetScreen(Screen[None]):
         """Show the runs as the read model has them now."""
         now_ms = self.app.now_ms()
         wanted = parse_filter(self.filter_text)
-        pages = {group: self._page(group, wanted) for group in GROUPS}
+        groups = GROUPS_FOUND if self.filter_text else GROUPS
+        pages = {group: self._page(group, wanted) for group in groups}
         self.query_one(RunList).show(pages, self._order_words(), now_ms)
         self.tick(now_ms)
 

@@ -21,6 +21,7 @@ from streamproc.read_model.rows import FleetPage, LiveRun, RunGroup
 from streamproc.tui.texts import STATE_STYLES, joined, letter, sparkline, styled, trend_style
 
 GROUPS: Final[tuple[RunGroup, ...]] = ("halted", "warned", "others")
+GROUPS_FOUND: Final[tuple[RunGroup, ...]] = (*GROUPS, "lost")  # with a filter; else lost runs are only counted
 GAP: Final = 2  # columns between two cells
 ID_MIN, ID_MAX = 12, 44  # columns of a run id in the list; below the list, and on a run's screen, it is whole
 SENTENCE_MIN: Final = 24  # columns below which the sentence is left out
@@ -169,7 +170,7 @@ class RunList(ScrollView, can_focus=True):
         """Show these runs. `order` says in words how the runs of each group are sorted."""
         chosen, before = self.chosen, self._at
         self.now_ms = now_ms
-        self._lines = [line for group in GROUPS for line in _group_lines(group, pages[group], order[group])]
+        self._lines = [line for group in pages for line in _group_lines(group, pages[group], order.get(group, ""))]
         places = {line.run.run_id: number for number, line in enumerate(self._lines) if line.run is not None}
         found = places.get(chosen.run_id) if chosen is not None else None
         self._at = found if found is not None else self._nearest(max(before, 0))

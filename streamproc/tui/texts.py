@@ -13,12 +13,13 @@ from streamproc.read_model.rows import FleetCounts, LiveRun
 BARS: Final = "▁▂▃▄▅▆▇█"
 
 # Letters and words say the same as the colours do.
-LETTERS: Final = {"halted": "H", "warned": "W", "running": "·", "finished": "F"}
+LETTERS: Final = {"halted": "H", "warned": "W", "running": "·", "finished": "F", "lost": "?"}
 STATE_STYLES: Final = {
     "halted": "bold $halt-text on $halt-ground",
     "warned": "bold $warn-text on $warn-ground",
     "running": "$good",
     "finished": "$quiet",
+    "lost": "$quiet",
 }
 SEVERITY_STYLES: Final = {"halt": "$bad", "warn": "$caution", "info": "$quiet"}
 FLEET_STYLES: Final = {"CLEAR": "$good", "PAUSE": STATE_STYLES["warned"], "STOP": STATE_STYLES["halted"]}
@@ -40,11 +41,9 @@ def lines(parts: list[Content]) -> Content:
 
 
 def state_of(run: LiveRun) -> str:
-    """Return the word for the state of a run: halted, warned, running, finished."""
-    if run.status == "halted":
-        return "halted"
-    if run.group == "warned":
-        return "warned"
+    """Return the word for the state of a run: halted, lost, warned, running, finished."""
+    if run.group != "others":
+        return run.group
     return "finished" if run.status == "finished" else "running"
 
 
@@ -86,6 +85,7 @@ def strip(counts: FleetCounts) -> Content:
         (counts.halted, "halted", "bold $bad"),
         (counts.warned, "warned", "bold $caution"),
         (counts.working, "working", "bold $good"),
+        *([(counts.lost, "lost", "$quiet")] if counts.lost else []),
     ):
         parts.append(joined(Content.styled(grouped(number), style if number else "$quiet"), f" {word}"))
     parts.append(joined(Content.styled(_rate(counts.turns_per_second), "bold"), " turns/s"))

@@ -58,6 +58,7 @@ async def serve_page(
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     access = build_access(access_options, settings, page, announce=lambda: announce(access.address_hint()))
     model = ReadModel(options.db, turns=options.turns)
+    model.lost_after_ms = policy.lost_after_s * 1000
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(model.close)
         reader = ModelReader(settings, model, since_ms=options.since_ms)

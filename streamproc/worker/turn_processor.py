@@ -19,6 +19,7 @@ from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
+from streamproc.fleet.lost_runs import STATUS_EVERY_MS
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.partitioning import EVERYWHERE, Home
@@ -140,6 +141,7 @@ class TurnProcessor:
                     again[key] = event
                 continue
             unseen = not state.owner  # by any publisher: its status says so
+            before_ms = state.at_ms  # a run without decisions must not seem to be lost
             try:
                 decisions = apply(state, event, log_time(record), offset)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
@@ -157,6 +159,7 @@ class TurnProcessor:
                 continue
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
+            unseen = unseen or before_ms // STATUS_EVERY_MS != state.at_ms // STATUS_EVERY_MS
             if decisions or unseen or type(event) in STATUS_EVENTS:
                 self._decided(runs, record, event, decisions, outgoing)
                 changed[key] = event

@@ -266,6 +266,22 @@ def test_formatting_does_not_change_the_hash(policy_of: Callable[[str], Policy],
     assert policy_of(same).hash == hashed == policy_of(same).hash
 
 
+def test_when_a_run_is_lost_decides_nothing_and_changes_no_hash(policy_of: Callable[[str], Policy]) -> None:
+    """A decision's id has the hash in it: lists of runs may change without new ids."""
+    plain, patient = policy_of("name: p"), policy_of("name: p\nlost_after_s: 86400")
+    assert (plain.lost_after_s, patient.lost_after_s) == (3_600, 86_400)
+    assert policy_of("name: p\nlost_after_s: 0").lost_after_s == 0
+    assert plain.hash == patient.hash
+
+
+@pytest.mark.parametrize("seconds", ["-1", "60", "1199", "soon"])
+def test_a_run_is_not_lost_before_its_status_is_published_again(
+    policy_of: Callable[[str], Policy], seconds: str
+) -> None:
+    with pytest.raises(InvalidPolicy, match="lost_after_s"):
+        policy_of(f"name: p\nlost_after_s: {seconds}")
+
+
 def test_every_setting_changes_the_hash(policy_of: Callable[[str], Policy]) -> None:
     texts = ["{}", "name: a", "version: 2", "budgets: { maxSteps: 5 }", "budgets: { maxSteps: 6 }",
              "budgets: { maxTokens: 5 }", "detectors: { LOOP001: false }", "detectors: { LOOP001: true }",

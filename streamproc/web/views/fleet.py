@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
 ROWS: Final = 200  # of a group on a page
 NAMES_MAX: Final = 200  # of a filter's suggestions
-FleetGroup = Literal["halted", "warned", "others", "earlier"]
+FleetGroup = Literal["halted", "warned", "others", "earlier", "lost"]
 GROUPS: Final[dict[FleetGroup, str]] = {
     "halted": "Halted in the last hour", "warned": "Warned", "others": "Others, by spend",
-    "earlier": "Halted earlier",
+    "earlier": "Halted earlier", "lost": "Lost: no event for a long time",
 }  # fmt: skip
 NOTHING_THERE: Final[dict[FleetGroup, str]] = {
     "halted": "No run was halted in the last hour.",
     "warned": "No run has a warning.",
     "others": "No other run is known.",
     "earlier": "",
+    "lost": "No run is lost.",
 }
+LISTED_IF_ANY: Final = ("earlier", "lost")
 NAMED: Final[tuple[Field, ...]] = ("workflow", "tenant", "user", "code")  # what runs can be chosen by
 HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last heard")
 NUMERIC: Final = frozenset({"Turns", "Cost"})
@@ -47,15 +49,22 @@ async def fleet(request: web.Request) -> web.Response:
     model, chosen = request.app[MODEL], filter_of(request)
     standing = fleet_standing(model)
     group, offset = field_of(request, "group"), number_of(request, "offset")
-    wanted: list[FleetGroup] = [one for one in GROUPS if group in ("", one)]
+    group = "lost" if chosen.status == "lost" else group
+    wanted: list[FleetGroup] = [
+        one for one in GROUPS if group in ("", one) and (one != "lost" or group == "lost" or chosen_any(chosen))
+    ]
     found = {one: group_page(model, one, chosen, offset=offset) for one in wanted}
     live = group == "" and offset == 0
     parts = [
         strip(standing, live=live),
         filter_form(model, chosen),
-        *(group_section(one, found[one], chosen, offset) for one in wanted if one != "earlier" or found[one].total),
+        *(
+            group_section(one, found[one], chosen, offset)
+            for one in wanted
+            if one not in LISTED_IF_ANY or found[one].total or group == one
+        ),
     ]
-    if not chosen_any(chosen) and not any(one.total for one in found.values()):
+    if not chosen_any(chosen) and not any(one.total for one in found.values()) and not standing.counts.lost:
         parts[1:] = [nothing_yet(standing.counts)]
     events = "view=fleet" + query_of(chosen).replace("?", "&", 1) if live else ""
     return page(headline(standing), Html().join(parts), request, events=events)
@@ -129,6 +138,7 @@ def strip(standing: FleetStanding, *, live: bool = True) -> Html:
         _tile("Working", grouped(counts.working)),
         _tile("Warned", grouped(counts.warned), "is-warn" if counts.warned else ""),
         _tile("Halted, last hour", grouped(halted), "is-halt" if halted else ""),
+        *([_tile("Lost", tag("a", grouped(counts.lost), href="/?group=lost"))] if counts.lost else []),
         _tile("Turns a second", f"{counts.turns_per_second:.1f}"),
         _tile("Spend an hour", money(counts.spend_usd_micro_per_hour) if counts.spend_usd_micro_per_hour else "—"),
         _tile("Decided after", _delay(counts.delay_ms), "is-warn" if late else ""),
@@ -144,7 +154,7 @@ def strip(standing: FleetStanding, *, live: bool = True) -> Html:
     )
 
 
-def _tile(name: str, value: str, class_: str = "") -> Html:
+def _tile(name: str, value: str | Html, class_: str = "") -> Html:
     return tag("div", tag("dt", name), tag("dd", value), class_=class_ or None)
 
 
@@ -253,6 +263,7 @@ def run_state(run: LiveRun) -> Html:
     letter, word = LETTERS["halt" if run.status == "halted" else run.severity]
     word = "finished" if run.status == "finished" else word or "working"
     code = Html().join([" ", tag("code", run.code)]) if run.code else NOTHING
+    word = "lost" if run.lost else word
     mark = tag("b", letter, class_=f"flag flag-of-{run.group}", aria_hidden="true")
     return tag("span", mark, tag("span", word, class_=f"word-{run.group}"), code, class_="state")
 
