@@ -120,7 +120,8 @@ class ControlConsumer:
             return
         said = latest.get(news.run_id, {})
         halts = (*self._handler.halts_of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
-        if self._verifier.required and (news.halt is not None or said or halts):
+        resumed = news.resumed and self._verifier.required  # no recorded halt from before counts
+        if self._verifier.required and (news.halt is not None or said or halts or resumed):
             verified = self._verifier.verified("runs", record, news, halts)
             if verified is None:
                 return
@@ -128,7 +129,7 @@ class ControlConsumer:
         known = said.get(news.partition)
         if known is not None and news.is_before(known):
             return  # of a worker that has lost the partition since
-        if news.halt is not None or halts:
+        if news.halt is not None or halts or resumed:
             latest.setdefault(news.run_id, {})[news.partition] = news
         elif said:
             said.pop(news.partition, None)
@@ -151,7 +152,8 @@ class ControlConsumer:
         news = _status_of(record)
         if news is not None and self._verifier.required:
             halts = self._handler.halts_of(news.run_id)
-            if news.halt is None and not halts and not self._handler.guards(news.run_id):
+            guarded = halts or self._handler.guards(news.run_id)
+            if news.halt is None and not guarded and not (news.resumed and self._verifier.is_new_resume(record)):
                 return  # nothing to release: no need to verify every status of the fleet
             news = self._verifier.verified("runs", record, news, halts)
         if news is not None:

@@ -243,13 +243,12 @@ class Halts:
 
     def _apply(self, news: StatusNews | ControlNews) -> bool:
         if news.halt is not None:
-            return not self._is_old(news) and self._halt(news.run_id, news.halt._replace(place=news.place))
+            return not self._is_old(news) and self._halt(news, news.halt._replace(place=news.place))
         lifted = self.lifted_by(news)
-        if not self.of(news.run_id):
-            if not self._is_old(news):
-                self._note_release(news)
-        elif lifted:
+        if lifted:
             self._release(news, lifted)
+        elif not self._is_old(news) and all(halt.partition != news.partition for halt in self.of(news.run_id)):
+            self._note_release(news)
         return False
 
     def _is_old(self, news: StatusNews | ControlNews) -> bool:
@@ -264,11 +263,12 @@ class Halts:
                 return halt.at_ms, halt.place
         return self._released.get((news.run_id, news.partition), NEVER)
 
-    def _halt(self, run_id: str, halt: Halt) -> bool:
+    def _halt(self, news: StatusNews | ControlNews, halt: Halt) -> bool:
+        run_id = news.run_id
         latest = self.runs.get(run_id)
         known = next((one for one in self.of(run_id) if one.partition == halt.partition), None)
         if known is not None:
-            halt = _continued(known, halt)
+            halt = _continued(known, halt, first=isinstance(news, StatusNews))
         elif latest is not None and latest.partition == NOWHERE and latest.at_ms <= halt.at_ms:
             known = latest  # the workers have obeyed the command
         self._released.pop((run_id, halt.partition), None)
@@ -326,13 +326,14 @@ def _lifts(news: StatusNews | ControlNews, halt: Halt) -> bool:
     return halt.partition == news.partition and halt.place.before(news.place)
 
 
-def _continued(known: Halt, halt: Halt) -> Halt:
-    """Return a later halt of a run that the same partition has halted already: the first one is what a resume names."""
+def _continued(known: Halt, halt: Halt, *, first: bool) -> Halt:
+    """Return a later halt of a run that the same partition has halted already. A resume names the first one since the
+    last resume. A status says which one that is (`first`); a decision may be another one."""
     if not halt.control:  # a status without a reason must not remove the known one
         return known._replace(at_ms=halt.at_ms, place=halt.place)
     if not halt.traceparent and (known.log_ms, known.code) == (halt.log_ms, halt.code):
         halt = halt._replace(traceparent=known.traceparent)  # a later status lacks it
-    return halt._replace(id=known.id or halt.id)
+    return halt if first and halt.id else halt._replace(id=known.id)
 
 
 def halted_error(run_id: str, halt: Halt | None) -> Halted:

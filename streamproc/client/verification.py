@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from streamproc.client.halts import evict_oldest, lifted
+from streamproc.client.halts import ControlNews, evict_oldest, lifted
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fleet.record_signing import RESUME_HEADER, SHOWN_MAX
 from streamproc.model.wire import OperatorResume
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
-    from streamproc.client.halts import ControlNews, Halt, StatusNews
+    from streamproc.client.halts import Halt, StatusNews
     from streamproc.fleet.record_signing import RecordSigner
     from streamproc.fleet.signing import CommandSigner
 
@@ -65,7 +65,15 @@ class RecordVerifier:
         self._show_at_s = 0.0
         self._records = records
         self._commands = commands
-        self._used: dict[str, frozenset[str]] = {}  # what each resume has lifted, by its id: it lifts nothing else
+        self._used: dict[str, frozenset[str]] = {}
+        """The resumes that were seen, by id, each with the halts that it has lifted without naming them: kills."""
+
+    def is_new_resume(self, record: ConsumerRecord[bytes, bytes]) -> bool:
+        """Return whether a record carries a resume that was not seen yet. Its signature is not checked."""
+        try:
+            return self._commands.required and _resume_in(record).event_id not in self._used
+        except InvalidEvent:
+            return False
 
     def verified(self, role: str, record: ConsumerRecord[bytes, bytes], news: N, halts: Iterable[Halt]) -> N | None:
         """Return what a record of `control` or `runs` says, with its place in the log; None if it is not believed.
@@ -73,9 +81,12 @@ class RecordVerifier:
         `halts` are all that are known of the run.
         """
         try:
-            news = news._replace(place=self._records.check_about(role, record, news.run_id))
-            if self._commands.required and (lifts := lifted(news, halts)):
-                self._check_resume(record, news.run_id, lifts)
+            place = self._records.check_about(role, record, news.run_id)
+            halt = None if news.halt is None else news.halt._replace(at_ms=place.signed_ms)
+            # The broker's time is that of the last copy.
+            news = news._replace(place=place, at_ms=place.signed_ms, halt=halt)
+            if self._commands.required and halt is None:
+                news = self._released(record, news, lifted(news, halts))
         except InvalidEvent as problem:
             self.refused += 1
             if time.monotonic() >= self._show_at_s:
@@ -85,14 +96,26 @@ class RecordVerifier:
             return None
         return news
 
+    def _released(self, record: ConsumerRecord[bytes, bytes], news: N, halts: tuple[Halt, ...]) -> N:
+        """Check the operator's resume with a record that lifts these halts, and return what the record says.
+
+        Without any, a status is believed without its resume: that header is not what the worker has signed. What was
+        lifted by a resume that was seen before is not lifted by it again.
+        """
+        if halts or isinstance(news, ControlNews):
+            if halts or news.resumes:
+                self._check_resume(record, news.run_id, halts)
+            return news
+        if news.resumed:
+            try:
+                news = news._replace(resumed=self.is_new_resume(record))
+                self._check_resume(record, news.run_id, ())
+            except InvalidEvent:
+                news = news._replace(resumed=False)
+        return news
+
     def _check_resume(self, record: ConsumerRecord[bytes, bytes], run_id: str, halts: tuple[Halt, ...]) -> None:
-        found = [value for name, value in record.headers if name == RESUME_HEADER]
-        if len(found) != 1:
-            raise InvalidEvent((NO_RESUME,))
-        try:
-            event = _read_resume(found[0])
-        except (ValueError, RecursionError) as problem:
-            raise InvalidEvent((Problem(RESUME_HEADER, str(problem)[:SHOWN_MAX], NO_RESUME.remedy),)) from None
+        event = _resume_in(record)
         if event.run_id != run_id:
             raise InvalidEvent((Problem(RESUME_HEADER, f"it resumes {event.run_id[:64]!r}", NO_RESUME.remedy),))
         self._commands.check_author(event)
@@ -101,7 +124,18 @@ class RecordVerifier:
                 raise InvalidEvent((ANOTHER_HALT,))
             if (event.at or 0) + CLOCKS_MS < (halt.log_ms or halt.at_ms):
                 raise InvalidEvent((OLD_RESUME,))
-        lifts = frozenset(halt.id or str(halt.log_ms or halt.at_ms) for halt in halts)
-        if not lifts <= self._used.setdefault(event.event_id, lifts):
+        unnamed = frozenset(str(halt.log_ms or halt.at_ms) for halt in halts if not event.halt or halt.id != event.halt)
+        if not unnamed <= self._used.setdefault(event.event_id, unnamed):
             raise InvalidEvent((USED_RESUME,))
         evict_oldest(self._used, RESUMES_MAX)
+
+
+def _resume_in(record: ConsumerRecord[bytes, bytes]) -> OperatorResume:
+    """Return the operator's event in the headers of a record. Raises `InvalidEvent`."""
+    found = [value for name, value in record.headers if name == RESUME_HEADER]
+    if len(found) != 1:
+        raise InvalidEvent((NO_RESUME,))
+    try:
+        return _read_resume(found[0])
+    except (ValueError, RecursionError) as problem:
+        raise InvalidEvent((Problem(RESUME_HEADER, str(problem)[:SHOWN_MAX], NO_RESUME.remedy),)) from None
