@@ -19,7 +19,8 @@ from streamproc.cli.kept_statuses import (
     old_at_once,
 )
 from streamproc.cli.takeover import Takeover, simulate_takeover
-from streamproc.kafka.topics import COMPACTED, DAY_MS, specs
+from streamproc.kafka.topics import COMPACTED, specs
+from streamproc.model.formats import DAY_MS
 from streamproc.settings import Settings
 from streamproc.worker.limits import (
     COMMIT_INTERVAL_S,

@@ -26,6 +26,7 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
     Exit 0: no failure; 1: at least one.
     """
     from streamproc.cli import checks
+    from streamproc.cli.home_checks import homes
     from streamproc.settings import load_settings
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
@@ -45,6 +46,10 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
         async for result in checks.services(settings):
             found.append(result)
             _show(result)
+        if not any(result.status == "fail" for result in found):
+            async for result in homes(settings):
+                found.append(result)
+                _show(result)
 
     asyncio.run(check_services())
     if any(result.status == "fail" for result in found):

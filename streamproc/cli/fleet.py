@@ -1,27 +1,34 @@
-"""Commands of people: ``streamproc stop-all``, ``pause-all``, ``clear``, ``kill``, ``resume``, ``acknowledge``."""
+"""Commands of people: ``streamproc stop-all``, ``pause-all``, ``clear``, ``kill``, ``resume``, ``acknowledge``.
+
+Each is sent, and waits for what a worker answers. Exit 0: accepted; 1: refused; 2: not sent; 3: unanswered.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
 from streamproc.cli.runs import unknown_run
-from streamproc.cli.terminal import clean, examples, fail, note, say
-from streamproc.errors import plural
+from streamproc.cli.terminal import clean, complain, examples, fail, json_line, note, say
+from streamproc.errors import StreamprocError, plural
 
 if TYPE_CHECKING:
-    from streamproc.model.fleet_command import FleetCommand, Status
+    from streamproc.core.decision import Decision
+    from streamproc.core.status import Status
+    from streamproc.fleet.commands import Order, OrderProgress
     from streamproc.settings import Settings
 
 app = typer.Typer()
 
-WAIT_S = 5.0  # a worker decides in milliseconds, a busy one in seconds
-PATIENCE_S = 20.0  # for the broker; after that, the command counts as not issued
+WAIT = "10s"  # a worker decides in milliseconds, a busy one in seconds
+REFUSED, UNANSWERED = 1, 3  # exit codes
+SIMILAR_MAX, SIMILAR_S = 3, 5.0  # names that are shown, and how long they are looked for
 
 By = Annotated[
     str | None, typer.Option("--by", help="Name of the issuer. Default: your login name.", show_default=False)
@@ -42,19 +49,41 @@ Tenant = Annotated[
     ),
 ]
 Run = Annotated[str | None, typer.Option(help="Halt the run with this id.", show_default=False)]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for what the workers make of it; 0: do not wait.")]
+Wait = Annotated[
+    str,
+    typer.Option(metavar="TIME", help="How long to wait for a worker's answer, such as 10s, 500ms or 2m; 0: do not."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the order and what became of it as one JSON object.")]
+Force = Annotated[bool, typer.Option("--force", help="Give the order even if no worker knows the run.")]
 
 
 @app.command("stop-all", epilog=examples('streamproc stop-all --by ada --why "the deployment is broken"'))
-def stop_all(by: By = None, why: Why = "", brokers: Brokers = None, topic_prefix: TopicPrefix = None) -> None:
-    """Stop the fleet: every guard cancels its work now, and no work starts until `clear`."""
-    _issue("STOP", "fleet", by, why, brokers, topic_prefix)
+def stop_all(
+    by: By = None,
+    why: Why = "",
+    wait: Wait = WAIT,
+    as_json: Json = False,
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Stop the fleet: every guard cancels its work now, and no work starts until `clear`.
+
+    Exit 0: a worker has accepted it; 1: the workers refuse it; 2: it was not sent; 3: no worker has answered.
+    """
+    _give(kafka_settings(brokers, topic_prefix), _order("stop", "fleet", by, why), wait, as_json)
 
 
 @app.command("pause-all", epilog=examples('streamproc pause-all --by ada --why "maintenance until noon"'))
-def pause_all(by: By = None, why: Why = "", brokers: Brokers = None, topic_prefix: TopicPrefix = None) -> None:
-    """Pause the fleet: work in progress finishes, and no work starts until `clear`."""
-    _issue("PAUSE", "fleet", by, why, brokers, topic_prefix)
+def pause_all(
+    by: By = None,
+    why: Why = "",
+    wait: Wait = WAIT,
+    as_json: Json = False,
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Pause the fleet: work in progress finishes, and no work starts until `clear`. It exits as `stop-all` does."""
+    _give(kafka_settings(brokers, topic_prefix), _order("pause", "fleet", by, why), wait, as_json)
 
 
 @app.command(
@@ -67,14 +96,18 @@ def clear(
     tenant: Annotated[str | None, typer.Option(help="Lift the kill of this tenant.", show_default=False)] = None,
     by: By = None,
     why: Why = "",
+    wait: Wait = WAIT,
+    as_json: Json = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Lift a stop or pause of the fleet, or the kill of a user, a tenant, or the user of one tenant.
 
-    `clear --user` does not lift `kill --user --tenant`. Halted runs stay halted: use `resume`.
+    `clear --user` does not lift `kill --user --tenant`. Halted runs stay halted: use `resume`. It exits as `stop-all`
+    does.
     """
-    _issue("CLEAR", _scope("fleet", user=user, tenant=tenant), by, why, brokers, topic_prefix)
+    order = _order("clear", _scope("fleet", user=user, tenant=tenant), by, why)
+    _give(kafka_settings(brokers, topic_prefix), order, wait, as_json)
 
 
 @app.command(
@@ -89,20 +122,19 @@ def kill(
     tenant: Tenant = None,
     by: By = None,
     why: Why = "",
-    wait: Wait = WAIT_S,
+    force: Force = False,
+    wait: Wait = WAIT,
+    as_json: Json = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Halt one run, or every run of a user, a tenant, or a user of one tenant, until `clear` with the same options.
 
-    For one run, it says whether the workers know it, and what came of it.
+    A run that no worker knows is halted if you confirm that at a terminal, or with --force: it halts as soon as it
+    appears. It exits as `stop-all` does.
     """
-    scope = _scope("", run=run, user=user, tenant=tenant)
-    if run is None:
-        _issue("STOP", scope, by, why, brokers, topic_prefix)
-        return
-    settings = kafka_settings(brokers, topic_prefix)
-    asyncio.run(_follow(settings, run, wait, lambda: _kill(settings, scope, issuer_name(by), why)))
+    order = _order("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
+    _give(kafka_settings(brokers, topic_prefix), order, wait, as_json, force=force)
 
 
 @app.command(
@@ -127,15 +159,25 @@ def resume(
             show_default=False,
         ),
     ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Lift a halt outside of the run's home partition, as `streamproc doctor` names it.",
+            show_default=False,
+        ),
+    ] = None,
     by: By = None,
     why: Why = "",
-    wait: Wait = WAIT_S,
+    force: Force = False,
+    wait: Wait = WAIT,
+    as_json: Json = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Resume a halted run on probation: its streaks restart, and the next sign of a loop halts it for good.
 
-    It says whether the workers know the run, and what came of it.
+    A run that no worker knows needs your confirmation or --force. It exits as `stop-all` does.
     """
     granted: dict[str, Any] = {
         "turns": turns, "iterations": iterations, "tokens": tokens, "rounds": rounds, "cost": cost,
@@ -144,10 +186,11 @@ def resume(
         name, equals, amount = one.partition("=")
         if not equals:
             raise fail(f"--grant {one}: expected BUDGET=AMOUNT, such as maxRuntimeMs=60000")
-        granted[name] = int(amount) if amount.isdigit() else amount
-    given = {name: amount for name, amount in granted.items() if amount is not None}
+        granted[name] = amount
     settings = kafka_settings(brokers, topic_prefix)
-    asyncio.run(_follow(settings, run, wait, lambda: _resume(settings, run, given, issuer_name(by), why)))
+    order = _order("resume", _scope("", run=run), by, why, granted)
+    order.partition = partition
+    _give(settings, order, wait, as_json, force=force)
 
 
 @app.command(epilog=examples('streamproc acknowledge nightly-42 --by ada --why "it finishes by hand"'))
@@ -155,15 +198,14 @@ def acknowledge(
     run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False)],
     by: By = None,
     why: Why = "",
+    wait: Wait = WAIT,
+    as_json: Json = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Acknowledge the halt of a run that goes on for a while: it is not escalated.
-
-    It says whether the workers know the run.
-    """
+    """Acknowledge the halt of a run that goes on for a while: it is not escalated. It exits as `stop-all` does."""
     settings = kafka_settings(brokers, topic_prefix)
-    asyncio.run(_follow(settings, run, 0, lambda: _acknowledge(settings, run, issuer_name(by), why), signed=False))
+    _give(settings, _order("acknowledge", _scope("", run=run), by, why), wait, as_json, force=True)
 
 
 def _scope(default: str, **named: str | None) -> str:
@@ -188,72 +230,131 @@ def issuer_name(by: str | None) -> str:
         return "an operator"
 
 
-def _issue(status: Status, scope: str, by: str | None, why: str, brokers: str | None, topic_prefix: str | None) -> None:
-    from streamproc.fleet.issuing import issue_command
+def _order(verb: str, scope: str, by: str | None, why: str, grant: dict[str, Any] | None = None) -> Order:
+    from streamproc.fleet.commands import Order, read_grant
 
-    settings = kafka_settings(brokers, topic_prefix)
-    command, previous = asyncio.run(issue_command(settings, status, scope, issuer_name(by), why))
-    _show(command, previous)
+    return Order(verb=verb, scope=scope, by=issuer_name(by), why=why, grant=read_grant(grant or {}))
 
 
-def _show(command: FleetCommand, previous: FleetCommand | None) -> None:
+def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: bool = False) -> None:
+    """Send an order, wait for an answer, and print what became of it. Exits as the module says."""
+    from streamproc.model.formats import read_duration
+
+    try:
+        wait_ms = read_duration(wait)
+    except ValueError as error:
+        raise fail(f"--wait {wait}: {error}") from None
+    try:
+        found, decision = asyncio.run(_follow(settings, order, wait_ms / 1000, force=force))
+    except KeyboardInterrupt:
+        if not order.sent:
+            raise
+        raise fail("interrupted: the order is sent, and no answer was waited for", UNANSWERED) from None
+    if as_json:
+        json_line(_json(order, found, decision))
+    else:
+        _show(order, found, decision)
+    if found.stage in ("refused", "unanswered"):
+        raise typer.Exit(REFUSED if found.stage == "refused" else UNANSWERED)
+
+
+async def _follow(
+    settings: Settings, order: Order, wait_s: float, *, force: bool
+) -> tuple[OrderProgress, Decision | None]:
+    from aiokafka.errors import KafkaError
+
+    from streamproc.fleet.answers import follow_order
+    from streamproc.fleet.commands import OrderFacts, issue, progress_of, unanswered
+    from streamproc.fleet.signing import command_signer
+    from streamproc.model.formats import duration
+
+    if order.verb != "acknowledge":
+        command_signer(settings).must_sign()
+    known = order.run_id and order.partition is None  # its status is read from its home
+    status = await _known(settings, order, force=force) if known else None
+    await issue(settings, order)
+    if not wait_s:
+        return progress_of(order, OrderFacts()), None
+    with suppress(StreamprocError, KafkaError, OSError):  # the order is sent, whatever becomes of reading
+        async with follow_order(settings, order, status) as found:
+            progress = await found.wait(wait_s)
+            if found.accepted or progress.over:
+                return progress, found.decision
+    return unanswered(order, duration(int(wait_s * 1000))), None
+
+
+async def _known(settings: Settings, order: Order, *, force: bool) -> Status | None:
+    """Return the last status of the run of an order. If no worker knows the run, ask; exit if there is no terminal."""
+    from streamproc.replay.published import status_of_run
+
+    status = await status_of_run(settings, order.run_id)
+    if status is not None and (status.status == "halted" or not status.unpublished):
+        if status.status != "running" and not status.unpublished:
+            note(f"run {clean(order.run_id)} is {status.status}, after {plural(status.turns, 'turn')}")
+        return status
+    unknown = unknown_run(settings, order.run_id)
+    if force:
+        note(f"{unknown}. The order is given all the same")
+        return status
+    similar = await _similar(settings, order.run_id)
+    names = f"; similar: {', '.join(map(clean, similar))}" if similar else ""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise fail(
+            f"{unknown}{names}. Nothing was sent: correct the id, or add --force to {order.verb} it all the same"
+        )
+    note(f'no worker knows a run "{clean(order.run_id)}"{names}')
+    if not typer.confirm(f"{order.verb} it all the same?", err=True):
+        raise fail("nothing was sent")
+    return status
+
+
+async def _similar(settings: Settings, run_id: str) -> list[str]:
+    from difflib import get_close_matches
+
+    from streamproc.replay.published import statuses
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SIMILAR_S):
+            return get_close_matches(run_id, await statuses(settings), SIMILAR_MAX)
+    return []
+
+
+def _show(order: Order, found: OrderProgress, decision: Decision | None) -> None:
+    from streamproc.fleet.commands import WORDS, order_line
     from streamproc.model.log_time import rfc3339
 
-    text = f"{command.status} {rfc3339(command.at)} {clean(command.scope)}: {clean(str(command))} ({command.id})"
-    say(text, hang=2)
-    if command.part == "user":
+    command, previous = order.command, order.previous
+    line = f"{clean(order_line(order, found))} ({order.id})"
+    if found.stage == "refused":
+        complain(line)
+        return
+    if found.stage in ("sent", "unanswered"):
+        say(line, hang=2)
+    else:
+        why = f": {clean(order.why)}" if order.why else ""
+        given = f"{order.verb} {clean(order.target)} by {clean(order.by)}{why}"
+        if command is not None:
+            given = f"{command.status} {rfc3339(command.at)} {clean(command.scope)}: {clean(str(command))}"
+        say(f"{given} ({order.id})", hang=2)
+        said = f"{WORDS[found.stage]}: {clean(found.note)}"
+        if decision is not None:
+            said = f"{decision.severity} {clean(decision.code)}: {clean(decision.message)}"
+        say(said, hang=2)
+        if found.outcome:
+            say(clean(found.outcome), hang=2)
+    if command is not None and command.part == "user":
         note(f"this applies to the user named {clean(command.user)} in every tenant; for one tenant, add --tenant NAME")
     if previous is not None:
         note(f"previous command, since {rfc3339(previous.order_ms)}: {clean(str(previous))}")
 
 
-async def _follow(
-    settings: Settings, run: str, wait_s: float, issue: Callable[[], Awaitable[None]], *, signed: bool = True
-) -> None:
-    """Issue a command about a run; say before whether it is known, and then what the workers made of the command."""
-    from streamproc.fleet.signing import command_signer
-    from streamproc.model.redaction import redact_id
-    from streamproc.replay.published import later_decisions, status_of_run
+def _json(order: Order, found: OrderProgress, decision: Decision | None) -> str:
+    import msgspec
 
-    if signed:
-        command_signer(settings).must_sign()
-    run_id = redact_id(run)
-    status = await status_of_run(settings, run_id)
-    if status is None:
-        note(f"{unknown_run(settings, run)}. The command is issued all the same")
-    elif status.status != "running":
-        note(f"run {clean(run)} is {status.status}, after {plural(status.turns, 'turn')}")
-    async with later_decisions(settings, run_id) as next_decision:
-        await issue()
-        if not wait_s:
-            return
-        decision = await next_decision(wait_s)
-    if decision is not None:
-        say(f"{decision.severity} {clean(decision.code)}: {clean(decision.message)}", hang=2)
-    else:
-        state = "no worker knows the run" if status is None else f"the run was {status.status} before"
-        note(f"no decision about it within {wait_s:g} s: {state}; see `streamproc status {clean(run)}`")
-
-
-async def _kill(settings: Settings, scope: str, by: str, why: str) -> None:
-    from streamproc.fleet.issuing import issue_command
-
-    _show(*await issue_command(settings, "STOP", scope, by, why))
-
-
-async def _acknowledge(settings: Settings, run: str, by: str, why: str) -> None:
-    from streamproc.client import TurnPublisher
-
-    async with TurnPublisher(settings=settings, on_undelivered="raise", close_timeout_s=PATIENCE_S) as turns:
-        event_id = await turns.halt_acknowledged(run_id=run, by=by, reason=why)
-    say(f"halt of run {clean(run)} acknowledged by {clean(by)} ({event_id})", hang=2)
-
-
-async def _resume(settings: Settings, run: str, grant: dict[str, Any], by: str, why: str) -> None:
-    from streamproc.client import TurnPublisher
-    from streamproc.kafka.reading import partition_count
-
-    await partition_count(settings, "turns")  # report a missing topic at once
-    async with TurnPublisher(settings=settings, on_undelivered="raise", close_timeout_s=PATIENCE_S) as turns:
-        event_id = await turns.operator_resume(run_id=run, grant=grant, by=by, reason=why)
-    say(f"resume of run {clean(run)} issued by {clean(by)} ({event_id})", hang=2)
+    row = {
+        "id": order.id, "verb": order.verb, "scope": order.scope, "by": order.by, "reason": order.why,
+        "grant": order.grant, "state": found.stage, "note": found.note, "outcome": found.outcome,
+        "place": str(order.place), "decision": decision,
+        "previous": order.previous,
+    }  # fmt: skip
+    return msgspec.json.encode(row).decode()

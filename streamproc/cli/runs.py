@@ -86,8 +86,9 @@ def status(
     """
     settings = kafka_settings(brokers, topic_prefix)
     found, decisions = asyncio.run(_status(settings, run))
-    if found is None:
-        raise fail(unknown_run(settings, run))
+    if found is None or found.unpublished:
+        ahead = found is not None and found.status == "halted"
+        raise fail(unknown_run(settings, run) + (". A run of this id is halted as soon as it appears" if ahead else ""))
     if export is not None:
         _export(export, found, decisions)
     if as_json or format_ == "jsonl":
@@ -161,8 +162,11 @@ def _why(status: Status) -> str:
 
 
 def _spent(status: Status) -> str:
-    money = f"{status.cost_usd_micro / 1_000_000:.2f} USD" if status.cost_usd_micro else ""
-    return money or (f"{status.total_tokens:,} tokens".replace(",", " ") if status.total_tokens else "")
+    from streamproc.model.formats import grouped, money
+
+    if status.cost_usd_micro:
+        return money(status.cost_usd_micro)
+    return f"{grouped(status.total_tokens)} tokens" if status.total_tokens else ""
 
 
 def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:

@@ -145,7 +145,7 @@ async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> N
     skipped = await _read(settings, "control", read_decision, decided)
     skipped += await _read(settings, "runs", read_status, latest.take, latest.forget)
     for status in latest.in_force().values():
-        if within(status.at):
+        if within(status.at) and not status.unpublished:
             tally.add_status(status)
     if skipped:
         note(f"skipped {plural(skipped, 'record')}: not a control event or status, or not signed by a worker")
@@ -203,6 +203,8 @@ def _table(tally: Tally, acknowledgements: bool) -> Iterator[str]:
 
 
 def _waste(tally: Tally) -> Iterator[str]:
+    from streamproc.model.formats import usd
+
     used, looping, after = tally.waste()
     if not used[0]:
         return
@@ -210,7 +212,7 @@ def _waste(tally: Tally) -> Iterator[str]:
     yield f"{'halted runs':<24} {'turns':>8} {'tokens':>12} {'USD':>10}"
     rows = ("used", used), ("in the loop (estimate)", looping), ("after the halt (estimate)", after)
     for name, (turns, tokens, micro_usd) in rows:
-        yield f"{name:<24} {turns:>8} {tokens:>12} {micro_usd / 1_000_000:>10.2f}"
+        yield f"{name:<24} {turns:>8} {tokens:>12} {usd(micro_usd):>10}"
 
 
 def _slowest(tally: Tally) -> Iterator[str]:

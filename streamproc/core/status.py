@@ -37,6 +37,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     loop_counters: dict[str, int] = {}
     partition: int = -1
     offset: int = -1
+    unpublished: bool = False
 
 
 def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> Status:
@@ -60,7 +61,13 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         loop_counters=loop_counters(run),
         partition=run.partition,
         offset=run.offset,
+        unpublished=is_unpublished(run),
     )
+
+
+def is_unpublished(run: RunState) -> bool:
+    """Return whether no publisher has sent an event of a run: only commands name it."""
+    return not (run.owner or run.turns or run.started)
 
 
 def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -> Snapshot:

@@ -9,7 +9,8 @@ FLEET001: Final = """FLEET001 fleet_order: a person stopped, paused or cleared t
 Sees: a valid command on the commands topic: signed by an allowed issuer, or sent over a trusted channel.
 
 Why: people must be able to see who issued it, when and why. Guards act on the command itself; this event notifies
-people and records it.
+people and records it, and tells the command that waits for it that a worker has accepted it. For the kill of one run
+it is information: the halt of the run (OPERATOR001) follows.
 
 False alarms: none: it is a command. Its id is that of the command, so duplicates are recognised.
 

@@ -25,26 +25,33 @@ _ACTION: Final = {"STOP": "halt", "PAUSE": "pause", "CLEAR": None}
 def state_event(
     command: FleetCommand, run_id: str = ALL, at_ms: int | None = None, trigger: Trigger | None = None
 ) -> Decision:
-    """Return the control event of a command; with a `run_id`, the reason why that run must stop."""
-    stops = command.status == "STOP"
+    """Return the control event of a command; with a `run_id`, the reason why that run must stop.
+
+    Without one, the event about a command to one run only says that workers act on it: the halt follows.
+    """
+    announces = command.part == "run" and run_id == ALL
+    stops = command.status == "STOP" and not announces
     message = f"{str(command)[0].upper()}{str(command)[1:]}."
     return Decision(
         id=_identity(command.id, run_id),
         type="fleet.state",
         run_id=run_id,
         code=ISSUED,
-        severity=_SEVERITY[command.status],
+        severity="info" if announces else _SEVERITY[command.status],
         message=message,
         tenant=command.tenant or None,
         user=command.user or None,
         halt_reason=USER_STOP if stops else None,
         terminal_status="stopped" if stops else None,
-        action=_ACTION[command.status],
+        action=None if announces else _ACTION[command.status],
         suggested_actions=["halt"] if stops else [],
-        evidence=Evidence(kind=f"fleet_{command.status.lower()}", by=command.by or None, reason=command.why or None),
+        evidence=Evidence(
+            kind="run_stop" if announces else f"fleet_{command.status.lower()}",
+            by=command.by or None, reason=command.why or None,
+        ),
         trigger=trigger or Trigger(event_id=command.id),
         at=rfc3339(command.at if at_ms is None else at_ms),
-    )
+    )  # fmt: skip
 
 
 def refusal_event(problem: Problem, place: str, at_ms: int, trigger: Trigger | None = None) -> Decision:

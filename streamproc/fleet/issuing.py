@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from aiokafka import AIOKafkaProducer
@@ -113,48 +113,54 @@ def apply_record(
 
 
 async def issue_command(
-    settings: Settings,
-    status: Status,
-    scope: str,
-    by: str,
-    why: str,
-    *,
-    command_id: str = "",
-    stored: Callable[[str], None] = lambda _place: None,
-) -> tuple[FleetCommand, FleetCommand | None]:
-    """Issue a command, with a given id or a new one. Returns it and the previous command of its scope, once the broker
-    has stored it; `stored` gets the place of its record, as a refusal names it.
+    settings: Settings, status: Status, scope: str, by: str, why: str, *, command_id: str = ""
+) -> tuple[FleetCommand, FleetCommand | None, StoredAt]:
+    """Issue a command, with a given id or a new one. Returns it, the previous command of its scope, and where the
+    broker has stored it.
 
     Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
     """
     command_signer(settings).must_sign()
     fleet = await read_fleet(settings)
     command = new_command(fleet, status, scope, by, why, command_id=command_id)
-    return await send(settings, command, stored=stored), fleet.latest(scope)
+    signed, place = await send(settings, command)
+    return signed, fleet.latest(scope), place
 
 
 async def send(
-    settings: Settings,
-    command: FleetCommand,
-    issuer: str = "",
-    *,
-    sign: bool = True,
-    stored: Callable[[str], None] = lambda _place: None,
-) -> FleetCommand:
-    """Sign a command and send it. Returns it as sent, once the broker has stored it. Raises `Unavailable`."""
+    settings: Settings, command: FleetCommand, issuer: str = "", *, sign: bool = True
+) -> tuple[FleetCommand, StoredAt]:
+    """Sign a command and send it. Returns it as sent, and where the broker has stored it. Raises `Unavailable`."""
     signed = command_signer(settings).sign(command, issuer) if sign else command
+    return signed, await store(settings, "commands", signed.scope.encode(), encode_command(signed))
+
+
+class StoredAt(NamedTuple):
+    """Where the broker has stored a record, and when: its own time in ms, if it gives that."""
+
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+async def store(settings: Settings, role: str, key: bytes, value: bytes, partition: int | None = None) -> StoredAt:
+    """Send a record; return once the broker has stored it. Without a partition, the broker's client chooses that of its
+    key. Raises `Unavailable`."""
     producer = AIOKafkaProducer(
         **connection_options(settings), acks="all", enable_idempotence=True, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
     try:
         await access.start(producer, settings)
-        at = await producer.send_and_wait(settings.topic("commands"), encode_command(signed), signed.scope.encode())
-        stored(f"{at.topic}[{at.partition}]@{at.offset}")
+        at = await producer.send_and_wait(settings.topic(role), value, key, partition=partition)
     except (KafkaError, OSError) as problem:
         raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from None
     finally:
         await producer.stop()
-    return signed
+    return StoredAt(at.topic, at.partition, at.offset, int(at.timestamp or time.time() * 1000))
 
 
 def scope_of(part: str, name: str, tenant: str | None = None) -> str:

@@ -45,17 +45,23 @@ class _Status(msgspec.Struct):
 _read: Final = msgspec.json.Decoder(_Status).decode
 
 
-async def halt_to_lift(settings: Settings, run_id: str) -> str:
-    """Return the id of the decision that halts a run, for the resume that lifts it.
+async def halt_to_lift(settings: Settings, run_id: str, partition: int | None = None) -> str:
+    """Return the id of the decision that halts a run, in its home or another partition, for a resume that lifts it.
 
     Raises `InvalidEvent` if the run is not halted, and `Unavailable`.
     """
-    key = run_id.encode("utf-8", "surrogatepass")
-    partition = home_of(settings, await partition_count(settings, "turns")).of(key)
+    if partition is None:
+        partition = await home_partition(settings, run_id)
     found = [one async for one in _statuses(settings, only=partition) if one.run_id == run_id]
     if not found or not found[-1].halt:
         raise InvalidEvent((NOT_HALTED,))
     return found[-1].halt
+
+
+async def home_partition(settings: Settings, run_id: str) -> int:
+    """Return the partition of the turns topic in which the events of a run belong. Raises `Unavailable`."""
+    key = run_id.encode("utf-8", "surrogatepass")
+    return home_of(settings, await partition_count(settings, "turns")).of(key)
 
 
 async def halts_outside_home(settings: Settings) -> list[StandingHalt]:

@@ -25,14 +25,13 @@ from aiokafka.protocol.metadata import MetadataRequest
 from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.model.formats import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from streamproc.settings import Settings
 
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
 MINUTE_MS: Final = 60_000
 
 UNKNOWN: Final = "unknown"  # settings that a broker does not show to a user without DescribeConfigs

@@ -237,6 +237,9 @@ class RunStatus(_Model):
     strangers: int = Field(0, description="events that were refused because they lack the token of the run")
     partition: int = Field(-1, description="partition of the turns topic; -1: not on Kafka")
     offset: int = Field(-1, description="offset of the run's last event there: a status with a lower one is older")
+    unpublished: bool = Field(
+        False, description="whether only commands name this run: no publisher has sent an event of it"
+    )
 
 
 def read_control(raw: bytes | str, traceparent: str = "") -> ControlEvent:

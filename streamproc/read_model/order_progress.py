@@ -1,20 +1,20 @@
-"""How far an order is, by what the topics say: page and terminal trust what they read, not what they sent."""
+"""What the topics say about an order, as the read model has them: page and terminal trust what they read, not what they
+sent."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from streamproc.fleet.command_events import ALL, ISSUED, REFUSED
+from streamproc.fleet.commands import OrderFacts, OrderProgress, progress_of
 from streamproc.read_model.rows import DecisionFilter
 
 if TYPE_CHECKING:
-    from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun
+    from streamproc.fleet.commands import Order
+    from streamproc.fleet.issuing import StoredAt
+    from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
 
-Stage = Literal["sending", "unsent", "sent", "standing", "replaced", "refused", "obeyed"]
-
-ENDS: Final = frozenset({"unsent", "replaced", "refused", "obeyed"})
 RECENT: Final = 200  # decisions in which the answer to an order is looked for
 
 
@@ -33,94 +33,54 @@ class OrderModel(Protocol):
     def decisions(self, filter_: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
         """Return decisions, the newest first."""
 
-
-class SentOrder(Protocol):
-    """An order that the broker has stored."""
-
-    @property
-    def id(self) -> str:
-        """The id of its command, or of its event."""
-
-    @property
-    def verb(self) -> str:
-        """What it says, such as halt."""
-
-    @property
-    def scope(self) -> str:
-        """Whom it is about: ``run:ID``, ``user:ID``, ``fleet`` …"""
-
-    @property
-    def counted(self) -> int:
-        """The number of working runs that it was said to hit."""
-
-    @property
-    def place(self) -> str:
-        """Where its command is, such as ``streamproc.commands[0]@17``; empty for an event of a run."""
+    def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
+        """Return dead letters, the newest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderProgress:
-    """The last stage that an order has reached, why, and what has come of it. Texts may quote people."""
-
-    stage: Stage
-    note: str
-    outcome: str = ""
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more is expected."""
-        return self.stage in ENDS
+def order_progress(order: Order, model: OrderModel) -> OrderProgress:
+    """Return how far an order is."""
+    return progress_of(order, _facts(order, order.place, model) if order.place is not None else OrderFacts())
 
 
-def order_progress(order: SentOrder, model: OrderModel) -> OrderProgress:
-    """Return how far an order is that was sent."""
-    if not order.place:
-        return _of_event(order, model)
-    if (refusal := _refusal(order.place, model)) is not None:
-        return OrderProgress(stage="refused", note=f"{REFUSED}: {refusal.message}")
+def _facts(order: Order, place: StoredAt, model: OrderModel) -> OrderFacts:
+    run = model.run(order.run_id) if order.run_id else None
+    about = model.decisions(DecisionFilter(run_id=order.run_id or ALL), limit=RECENT)
+    named = next((one for one in about if cause_of(one) == order.id and one.code != ISSUED), None)
+    decision = named.message or "it is decided" if named is not None else ""
+    status = run.status if run is not None else ""
+    if order.rule.event:
+        applied = run is not None and run.partition == place.partition and run.offset >= place.offset
+        return OrderFacts(refused=_dead(place, model), decision=decision, applied=applied, run_status=status)
     row = next((row for row in model.commands(standing=False) if row.id == order.id), None)
-    if row is None:
-        return OrderProgress(stage="sent", note="the broker has stored it")
-    if row.state == "refused":
-        return OrderProgress(stage="refused", note=row.reason)
-    return _of_run(order, row, model) if order.scope.startswith("run:") else _of_many(order, row, model)
+    announced = model.decisions(DecisionFilter(run_id=ALL, code=ISSUED), limit=RECENT)
+    refusals = model.decisions(DecisionFilter(code=REFUSED), limit=RECENT)
+    refusal = next((f"{REFUSED}: {one.message}" for one in refusals if f"({place})" in one.message), "")
+    state = row.state if row is not None else ""
+    if row is not None and row.obeyed_runs:
+        decision = decision or "the run is halted"
+    return OrderFacts(
+        refused=refusal or (row.reason if row is not None and state == "refused" else ""),
+        standing=state == "standing", replaced=state == "replaced",
+        accepted=any(cause_of(one) == order.id for one in announced),
+        decision=decision if order.run_id else "", run_status=status, outcome=_outcome(order, row, model),
+    )  # fmt: skip
 
 
-def _of_event(order: SentOrder, model: OrderModel) -> OrderProgress:
-    found = model.decisions(DecisionFilter(run_id=order.scope.removeprefix("run:")), limit=RECENT)
-    decision = next((one for one in found if cause_of(one) == order.id), None)
-    if decision is None:
-        return OrderProgress(stage="sent", note="no worker has answered yet")
-    return OrderProgress(stage="obeyed", note=decision.message or "the run may go on")
+def _outcome(order: Order, row: CommandRow | None, model: OrderModel) -> str:
+    if order.run_id or not order.stops:
+        return ""
+    found = f"Working runs when it was given: {order.counted}; now: {model.runs_in_scope(order.scope)}."
+    if order.verb == "kill" and row is not None:
+        found += f" Runs that it has halted: {row.obeyed_runs}."
+    return found
 
 
-def _of_run(order: SentOrder, row: CommandRow, model: OrderModel) -> OrderProgress:
-    run = model.run(order.scope.removeprefix("run:"))
-    if row.obeyed_runs or (run is not None and run.status == "halted"):
-        return OrderProgress(stage="obeyed", note="the run is halted")
-    if run is not None and run.status == "finished":
-        return OrderProgress(stage="obeyed", note="the run has finished")
-    unknown = "" if run is not None else ", and no worker knows this run"
-    return OrderProgress(stage="standing", note=f"guards and workers act on it{unknown}")
-
-
-def _of_many(order: SentOrder, row: CommandRow, model: OrderModel) -> OrderProgress:
-    outcome = ""
-    if order.verb in ("kill", "stop"):
-        outcome = f"Working runs when it was given: {order.counted}; now: {model.runs_in_scope(order.scope)}."
-    if order.verb == "kill":
-        outcome += f" Runs that it has halted: {row.obeyed_runs}."
-    if row.state == "replaced":
-        return OrderProgress(stage="replaced", note="by a later order to the same scope", outcome=outcome)
-    known = model.decisions(DecisionFilter(run_id=ALL, code=ISSUED), limit=RECENT)
-    if any(cause_of(one) == order.id for one in known):
-        return OrderProgress(stage="obeyed", note="the workers act on it, too", outcome=outcome)
-    return OrderProgress(stage="standing", note="guards act on it", outcome=outcome)
-
-
-def _refusal(place: str, model: OrderModel) -> DecisionRow | None:
-    refused = model.decisions(DecisionFilter(code=REFUSED), limit=RECENT)
-    return next((one for one in refused if f"({place})" in one.message), None)
+def _dead(place: StoredAt, model: OrderModel) -> str:
+    at = place.topic, place.partition, place.offset
+    dead = (
+        one for one in model.refused(limit=RECENT) if at == (one.source_topic, one.source_partition, one.source_offset)
+    )
+    return next((one.reason for one in dead), "")
 
 
 def body_of(decision: DecisionRow) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from streamproc.model.fleet_command import FLEET, FleetCommand
+from streamproc.model.formats import HOUR_MS
 from streamproc.read_model.account_table import account_rows
 from streamproc.read_model.decision_table import unpacked
 from streamproc.read_model.refused_table import unpack_headers
@@ -41,7 +42,6 @@ NAMES_MAX: Final = 500
 TEXT_MAX: Final = 200  # characters of a text to search for
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
-HOUR_MS: Final = 3_600_000
 LATEST_MS: Final = 1 << 62
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",

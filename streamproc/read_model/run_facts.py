@@ -21,7 +21,8 @@ from streamproc.read_model.rows import LiveRun
 AMOUNT_MAX: Final = 2**62  # a sum of hostile amounts must still fit into a column
 MESSAGE_MAX: Final = 1_000  # characters of a sentence that a row keeps
 NOWHERE: Final = -1
-HIDDEN: Final = 0  # values of the column `shown`: no worker has published a status of the run, or it was evicted
+HIDDEN: Final = 0  # values of the column `shown`: no worker has published a status of the run, it was evicted, or only
+# commands name it
 SHOWN: Final = {"halted": 1, "warned": 2, "others": 3}
 FINISHED: Final = 4
 SEVERITIES: Final = ("info", "warn", "halt")
@@ -46,6 +47,7 @@ class StatusFacts(msgspec.Struct, array_like=True, frozen=True):
     halt_code: str
     halt_message: str
     halted_at_ms: int
+    unpublished: bool = False
 
 
 class FindingFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -93,6 +95,7 @@ def status_facts(status: Status, at_ms: int) -> StatusFacts:
         status.tenant or "", status.user or "", status.badge or "", tuple(status.failing_trend), amount(status.turns),
         amount(status.total_tokens), amount(status.cost_usd_micro), log_ms(status.at), tuple(status.capped_budgets),
         halt.code if halt else "", halt.message[:MESSAGE_MAX] if halt else "", log_ms(halt.at) if halt else 0,
+        status.unpublished,
     )  # fmt: skip
 
 
@@ -148,7 +151,7 @@ def note_finding(run: RunFacts, finding: FindingFacts) -> None:
 
 
 def live_run(run_id: str, run: RunFacts) -> LiveRun | None:
-    """Return the row of a run; None while no worker has published a status of it.
+    """Return the row of a run; None while no worker has published a status of it, or if only commands name it.
 
     Of several partitions, one that halts the run is shown, and the one that was heard of last.
     """
@@ -159,7 +162,7 @@ def live_run(run_id: str, run: RunFacts) -> LiveRun | None:
 def _row(run_id: str, run: RunFacts, partition: int) -> LiveRun | None:
     """Return the row of a run as one partition tells it."""
     status, finding = run.parts[partition].status, finding_of(run, partition)
-    if status is None:
+    if status is None or (status.unpublished and not run.heard_ms):
         return None
     state, severity, code, message = status.status, status.severity, status.halt_code, status.halt_message
     halted_at_ms, badge, place = status.halted_at_ms, status.badge, status.place

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
-
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from streamproc.core.decision import Decision
 from streamproc.core.status import Status
 from streamproc.errors import AccessDenied, InvalidEvent
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka.partitioning import ANY, home_of
-from streamproc.kafka.reading import TopicReader, open_consumer, open_topic, partition_count
+from streamproc.kafka.reading import TopicReader, open_topic, partition_count
 from streamproc.replay.stats import read_decision, read_status
 from streamproc.settings import Settings
-
-POLL_MS: Final = 200
 
 T = TypeVar("T", Decision, Status)
 
@@ -85,10 +78,10 @@ class LatestStatuses:
 
 
 async def statuses(settings: Settings) -> dict[str, Status]:
-    """Return the latest status of each run. Raises `Unavailable`."""
+    """Return the latest status of each run, but not of those that only commands name. Raises `Unavailable`."""
     latest = LatestStatuses()
     await read_published(settings, "runs", read_status, latest.take, forget=latest.forget)
-    return latest.in_force()
+    return {run_id: status for run_id, status in latest.in_force().items() if not status.unpublished}
 
 
 async def status_of_run(settings: Settings, run_id: str) -> Status | None:
@@ -107,37 +100,6 @@ async def decisions_of_run(settings: Settings, run_id: str) -> list[Decision]:
 
     await read_published(settings, "control", read_decision, take, run_id=run_id)
     return list(found.values())
-
-
-@asynccontextmanager
-async def later_decisions(settings: Settings, run_id: str) -> AsyncIterator[Callable[[float], Any]]:
-    """Remember where the control topic ends; what is yielded waits for the next decision about a run.
-
-    It takes the seconds to wait, and returns a `Decision`, or None if there is none in time.
-    """
-    signer, key = record_signer(settings), run_id.encode("utf-8", "surrogateescape")
-    topic = settings.topic("control")
-    partition = TopicPartition(topic, await _partition_of(settings, key, await partition_count(settings, "control")))
-    async with open_consumer(settings) as consumer:
-        consumer.assign([partition])
-        consumer.seek(partition, (await consumer.end_offsets([partition]))[partition])
-
-        async def wait(seconds: float) -> Decision | None:
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                for record in await _poll(consumer, partition):
-                    if record.key == key and (found := _signed(signer, "control", record, read_decision)) is not None:
-                        return found
-            return None
-
-        yield wait
-
-
-async def _poll(consumer: AIOKafkaConsumer, partition: TopicPartition) -> list[Any]:
-    found = await consumer.getmany(partition, timeout_ms=POLL_MS)
-    if not found:
-        await asyncio.sleep(0)
-    return list(found.get(partition, ()))
 
 
 def _is_workers(signer: Any, topic: str, record: Any) -> bool:

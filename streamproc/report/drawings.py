@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from streamproc.core.decision import Decision
 from streamproc.model.escaping import escape
+from streamproc.model.formats import grouped
 from streamproc.report.markup import NOTHING, Html, tag
 from streamproc.report.model import KINDS, BudgetUse, CycleRing, RunReport, Stretch, TrendPoint, TurnKind
-from streamproc.report.words import KIND_WORDS, amount, grouped, percent
+from streamproc.report.words import KIND_WORDS, amount, percent
 
 WIDTH: Final = 960
 LEFT: Final = 150  # of the drawing: names of nodes

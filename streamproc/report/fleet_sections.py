@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from streamproc.errors import plural
+from streamproc.model.formats import grouped, money
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.model import FleetReport, RunReport, RunRow
 from streamproc.report.run_sections import STATES, heading, run_sections
 from streamproc.report.run_tables import LONG_TABLE
 from streamproc.report.tables import Cell, TableRow, filter_bar, muted, number, section, table
-from streamproc.report.words import grouped, money, spent
+from streamproc.report.words import spent
 
 
 def fleet_sections(report: FleetReport) -> tuple[Html, ...]:

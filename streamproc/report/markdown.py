@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from streamproc.errors import plural
 from streamproc.model.escaping import escape, inert
+from streamproc.model.formats import clock, grouped, money
 from streamproc.report.facts import listed_gaps
 from streamproc.report.model import FleetReport, Report, RunReport, TurnShown
 from streamproc.report.run_sections import STATES
-from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, clock, grouped, money, percent, spent
+from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, percent, spent
 
 _MARKS: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
 _TICKS: Final = re.compile("`+")

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from streamproc.errors import plural
+from streamproc.model.formats import clock
 from streamproc.report import drawings
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.model import KINDS, Moment, Occurrence, RunReport, SpendShown
 from streamproc.report.run_tables import called, decisions, others, policy, reproduce, turns, where_cell
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
-from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, clock, percent, spent
+from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, percent, spent
 
 PLAIN: Final = {"output": "said", "artifact": "left", "tests": "reported", "error": "failed with"}  # no calls
 STEPS_SHOWN: Final = 4  # of a sequence, at the top

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from streamproc.core.decision import Decision
 from streamproc.errors import plural
+from streamproc.model.formats import grouped, money, time_of_day
 from streamproc.report import drawings
 from streamproc.report.facts import listed_gaps
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.model import RunReport, TurnShown
 from streamproc.report.tables import Cell, TableRow, filter_bar, folded, muted, number, section, table
-from streamproc.report.words import KIND_WORDS, grouped, money, time_of_day
+from streamproc.report.words import KIND_WORDS
 
 LONG_TABLE: Final = 24  # rows from which a table has a filter
 

@@ -6,22 +6,19 @@ import asyncio
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 
 from streamproc.errors import plural
+from streamproc.fleet.commands import RULES, Order
 from streamproc.model.fleet_command import FLEET
 from streamproc.tui.fleet_screen import FleetScreen
 from streamproc.tui.help_screen import HelpScreen
 from streamproc.tui.host import DARK, LIGHT, FleetHost
 from streamproc.tui.order_dialog import OrderDialog
-from streamproc.tui.orders import SAFE_VERBS, FollowedOrder, TerminalOrder, Verb, follow
 from streamproc.tui.run_screen import RunScreen
-
-if TYPE_CHECKING:
-    pass
 
 REFRESH_S: Final = 0.25  # between two drawings of news
 TICK_S: Final = 1.0  # between two drawings of ages
@@ -60,7 +57,6 @@ class FleetApp(FleetHost):
             await asyncio.sleep(REFRESH_S)
 
     def _show(self, changed: AbstractSet[str] = frozenset()) -> None:
-        self.followed = [follow(one, self.model) for one in self.followed]
         screen = self._screen_of_runs()
         if screen is None:
             return
@@ -86,7 +82,7 @@ class FleetApp(FleetHost):
 
     # -- orders
 
-    def action_order(self, verb: Verb, fleet: bool = False) -> None:
+    def action_order(self, verb: str, fleet: bool = False) -> None:
         """Ask for what an order needs, and send it."""
         screen = self._screen_of_runs()
         run_id = "" if fleet or screen is None else screen.run_id
@@ -95,15 +91,15 @@ class FleetApp(FleetHost):
             self.notify(refusal, title="Nothing was sent", severity="warning", timeout=10, markup=False)
             return
         hit = self.model.runs_in_scope(FLEET) if fleet else 1
-        self.push_screen(OrderDialog(verb, run_id, self._orders.by, hit), self._send)
+        self.push_screen(OrderDialog(verb, run_id, self._orders, hit), self._send)
 
-    def _refusal(self, verb: Verb, run_id: str, *, fleet: bool) -> str:
+    def _refusal(self, verb: str, run_id: str, *, fleet: bool) -> str:
         """Return why this order cannot be given now; empty if it can."""
         if self.read_only:
             return f"Read-only: {self.read_only}"
         if not fleet and not run_id:
             return "No run is chosen."
-        if verb not in SAFE_VERBS and (not self.caught_up or self.lost_since_ms is not None):
+        if RULES[verb].releases and (not self.caught_up or self.lost_since_ms is not None):
             return f"The picture is not up to date, so {verb} could be wrong. Try again when it is live."
         run = self.model.run(run_id) if run_id else None
         if run is not None and verb in ("resume", "acknowledge") and run.status != "halted":
@@ -112,18 +108,16 @@ class FleetApp(FleetHost):
             return f"This run is {run.status}, after {plural(run.turns, 'turn')}."
         return ""
 
-    def _send(self, order: TerminalOrder | None) -> None:
+    def _send(self, order: Order | None) -> None:
         if order is not None:
             self.run_worker(self._deliver(order), group="orders")
 
-    async def _deliver(self, order: TerminalOrder) -> None:
-        place = len(self.followed)
-        self.followed.append(FollowedOrder(order=order))
+    async def _deliver(self, order: Order) -> None:
+        self.followed.append(order)
         self._show()
-        self.followed[place] = await self._orders.send(order)
-        found = self.followed[place].progress
-        if found.stage == "unsent":
-            self.notify(found.note, title="Nothing was sent", severity="error", timeout=15, markup=False)
+        await self._orders.send(order)
+        if order.problem:
+            self.notify(order.problem, title="Nothing was sent", severity="error", timeout=15, markup=False)
         self._show()
 
     # -- keys

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from textual.app import App
 from textual.theme import Theme
 
+from streamproc.fleet.commands import Order
 from streamproc.read_model.rows import AccountRow, FleetPage, RunFilter, RunGroup
-from streamproc.tui.orders import FollowedOrder, OrdersModel, TerminalOrders
+from streamproc.tui.orders import OrdersModel, TerminalOrders
 
 if TYPE_CHECKING:
     from streamproc.report.model import RunReport
@@ -103,7 +104,7 @@ class FleetHost(App[None]):
         self._feed, self._orders, self._read = feed, orders, read_report
         self.read_only = orders.refusal()
         """Why no order can be given here; empty if orders can be given."""
-        self.followed: list[FollowedOrder] = []
+        self.followed: list[Order] = []
         """The orders of this session, the last one last."""
         self.lost_since_ms: int | None = None
         """Since when the broker has been away (wall clock); None while it answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,40 +11,30 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from streamproc.errors import plural
-from streamproc.tui.orders import REASON_MIN, TerminalOrder, Verb
+from streamproc.errors import InvalidEvent, plural
+from streamproc.fleet.commands import GRANTS, REASON_MIN, RULES, Order, read_grant, read_reason
+from streamproc.model.fleet_command import WHY_MAX
 from streamproc.tui.texts import joined, lines, styled
 
-TITLES: Final[dict[Verb, str]] = {
-    "halt": "Halt this run", "resume": "Resume this run", "acknowledge": "Acknowledge the halt",
-    "pause": "Pause the fleet", "stop": "Stop the fleet", "clear": "Clear the fleet",
-}  # fmt: skip
-WHAT: Final[dict[Verb, str]] = {
-    "halt": "A worker halts the run, and guards cancel its work.",
-    "resume": "The run may go on, on probation: the next sign of a loop halts it for good.",
-    "acknowledge": "The halt is being handled: it is not escalated. Nothing else changes.",
-    "pause": "Work in progress finishes, and no work starts until the fleet is cleared.",
-    "stop": "Every guard cancels its work now, and no work starts until the fleet is cleared.",
-    "clear": "Work may start again. Halted runs stay halted.",
-}
-GRANTS: Final = {"turns": "additional turns", "cost": "additional cost in USD", "tokens": "additional tokens a task"}
+if TYPE_CHECKING:
+    from streamproc.tui.orders import TerminalOrders
 
 
-class OrderDialog(ModalScreen[TerminalOrder | None]):
+class OrderDialog(ModalScreen[Order | None]):
     """Asks for what an order needs. Its result is None if a person thinks better of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, verb: Verb, run_id: str, by: str, hit: int) -> None:
+    def __init__(self, verb: str, run_id: str, orders: TerminalOrders, hit: int) -> None:
         super().__init__()
-        self._verb: Verb = verb
-        self._run_id, self._by, self._hit = run_id, by, hit  # `hit`: the number of working runs
+        self._verb, self._rule, self._orders = verb, RULES[verb], orders
+        self._run_id, self._hit = run_id, hit  # `hit`: the number of working runs
 
     def compose(self) -> ComposeResult:
         """Lay out the dialog."""
         with VerticalScroll(id="dialog", can_focus=False):
             yield Static(self._about(), id="about", markup=False)
-            yield Input(placeholder=f"reason, {REASON_MIN} characters or more", id="reason", max_length=500)
+            yield Input(placeholder=f"reason, {REASON_MIN} characters or more", id="reason", max_length=WHY_MAX)
             if self._verb == "resume":
                 for name, what in GRANTS.items():
                     kind: Any = "number" if name == "cost" else "integer"
@@ -53,15 +43,15 @@ class OrderDialog(ModalScreen[TerminalOrder | None]):
                 yield Input(placeholder=f"type the number of runs: {self._hit}", id="hit")
             yield Static(id="problem", markup=False)
             with Horizontal(id="buttons"):
-                yield Button(TITLES[self._verb], id="send", variant="error" if self._verb == "stop" else "primary")
+                yield Button(self._rule.title, id="send", variant="error" if self._verb == "stop" else "primary")
                 yield Button("Cancel", id="cancel")
 
     def _about(self) -> Content:
-        title = Content.styled(TITLES[self._verb], "bold $accent")
-        found = [title, styled(self._run_id, "bold"), Content(WHAT[self._verb])]
+        title = Content.styled(self._rule.title, "bold $accent")
+        found = [title, styled(self._run_id, "bold"), Content(self._rule.what)]
         if not self._run_id:
             found[1] = joined(Content.styled(plural(self._hit, "working run"), "bold"), " now")
-        return lines([*found, joined(Content.styled("ordered by ", "$quiet"), styled(self._by))])
+        return lines([*found, joined(Content.styled("ordered by ", "$quiet"), styled(self._orders.by))])
 
     def on_mount(self) -> None:
         """Put the keyboard on the reason."""
@@ -84,34 +74,22 @@ class OrderDialog(ModalScreen[TerminalOrder | None]):
         self._send()
 
     def _send(self) -> None:
-        problem = self._problem()
-        if problem:
-            self.query_one("#problem", Static).update(styled(problem, "bold $bad"))
+        try:
+            why = read_reason(self._value("reason"))
+            grant = read_grant({name: self._value(name) for name in GRANTS})
+        except InvalidEvent as error:
+            field = error.problems[0].field
+            self._complain(str(error), next((name for name, label in GRANTS.items() if label == field), "reason"))
             return
-        grant = {name: self._grant(name) for name in GRANTS if self._verb == "resume" and self._value(name)}
-        order = TerminalOrder(
-            verb=self._verb, run_id=self._run_id, reason=self._value("reason"), grant=grant, hit=self._hit
-        )
-        self.dismiss(order)
-
-    def _grant(self, name: str) -> int | str:
-        value = self._value(name)
-        return value if name == "cost" else int(value)
+        if self._hit > 1 and self._value("hit") != str(self._hit):
+            self._complain(f"Type the number of runs that this hits: {self._hit}.", "hit")
+            return
+        self.dismiss(self._orders.order(self._verb, self._run_id, why, grant, self._hit))
 
     def _value(self, name: str) -> str:
         return "".join(box.value.strip() for box in self.query(f"#{name}").results(Input))
 
-    def _problem(self) -> str:
-        """Return what is missing or wrong; empty if the order can be sent."""
-        if len(self._value("reason")) < REASON_MIN:
-            self.query_one("#reason").focus()
-            return f"Give a reason of {REASON_MIN} characters or more: it is shown to everyone affected."
-        for name in GRANTS:
-            box = next(iter(self.query(f"#{name}").results(Input)), None)
-            if box is not None and box.value and (not box.is_valid or box.value.strip().startswith("-")):
-                box.focus()
-                return f"{GRANTS[name]}: a positive number, or nothing"
-        if self._hit > 1 and self._value("hit") != str(self._hit):
-            self.query_one("#hit").focus()
-            return f"Type the number of runs that this hits: {self._hit}."
-        return ""
+    def _complain(self, problem: str, name: str) -> None:
+        """Say what is missing or wrong, with the keyboard on it."""
+        self.query_one(f"#{name}").focus()
+        self.query_one("#problem", Static).update(styled(problem, "bold $bad"))

@@ -16,8 +16,9 @@ from textual.strip import Strip
 from textual.visual import Visual
 
 from streamproc.model.escaping import escape
+from streamproc.model.formats import age, grouped, usd
 from streamproc.read_model.rows import FleetPage, LiveRun, RunGroup
-from streamproc.tui.texts import STATE_STYLES, age, count, dollars, joined, letter, sparkline, styled, trend_style
+from streamproc.tui.texts import STATE_STYLES, joined, letter, sparkline, styled, trend_style
 
 GROUPS: Final[tuple[RunGroup, ...]] = ("halted", "warned", "others")
 GAP: Final = 2  # columns between two cells
@@ -43,8 +44,15 @@ COLUMNS: Final = (
     RunColumn("BADGE", "badge", 10, 88, lambda run, _: styled(run.badge, "$caution")),
     RunColumn("CODE", "code", 9, 56, lambda run, _: styled(run.code, "bold" if run.group != "others" else "")),
     RunColumn("FAILING", "failing_trend", TREND, 124, lambda run, _: _trend(run)),
-    RunColumn("TURNS", "turns", 6, 72, lambda run, _: Content(count(run.turns)), True),
-    RunColumn("USD", "cost_usd_micro", 8, 48, lambda run, _: Content(dollars(run.cost_usd_micro)), True),
+    RunColumn("TURNS", "turns", 6, 72, lambda run, _: Content(grouped(run.turns)), True),
+    RunColumn(
+        "USD",
+        "cost_usd_micro",
+        8,
+        48,
+        lambda run, _: Content(usd(run.cost_usd_micro) if run.cost_usd_micro else ""),
+        True,
+    ),
     RunColumn("SEEN", "at_ms", 4, 0, lambda run, now_ms: Content.styled(age(run.at_ms, now_ms), "$quiet"), True),
 )
 """Columns of which no run has the field are left out."""
@@ -286,11 +294,15 @@ def _group_lines(group: RunGroup, page: FleetPage, order: str) -> list[ListLine]
     if not page.total and group != "others":
         return []
     style = STATE_STYLES.get(group, "bold $accent")
-    words = f" {group.upper() if group != 'others' else 'OTHERS'} {count(page.total)} "
+    words = f" {group.upper() if group != 'others' else 'OTHERS'} {grouped(page.total)} "
     heading = joined(Content.styled(words, style), Content.styled(f"  {order}", "$quiet"))
     found = [ListLine(None, heading), *(ListLine(run) for run in page.rows)]
     if (more := page.total - len(page.rows)) > 0:
-        found.append(ListLine(None, Content.styled(f"      {count(more)} more: narrow the list with /", "$quiet")))
+        found.append(ListLine(None, Content.styled(f"      {grouped(more)} more: narrow the list with /", "$quiet")))
     if not page.total:
         found.append(ListLine(None, Content.styled("      no run", "$quiet")))
     return found
+
+
+def _spent(run: LiveRun) -> str:
+    return usd(run.cost_usd_micro) if run.cost_usd_micro else ""

@@ -9,17 +9,16 @@ from textual.content import Content
 
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
+from streamproc.model.formats import age, clock, duration, grouped, money, time_of_day
 from streamproc.read_model.order_progress import body_of
 from streamproc.read_model.rows import AccountRow, DecisionRow, LiveRun
 from streamproc.report.facts import listed_gaps
-from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, clock, grouped, lasted, money, time_of_day
+from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount
 from streamproc.tui.hanging import HangingLine, HangingLines
 from streamproc.tui.texts import (
     SEVERITY_STYLES,
     STATE_STYLES,
-    age,
     bar,
-    count,
     joined,
     lines,
     sparkline,
@@ -52,8 +51,8 @@ def head(run: LiveRun, now_ms: int) -> Content:
         for name, value in (("workflow", run.workflow), ("tenant", run.tenant), ("user", run.user))
         if value
     ]
-    facts = [f"{count(run.turns)} {'turn' if run.turns == 1 else 'turns'}"]
-    facts += [f"{count(run.total_tokens)} tokens"] if run.total_tokens else []
+    facts = [f"{grouped(run.turns)} {'turn' if run.turns == 1 else 'turns'}"]
+    facts += [f"{grouped(run.total_tokens)} tokens"] if run.total_tokens else []
     facts += [money(run.cost_usd_micro)] if run.cost_usd_micro else []
     facts += [f"halted {age(run.halted_at_ms, now_ms)} ago"] if run.halted_at_ms else []
     facts += [f"last sign of life {age(run.at_ms, now_ms)} ago, {clock(run.at_ms)} UTC"] if run.at_ms else []
@@ -246,6 +245,6 @@ def spent(report: RunReport) -> Content:
         if spend.turns:
             facts = [plural(spend.turns, "turn")]
             facts += [money(spend.cost_usd_micro)] if spend.cost_usd_micro else []
-            facts += [lasted(spend.ms)] if spend.ms else []
+            facts += [duration(spend.ms)] if spend.ms else []
             found.append(joined(Content.styled(f"{name:<18} ", "$quiet"), ", ".join(facts)))
     return lines(found)

@@ -10,7 +10,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from streamproc.tui.orders import news
+from streamproc.fleet.commands import order_line
+from streamproc.read_model.order_progress import order_progress
 from streamproc.tui.texts import joined, styled
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ class StatusBars(Widget):
         lost.update(_lost(app))
         lost.display = app.lost_since_ms is not None
         line = self.query_one("#news", Static)
-        text = news(app.followed)
-        line.display = bool(text)
-        if text:
-            line.update(styled(text, NEWS_STYLES.get(app.followed[-1].progress.stage, "$accent")))
+        line.display = bool(app.followed)
+        if app.followed:
+            found = order_progress(app.followed[-1], app.model)
+            line.update(styled(order_line(app.followed[-1], found), NEWS_STYLES.get(found.stage, "$accent")))
 
 
 def _place(app: FleetHost, filter_text: str) -> Content:

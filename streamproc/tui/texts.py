@@ -6,12 +6,11 @@ from typing import Final
 
 from textual.content import Content
 
-from streamproc.model.budgets import USD_MICRO
 from streamproc.model.escaping import escape
+from streamproc.model.formats import grouped, usd
 from streamproc.read_model.rows import FleetCounts, LiveRun
 
 BARS: Final = "▁▂▃▄▅▆▇█"
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000  # ms
 
 # Letters and words say the same as the colours do.
 LETTERS: Final = {"halted": "H", "warned": "W", "running": "·", "finished": "F"}
@@ -69,27 +68,6 @@ def trend_style(values: tuple[int, ...]) -> str:
     return "$good" if values[-1] < values[0] else "$bad"
 
 
-def age(at_ms: int, now_ms: int) -> str:
-    """Return how long ago something was, at most four columns wide: ``12s``, ``5m``, ``3h``, ``2d``."""
-    if not at_ms:
-        return ""
-    ms = max(0, now_ms - at_ms)
-    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
-        if ms >= unit:
-            return f"{ms // unit}{name}"
-    return f"{ms // _SECOND}s"
-
-
-def dollars(micro: int) -> str:
-    """Return micro-USD for a column: ``0.42``, ``1 204.00``; empty if none are known."""
-    return "" if not micro else f"{micro / USD_MICRO:,.2f}".replace(",", " ")
-
-
-def count(value: int) -> str:
-    """Return a whole number with its thousands apart."""
-    return f"{value:,}".replace(",", " ")
-
-
 def bar(used: float, limit: float, width: int) -> Content:
     """Return how much of a limit is used, as a bar with its share."""
     share = used / limit if limit else 0.0
@@ -109,16 +87,16 @@ def strip(counts: FleetCounts) -> Content:
         (counts.warned, "warned", "bold $caution"),
         (counts.working, "working", "bold $good"),
     ):
-        parts.append(joined(Content.styled(count(number), style if number else "$quiet"), f" {word}"))
+        parts.append(joined(Content.styled(grouped(number), style if number else "$quiet"), f" {word}"))
     parts.append(joined(Content.styled(_rate(counts.turns_per_second), "bold"), " turns/s"))
     if counts.spend_usd_micro_per_hour:
-        parts.append(joined(Content.styled(dollars(counts.spend_usd_micro_per_hour), "bold"), " USD/h"))
+        parts.append(joined(Content.styled(usd(counts.spend_usd_micro_per_hour), "bold"), " USD/h"))
     if counts.delay_ms is not None:
         parts.append(joined("decided in ", Content.styled(f"{counts.delay_ms} ms", "bold")))
     if counts.behind_records and counts.caught_up:
-        parts.append(Content.styled(f"{count(counts.behind_records)} records behind", "$caution"))
+        parts.append(Content.styled(f"{grouped(counts.behind_records)} records behind", "$caution"))
     return Content("  ").join(parts)
 
 
 def _rate(per_second: float) -> str:
-    return f"{per_second:.1f}" if per_second < 10 else count(round(per_second))
+    return f"{per_second:.1f}" if per_second < 10 else grouped(round(per_second))

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from streamproc.model.formats import clock
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.words import clock
 from streamproc.web.access import session_of
 from streamproc.web.access.own_address import own_path
 from streamproc.web.keys import LIVE

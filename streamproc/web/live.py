@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiohttp import web
 
+from streamproc.model.formats import grouped
 from streamproc.read_model import Changes, RunFilter
-from streamproc.report.words import grouped
 from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
 from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip

@@ -9,27 +9,18 @@ from urllib.parse import quote, urlencode
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import run_href
 from streamproc.web.layout import moment
-from streamproc.web.order_progress import sentence
 
 if TYPE_CHECKING:
-    from streamproc.read_model.order_progress import OrderProgress
+    from streamproc.fleet.commands import Order, OrderProgress
     from streamproc.read_model.rows import CommandRow
     from streamproc.web.access.session import Session
-    from streamproc.web.orders import PageOrders, PlacedOrder
+    from streamproc.web.orders import PageOrders
 
-BUTTONS: Final = {
-    "halt": "Halt this run",
-    "resume": "Resume this run",
-    "kill": "Halt these runs, and future ones",
-    "stop": "Stop the fleet",
-    "pause": "Pause the fleet",
-    "clear": "Clear: work may start again",
-}
 HISTORY: Final = 200
 PLACED: Final = 20
 HEADS: Final = ("To", "Order", "By", "Reason", "Given", "State", "Runs halted by it")
-STEPS: Final = {"sent": "sent", "standing": "standing", "obeyed": "obeyed"}
-REACHED: Final = {"sending": 0, "unsent": 0, "sent": 1, "standing": 2, "replaced": 2, "refused": 1, "obeyed": 3}
+STEPS: Final = ("sent", "standing", "accepted", "obeyed")
+REACHED: Final = {"sent": 1, "refused": 1, "standing": 2, "replaced": 2, "accepted": 3, "obeyed": 4}
 
 
 def new_order_path(verb: str, scope: str) -> str:
@@ -72,13 +63,11 @@ def _give(orders: PageOrders, forms: Html) -> Html:
     return tag("p", text, class_="note")
 
 
-def _placed(placed: Sequence[PlacedOrder]) -> Html:
+def _placed(placed: Sequence[Order]) -> Html:
     if not placed:
         return NOTHING
     links = (
-        tag(
-            "li", tag("a", BUTTONS[one.verb], href=f"/orders/{one.id}"), ": ", foreign(one.scope), ", ", foreign(one.by)
-        )
+        tag("li", tag("a", one.rule.title, href=f"/orders/{one.id}"), ": ", foreign(one.scope), ", ", foreign(one.by))
         for one in reversed(placed)
     )
     return tag("h2", "Given from this page") + tag("ul", *links)
@@ -113,19 +102,20 @@ def _row(row: CommandRow, *, clears: bool) -> Html:
     return tag("tr", *cells)
 
 
-def progress_view(order: PlacedOrder, found: OrderProgress) -> Html:
+def progress_view(order: Order, found: OrderProgress) -> Html:
     """Return the page of one order."""
     target = foreign(order.scope, code=True)
     if order.run_id:
         target = tag("a", foreign(order.run_id, code=True), href=run_href(order.run_id))
+    reached = REACHED.get(found.stage, 0)
     steps = (
-        tag("li", ("✓ " if number < REACHED[found.stage] else "… ") + name, data_done=number < REACHED[found.stage])
+        tag("li", ("✓ " if number < reached else "… ") + name, data_done=number < reached)
         for number, name in enumerate(STEPS)
     )
     bad = found.stage in ("unsent", "refused")
     said = tag(
         "p",
-        foreign(sentence(found)),
+        foreign(found.sentence),
         id="order-state",
         data_stage=found.stage,
         role="alert" if bad else "status",
@@ -133,7 +123,7 @@ def progress_view(order: PlacedOrder, found: OrderProgress) -> Html:
     )
     return NOTHING.join(
         (
-            tag("h1", BUTTONS[order.verb]),
+            tag("h1", order.rule.title),
             tag("p", "To ", target, ", by ", foreign(order.by), ", ", moment(order.at_ms), ": ", foreign(order.why)),
             said,
             NOTHING if bad else tag("ol", *steps, class_="stages", aria_label="stages"),

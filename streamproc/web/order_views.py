@@ -10,32 +10,23 @@ from urllib.parse import quote, unquote
 
 from aiohttp import web
 
-from streamproc.errors import plural
-from streamproc.model.fleet_command import FLEET
+from streamproc.errors import InvalidEvent, plural
+from streamproc.fleet.commands import GRANTS, REASON_MIN, RULES, RUN, read_grant, read_scope
+from streamproc.model.fleet_command import FLEET, WHY_MAX
 from streamproc.model.redaction import NAME_MAX
+from streamproc.read_model.order_progress import order_progress
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access.gate import CSRF_FIELD, form_fields, session_of
 from streamproc.web.access.login import hidden
-from streamproc.web.order_list import BUTTONS, new_order_path, order_list, progress_view
-from streamproc.web.order_progress import progress
-from streamproc.web.orders import (
-    REASON_MAX,
-    REASON_MIN,
-    RULES,
-    OrderDraft,
-    OrderRefused,
-    PageOrders,
-    read_scope,
-)
+from streamproc.web.order_list import new_order_path, order_list, progress_view
+from streamproc.web.orders import OrderDraft, OrderRefused, PageOrders, right_of
 
 if TYPE_CHECKING:
     from streamproc.web.access.login import Fields, Layout
     from streamproc.web.access.session import Session
 
-GRANTS: Final = {"turns": "Additional turns", "iterations": "Additional iterations", "cost": "Additional cost in USD"}
 NOTHING_SAID: Final[Mapping[str, str]] = {}
 READ_ONLY: Final = "This page is read-only: it was started without --orders."
-ON_RUNS: Final = frozenset({"halt", "resume"})  # their forms stand on the page of the run itself
 REFRESH_S: Final = 2
 REFRESHED_MS: Final = 120_000  # after which a reader has to ask
 
@@ -46,11 +37,13 @@ def order_form(session: Session | None, scope: str, verbs: Sequence[str], *, ord
     if session is None:
         return NOTHING
     allowed = [verb for verb in verbs if orders.allows(session, verb)]
-    forms = [_draft_form(session, orders.draft(session, verb, scope), orders) for verb in allowed if verb in ON_RUNS]
+    forms = [
+        _draft_form(session, orders.draft(session, verb, scope), orders) for verb in allowed if RULES[verb].parts == RUN
+    ]
     links = [
-        tag("a", f"{BUTTONS[verb]}…", href=new_order_path(verb, scope), class_="order")
+        tag("a", f"{title_of(verb)}…", href=new_order_path(verb, scope), class_="order")
         for verb in allowed
-        if verb not in ON_RUNS
+        if RULES[verb].parts != RUN
     ]
     return NOTHING.join(forms) + (tag("p", Html(" ").join(links)) if links else NOTHING)
 
@@ -71,15 +64,18 @@ def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: M
         number = _input("typed", f"This hits {hits}. Type the number", inputmode="numeric")
     grants = NOTHING
     if draft.verb == "resume":
-        inputs = (_input(name, label, value=said.get(name), required=None) for name, label in GRANTS.items())
+        inputs = (
+            _input(name, label.capitalize().replace("usd", "USD"), value=said.get(name), required=None)
+            for name, label in GRANTS.items()
+        )
         grants = tag("details", tag("summary", "Grant more of its budgets"), *inputs)
     return tag(
         "form",
         NOTHING.join(hidden(name, value) for name, value in fields.items()),
-        _input("reason", "Reason", minlength=REASON_MIN, maxlength=REASON_MAX, value=said.get("reason")),
+        _input("reason", "Reason", minlength=REASON_MIN, maxlength=WHY_MAX, value=said.get("reason")),
         number,
         grants,
-        tag("button", BUTTONS[draft.verb]),
+        tag("button", title_of(draft.verb)),
         method="post",
         action="/orders",
         class_="order",
@@ -144,6 +140,8 @@ class _OrderViews:
                 raise OrderRefused("There is no such order.")
             if not self._orders.allows(session, verb):
                 raise OrderRefused(_why_not(self._orders, verb), 403)
+        except InvalidEvent as error:
+            return self._refused(request, OrderRefused(str(error)))
         except OrderRefused as refused:
             return self._refused(request, refused)
         draft = self._orders.draft(session, verb, scope)
@@ -155,8 +153,10 @@ class _OrderViews:
         fields = await form_fields(request)
         draft: OrderDraft | None = None
         try:
-            draft, grant = _posted(fields), _grant(fields)
+            draft, grant = _posted(fields), read_grant({name: fields.get(name, "") for name in GRANTS})
             order = await self._orders.place(session, draft, fields.get("reason", ""), fields.get("typed", ""), grant)
+        except InvalidEvent as error:
+            return self._refused(request, OrderRefused(str(error), again=True), draft, fields)
         except OrderRefused as refused:
             return self._refused(request, refused, draft, fields)
         return web.Response(status=303, headers={"Location": f"/orders/{order.id}"})
@@ -166,7 +166,7 @@ class _OrderViews:
         order = self._orders.placed.get(request.match_info["order"])
         if order is None:
             raise web.HTTPNotFound(text="No such order was placed here: see /orders.\n")
-        found = progress(order, self._orders.model)
+        found = order_progress(order, self._orders.model)
         response = self._layout("Order", progress_view(order, found), request)
         if not found.over and time.time() * 1000 - order.at_ms < REFRESHED_MS:
             response.headers["Refresh"] = str(REFRESH_S)
@@ -174,8 +174,8 @@ class _OrderViews:
 
     def _form(self, request: web.Request, draft: OrderDraft, said: Mapping[str, str], problem: Html) -> web.Response:
         form = _draft_form(own_session(request), draft, self._orders, said)
-        head = tag("h1", BUTTONS[draft.verb]) + tag("p", "To ", foreign(draft.scope, code=True)) + problem
-        return self._layout(BUTTONS[draft.verb], head + tag("section", form, class_="orders"), request)
+        head = tag("h1", title_of(draft.verb)) + tag("p", "To ", foreign(draft.scope, code=True)) + problem
+        return self._layout(title_of(draft.verb), head + tag("section", form, class_="orders"), request)
 
     def _refused(
         self,
@@ -203,8 +203,13 @@ def own_session(request: web.Request) -> Session:
     return session
 
 
+def title_of(verb: str) -> str:
+    """Return what a button says that gives such an order."""
+    return RULES[verb].title
+
+
 def _why_not(orders: PageOrders, verb: str) -> str:
-    return f"You have no right to do this: it needs the right {RULES[verb].right}." if orders.enabled else READ_ONLY
+    return f"You have no right to do this: it needs the right {right_of(verb)}." if orders.enabled else READ_ONLY
 
 
 def _posted(fields: Fields) -> OrderDraft:
@@ -218,16 +223,3 @@ def _posted(fields: Fields) -> OrderDraft:
         )
     except ValueError:
         raise OrderRefused("The form is incomplete: open it again.") from None
-
-
-def _grant(fields: Fields) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, label in GRANTS.items():
-        text = fields.get(name, "").strip()
-        if not text:
-            continue
-        digits = text.replace(".", "", 1) if name == "cost" else text
-        if not (digits.isascii() and digits.isdigit()) or len(text) > 15:
-            raise OrderRefused(f"{label.lower()}: expected a number, such as {'0.50' if name == 'cost' else '10'}.")
-        found[name] = text if name == "cost" else int(text)
-    return found

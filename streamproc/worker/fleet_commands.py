@@ -214,14 +214,13 @@ class FleetCommands:
                 displaced = ""
             outgoing = [control_record(ALL_KEY, refusal), dead]
             outcome = CommandOutcome(record.offset, outgoing, refusal, displaced=displaced)
-        elif command is not None and command.part == "run":
-            outcome = CommandOutcome(record.offset, [], stop=command)
         elif command is not None:
             log.warning("%s", command)
             trigger.event_id = command.id
             decision = command_events.state_event(command, at_ms=at_ms, trigger=trigger)
-            outcome = CommandOutcome(record.offset, [control_record(ALL_KEY, decision)], decision)
-            self._kills += command.part != "fleet"
+            stop = command if command.part == "run" else None
+            outcome = CommandOutcome(record.offset, [control_record(ALL_KEY, decision)], decision, stop)
+            self._kills += command.part not in ("fleet", "run")
         if outcome is not None:
             self._outcomes.setdefault(record.partition, deque(maxlen=OUTCOMES_MAX)).append(outcome)
             self.changed.set()

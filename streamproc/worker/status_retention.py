@@ -29,7 +29,7 @@ from aiokafka import TopicPartition
 
 from streamproc.kafka.reading import Extent, TopicReader, open_consumer
 from streamproc.kafka.session import run_in_own_task
-from streamproc.kafka.topics import DAY_MS, HOUR_MS
+from streamproc.model.formats import DAY_MS, HOUR_MS
 from streamproc.worker import limits
 from streamproc.worker.publishing import OutgoingRecord
 

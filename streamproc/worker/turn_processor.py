@@ -22,7 +22,16 @@ from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.partitioning import EVERYWHERE, Home
-from streamproc.model.wire import Feedback, OperatorResume, RunFinished, RunStarted, Turn, encode
+from streamproc.model.wire import (
+    Feedback,
+    HaltAcknowledged,
+    OperatorResume,
+    OperatorStop,
+    RunFinished,
+    RunStarted,
+    Turn,
+    encode,
+)
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
 from streamproc.worker.limits import AT_MS_MAX
@@ -59,7 +68,8 @@ FIELD: Final = re.compile(r"[.\[]")  # ends the name of a field that leads into 
 NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
 UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
-STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished, OperatorResume})  # they change a status without a decision
+STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished, OperatorStop, OperatorResume, HaltAcknowledged})
+"""Events after which the status is published without a decision: they change it, or a person waits for the answer."""
 
 _decode_decision: Final = msgspec.json.Decoder(Decision).decode
 
@@ -128,6 +138,7 @@ class TurnProcessor:
                     # Another worker may not have known its state yet, published an older status, and ended.
                     again[key] = event
                 continue
+            unseen = not state.owner  # by any publisher: its status says so
             try:
                 decisions = apply(state, event, log_time(record), offset)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
@@ -145,7 +156,7 @@ class TurnProcessor:
                 continue
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
-            if decisions or type(event) in STATUS_EVENTS:
+            if decisions or unseen or type(event) in STATUS_EVENTS:
                 self._decided(runs, record, event, decisions, outgoing)
                 changed[key] = event
         self.counts.records += len(records)
@@ -192,11 +203,8 @@ class TurnProcessor:
         state = runs.state(key) if type(event) is OperatorResume else None
         if state is None or state.halted < 0:
             runs.active.pop(key, None)
-            problem = self._home.problem(key, runs.partition)
-            return [
-                self._refused("partition", record, runs.partition, problem),
-                *self._strays.refuse(record, runs.partition),
-            ]
+            refused = self._refused("partition", record, runs.partition, self._home.problem(key, runs.partition))
+            return [refused, *self._strays.refuse(record, runs.partition)]
         outgoing: list[OutgoingRecord] = []
         decisions = self._engine.apply(state, event, log_time(record), record.offset)
         runs.active[key] = runs.states.close(state)
@@ -298,11 +306,7 @@ class TurnProcessor:
             "the engine failed on %s[%d]@%d, run %s; the run keeps its state (the record is in the dead-letter topic)",
             record.topic, record.partition, record.offset, event.run_id, exc_info=problem,
         )  # fmt: skip
-        what = Problem(
-            "engine",
-            f"{type(problem).__name__}: {problem}",
-            "report this event",
-        )
+        what = Problem("engine", f"{type(problem).__name__}: {problem}", "report this event")
         return dead_letter_record(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
 
     def _again(self, state: RunState, record: Fetched) -> None:

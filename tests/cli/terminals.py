@@ -27,8 +27,9 @@ class Terminal(NamedTuple):
     exit_code: int
 
 
-def in_terminal(*arguments: object, columns: int, code: str = "", **environment: str) -> Terminal:
-    """Run a command, or Python `code`, in a terminal of this width with both output streams on it."""
+def in_terminal(*arguments: object, columns: int, code: str = "", typed: str = "", **environment: str) -> Terminal:
+    """Run a command, or Python `code`, in a terminal of this width with both output streams on it, and what is typed
+    as its input; without that, its input is empty."""
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     unwanted = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERMINAL_WIDTH")
@@ -37,11 +38,12 @@ def in_terminal(*arguments: object, columns: int, code: str = "", **environment:
     process = subprocess.Popen(
         [sys.executable, *(("-c", code) if code else ("-m", "streamproc")), *map(str, arguments)],
         env=kept | core | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | environment,
-        stdin=subprocess.DEVNULL,
+        stdin=writer if typed else subprocess.DEVNULL,
         stdout=writer,
         stderr=writer,
     )
     os.close(writer)
+    os.write(reader, typed.encode())
     written = b""
     while part := _read(reader):
         written += part

@@ -26,12 +26,12 @@ def settings(brokers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_fleet_commands_are_issued_and_shown_with_issuer_time_and_reason(run, settings: Settings) -> None:
-    stop = run("stop-all", "--by", "ada", "--why", "the deployment is broken")
-    pause = run("pause-all", "--by", "bob", "--reason", "maintenance")
-    kill = run("kill", "--user", "eve", "--by", "ada")
+    stop = run("stop-all", "--by", "ada", "--why", "the deployment is broken", "--wait", 0)
+    pause = run("pause-all", "--by", "bob", "--reason", "maintenance", "--wait", 0)
+    kill = run("kill", "--user", "eve", "--by", "ada", "--wait", 0)
 
     assert (stop.exit_code, pause.exit_code, kill.exit_code) == (0, 0, 0)
-    assert re.match(r"STOP 20\d\d-\S+Z fleet: the fleet is stopped by ada: the deployment is broken \(", stop.stdout)
+    assert re.match(r"stop the fleet: sent: the broker has stored it \(\S+\)\n", stop.stdout)
     assert "previous command, since" in pause.stderr
     assert "stopped by ada" in pause.stderr
     fleet = asyncio.run(read_fleet(settings))
@@ -39,7 +39,7 @@ def test_fleet_commands_are_issued_and_shown_with_issuer_time_and_reason(run, se
     assert fleet.order is not None
     assert (fleet.order.by, fleet.order.why) == ("bob", "maintenance")
 
-    assert run("clear").exit_code == run("clear", "--user", "eve").exit_code == 0
+    assert run("clear", "--wait", 0).exit_code == run("clear", "--user", "eve", "--wait", 0).exit_code == 0
     fleet = asyncio.run(read_fleet(settings))
     assert (fleet.status, fleet.kills) == ("CLEAR", False)
 
@@ -47,15 +47,15 @@ def test_fleet_commands_are_issued_and_shown_with_issuer_time_and_reason(run, se
 def test_the_user_of_one_tenant_is_killed_and_a_kill_without_tenant_says_that_it_is_wider(
     run, settings: Settings
 ) -> None:
-    everywhere = run("kill", "--user", "eve", "--by", "ada")
-    member = run("kill", "--user", "eve", "--tenant", "acme", "--by", "ada")
+    everywhere = run("kill", "--user", "eve", "--by", "ada", "--wait", 0)
+    member = run("kill", "--user", "eve", "--tenant", "acme", "--by", "ada", "--wait", 0)
 
     assert "the user named eve in every tenant" in everywhere.stderr
     assert "every tenant" not in member.stderr
-    assert "user eve of tenant acme is stopped by ada" in member.stdout
+    assert "kill user eve of tenant acme: sent: " in member.stdout
     fleet = asyncio.run(read_fleet(settings))
     assert (list(fleet.users), list(fleet.members)) == (["eve"], [("eve", "acme")])
-    assert run("clear", "--user", "eve", "--tenant", "acme").exit_code == 0
+    assert run("clear", "--user", "eve", "--tenant", "acme", "--wait", 0).exit_code == 0
     assert list(asyncio.run(read_fleet(settings)).members) == []
     assert run("kill", "--user", "eve", "--run", "r1").exit_code == 2
 
@@ -74,6 +74,9 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
         "ada",
         "--why",
         "again",
+        "--force",
+        "--wait",
+        0,
     )
 
     assert result.exit_code == 0
@@ -91,6 +94,7 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
         (("clear", "--user", ""), "has no name"),
         (("resume", "r1", "--grant", "lots"), "BUDGET=AMOUNT"),
         (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),
+        (("resume", "r1", "--turns", "-1"), "additional turns: expected a positive number"),
     ],
 )
 def test_an_invalid_fleet_command_gets_an_error_with_a_remedy(run, settings: Settings, command, fault: str) -> None:

@@ -29,7 +29,7 @@ async def test_a_stop_ends_all_work_until_it_is_cleared(settings: Settings) -> N
     async with HaltListener(settings=settings) as halts:
         mine, other = await guarded(halts, "r1"), await guarded(halts, "r2")
 
-        command, before = await issue_command(settings, "STOP", "fleet", "ada", "the deployment is broken")
+        command, before, _ = await issue_command(settings, "STOP", "fleet", "ada", "the deployment is broken")
 
         for task, run_id in ((mine, "r1"), (other, "r2")):
             with pytest.raises(Halted) as halted:
@@ -167,7 +167,7 @@ async def test_unsigned_commands_are_refused_where_signatures_are_required(setti
         await until(lambda: halts.command_handler.refused == 3)
         assert halts.fleet.status == "CLEAR"
 
-        stop, _ = await issue_command(signing, "STOP", "fleet", "ada", "in earnest")
+        stop, _, _ = await issue_command(signing, "STOP", "fleet", "ada", "in earnest")
         with pytest.raises(Halted, match="in earnest"):
             await task
 

@@ -11,16 +11,17 @@ import pytest
 from pydantic import SecretStr
 
 from streamproc.errors import InvalidSettings
+from streamproc.fleet.commands import signing_first
 from streamproc.read_model.order_progress import OrderModel
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions
-from streamproc.web.orders import PageOrders, signing_first
+from streamproc.web.orders import PageOrders
 from tests.web.access_app import KEY, Answer, Browser, FewRuns, Served, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from streamproc.web.orders import PlacedOrder
+    from streamproc.fleet.commands import Order
 
 RUN = "team/a\"b'c&<d>\u202e%2F 7"
 REASON = "it goes round"
@@ -31,9 +32,9 @@ class Sent(PageOrders):
 
     def __init__(self, settings: Settings, model: OrderModel, *more: Any, **options: Any) -> None:
         super().__init__(settings, model, *more, **options)
-        self.orders: list[PlacedOrder] = []
+        self.orders: list[Order] = []
 
-    async def _send(self, order: PlacedOrder) -> None:
+    async def _send(self, order: Order) -> None:
         self.orders.append(order)
         order.sent = True
 
@@ -72,7 +73,7 @@ class Signed(Browser):
         return await self.get(f"/orders/new?verb={verb}&scope={quote(quote(scope, safe=''), safe='')}")
 
 
-def sent(served: Served) -> list[PlacedOrder]:
+def sent(served: Served) -> list[Order]:
     assert isinstance(served.orders, Sent)
     return served.orders.orders
 

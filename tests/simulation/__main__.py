@@ -1,4 +1,7 @@
-"""Run schedules until one fails: `python -m tests.simulation --schedules 100000 --seed 1`."""
+"""Run schedules until one fails: `python -m tests.simulation --schedules 100000 --seed 1`.
+
+With `--record FILE`, the file has the first seed and how many have passed, and the same command goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import multiprocessing
 import random
 import sys
 import time
+from pathlib import Path
 
 from tests.simulation.plan import plan
 from tests.simulation.schedule import run, run_seed, shrunk
@@ -34,18 +38,25 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=0, help="how many (0: until one fails, or time is up)")
     parser.add_argument("--minutes", type=float, default=0.0, help="how long (0: as long as it takes)")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--record", type=Path, help="go on from what this file says has passed, and record there")
     options = parser.parse_args()
-    print(f"schedules from seed {options.seed} on; again: python -m tests.simulation --seed {options.seed}", flush=True)
+    seed, before = options.seed, 0
+    if options.record is not None and options.record.exists():
+        seed, before = map(int, options.record.read_text(encoding="utf-8").split())
+        print(f"{before} schedules have passed before")
+    print(f"schedules from seed {seed} on; again: python -m tests.simulation --seed {seed}", flush=True)
     begun_s, done = time.monotonic(), 0
     end_s = begun_s + 60 * options.minutes if options.minutes else float("inf")
-    last = options.seed + options.schedules if options.schedules else sys.maxsize
-    firsts = itertools.takewhile(lambda seed: seed < last, itertools.count(options.seed, CHUNK))
+    last = seed + options.schedules if options.schedules else sys.maxsize
+    firsts = itertools.takewhile(lambda first: first < last, itertools.count(seed + before, CHUNK))
     chunks = (range(first, min(first + CHUNK, last)) for first in firsts)
     with multiprocessing.Pool(options.processes) as pool:
         while batch := list(itertools.islice(chunks, CHUNKS * options.processes)):
             failing = sorted(seed for found in pool.imap_unordered(work, batch) for seed in found)
             done += sum(map(len, batch))
             print(f"\r{done} schedules, {60 * done / (time.monotonic() - begun_s):.0f} a minute", end="", flush=True)
+            if options.record is not None and not failing:
+                options.record.write_text(f"{seed} {before + done}\n", encoding="utf-8")
             if failing:
                 print()
                 show(failing[0])

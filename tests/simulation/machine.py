@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from faust.types import TP
 
 from streamproc.core.engine import Engine
+from streamproc.kafka.partitioning import home_of
 from streamproc.settings import load_settings
 from streamproc.worker.agents import add_slice_agents
 from streamproc.worker.composition import Worker
@@ -301,8 +302,10 @@ class WorkerRun:
         self.die: Callable[[], None] = lambda: None
         engine = cursed(rules, lambda: self.die())
         self.publisher = SimPublisher(cluster, self.process, SETTINGS, CHANGELOGS, partitions)
-        self.processor = TurnProcessor(engine, TURNS, event_bytes_max=4096, dead_letter_bytes=8192, version="1")
-        self.accounts = AccountProcessor(SPEND, version="1", dead_letter_bytes=8192)
+        home = home_of(SETTINGS, count)
+        limits: dict[str, Any] = {"dead_letter_bytes": 8192, "version": "1"}
+        self.processor = TurnProcessor(engine, TURNS, event_bytes_max=4096, home=home, **limits)
+        self.accounts = AccountProcessor(SPEND, **limits)
         self.store: RunStore = _store(RunStore, RUNS_LOG)
         self.account_store: AccountStore = _store(AccountStore, ACCOUNTS_LOG)
         self.store.run_limits.now_ms = self.account_store.now_ms = lambda: int(cluster.loop.now_s * 1000)
@@ -328,7 +331,7 @@ class WorkerRun:
         )
         self.fetching = Fetching(cluster, group, self.member, fetch_most)
         self.consumer = self.app.consumer = SimConsumer(self.app, transport, self.fetching)
-        self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.pipelines, self.publisher)
+        self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.pipelines, self.publisher, home)
         self._turns, self._count = TURNS, count
 
     # As in `worker.composition.Worker`.

@@ -9,6 +9,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc.core.compiled import core_kind
+from streamproc.kafka.partitioning import Home
 from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.crash_marks import PartitionMarks
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
@@ -86,6 +87,20 @@ MUTANTS: Final = {
     ),
     "a record is refused after one crash": _mutant(
         PartitionMarks, "is_poison", ">= CRASHES_IN_HAND_MAX", ">= 1", "kill", "rebalance"
+    ),
+    "records outside of their home are stepped": _mutant(
+        TurnProcessor, "_load", "if not self._home.holds(key, runs.partition):", "if False:", "kill"
+    ),
+    "records outside of their home vanish": _mutant(
+        TurnProcessor, "_away", "return [refused, *self._strays.refuse(record, runs.partition)]", "return []", "kill"
+    ),
+    "the home is the next partition": _mutant(Home, "holds", "== partition", "== (partition + 1) % self.count", "kill"),
+    "the first partition is every run's home, too": _mutant(
+        Home, "holds", "return not self.checked", "return not partition or not self.checked", "kill"
+    ),
+    "a run that is known elsewhere is at home there, too": _mutant(
+        TurnProcessor, "_load", "if not self._home.holds(key, runs.partition):",
+        "if key not in runs and not self._home.holds(key, runs.partition) and type(event) is not RunStarted:", "kill"
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip

@@ -21,6 +21,7 @@ from streamproc.worker.limits import CRASHES_IN_HAND_MAX
 from streamproc.worker.publishing import POISON
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.spend import AccountPartition
+from streamproc.worker.strays import FEW
 from streamproc.worker.tables import Runs
 from tests.simulation.machine import (
     ACCOUNTS_LOG,
@@ -34,7 +35,7 @@ from tests.simulation.machine import (
     STATUS,
     TURNS,
 )  # fmt: skip
-from tests.simulation.plan import policy
+from tests.simulation.plan import at_home, policy
 from tests.states import shown
 
 if TYPE_CHECKING:
@@ -60,15 +61,16 @@ class Truth:
     entries: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
 
 
-def truth_of(log: list[Record], partition: int) -> Truth:
+def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
     """Step a partition once."""
     truth, engine = Truth(), Engine(policy())
     engine.charges = truth.charges
     for record in log:
         event = _read(record)
-        if event is None or event.node in (CURSED, DEADLY):
+        astray = record.partition != at_home(record.key or b"", partitions)
+        if event is None or astray or event.node in (CURSED, DEADLY):
             truth.refused.append(record.offset)
-        if event is None or record.key is None or event.node == DEADLY:
+        if event is None or record.key is None or astray or event.node == DEADLY:
             continue
         state = truth.states.get(record.key)
         if state is None:
@@ -113,7 +115,7 @@ def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
     """Return everything that is wrong."""
     if (unlucky := _twice_in_hand(cluster)) is not None:
         return unlucky
-    truths = {n: truth_of(cluster.log(TURNS, n), n) for n in range(cluster.partitions)}
+    truths = {n: truth_of(cluster.log(TURNS, n), n, cluster.partitions) for n in range(cluster.partitions)}
     accounts, reached = _accounts(cluster)
     found: list[str] = []
     for check in (
@@ -160,12 +162,28 @@ def _controls(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
     for partition, truth in truths.items():
         for record in cluster.log(CONTROL, partition):
             decided = dict(record.headers)["ce_id"].decode()
+            if record.key == b"*":
+                yield from _cause_of_strays(cluster, record)
+                continue
             seen.add(decided)
             if decided not in expected:
                 yield f"control [{partition}]@{record.offset} was never decided: {record.value!r}"
             elif expected[decided] != record.value or decided not in truth.decisions:
                 yield f"control [{partition}]@{record.offset} differs: {record.value!r}, not {expected[decided]!r}"
     yield from (f"control is missing: {expected[i]!r}" for i in expected.keys() - seen)
+
+
+def _cause_of_strays(cluster: Cluster, record: Record) -> Iterator[str]:
+    """Check the event that explains records outside of their home: some runs have strayed."""
+    count = cluster.partitions
+    strays = {
+        one.key
+        for n in range(count)
+        for one in cluster.log(TURNS, n)
+        if _read(one) and n != at_home(one.key or b"", count)
+    }
+    if b'"FLEET003"' not in (record.value or b"") or len(strays) < FEW:
+        yield f"control [{record.partition}]@{record.offset} explains {len(strays)} strays: {record.value!r}"
 
 
 def _dead_letters(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:

@@ -140,7 +140,9 @@ def plan(seed: int, kinds: tuple[str, ...] = KINDS) -> Plan:
         store_most=later.choice((1, 2, 1000)),
         tick_s=later.choice((0.7, 3.0, 3.0)),
         ends_early=later.choice((0.0, 0.2, 1.0)),
-        inputs=_with_deadly(later, tuple(_inputs(rng, partitions))),
+        inputs=_with_strays(
+            random.Random(f"astray {seed}"), _with_deadly(later, tuple(_inputs(rng, partitions))), partitions
+        ),
         faults=tuple(_faults(rng, kinds)),
     )
 
@@ -155,13 +157,31 @@ def _inputs(rng: random.Random, partitions: int) -> Iterator[Input]:
         if run and rng.random() < 0.05:
             run.insert(1, (key, value))  # another publisher was quicker
         at_s += rng.expovariate(rate)
-        written.append(Input(at_s, (murmur2(key) & 0x7FFFFFFF) % partitions, key, value))
+        written.append(Input(at_s, at_home(key, partitions), key, value))
         yield written[-1]
         draw = rng.random()
         if draw < 0.08:
             yield rng.choice(written[-8:])._replace(at_s=at_s)
         elif draw < 0.11:
             yield Input(at_s, rng.randrange(partitions), rng.choice((None, b"nobody", key)), rng.choice(POISON))
+
+
+def at_home(key: bytes, partitions: int) -> int:
+    """The partition of a key, by Kafka's own hash as aiokafka has it."""
+    return int((murmur2(key) & 0x7FFFFFFF) % partitions)
+
+
+def _with_strays(rng: random.Random, inputs: tuple[Input, ...], partitions: int) -> tuple[Input, ...]:
+    """In many schedules a publisher writes some events into other partitions, as well as or instead of their home."""
+    share = rng.choice((0.0, 0.0, 0.05, 0.3))
+    found: list[Input] = []
+    for one in inputs:
+        draw = rng.random()
+        if draw >= share / 3:
+            found.append(one)
+        if draw < share:
+            found.append(one._replace(partition=rng.randrange(partitions)))
+    return tuple(found)
 
 
 def _with_deadly(rng: random.Random, inputs: tuple[Input, ...]) -> tuple[Input, ...]:

@@ -15,6 +15,7 @@ from streamproc.read_model.rows import (
     FleetCounts,
     FleetPage,
     LiveRun,
+    RefusedRow,
     RunFilter,
     RunGroup,
 )
@@ -84,6 +85,9 @@ class HandMade:
 
     def accounts(self) -> tuple[AccountRow, ...]:
         return (AccountRow(scope="user:ada", budget="per day", spent=18.4, limit=20.0, unit="USD"),)
+
+    def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
+        return ()
 
     def runs_in_scope(self, scope: str) -> int:
         return sum(run.status == "running" for run in self.all.values())

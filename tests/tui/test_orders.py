@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Button, Input, Static
 
-from streamproc.read_model.order_progress import OrderProgress
+from streamproc.fleet.commands import Order, order_line
+from streamproc.fleet.issuing import StoredAt
+from streamproc.read_model.order_progress import order_progress
 from streamproc.read_model.rows import CommandRow, LiveRun
 from streamproc.tui.order_dialog import OrderDialog
-from streamproc.tui.orders import FollowedOrder, TerminalOrder, TerminalOrders, follow, news
+from streamproc.tui.orders import TerminalOrders
 from streamproc.tui.run_list import RunList
 from tests.tui.rows import HandMade, decision, fleet, watching
 from tests.waiting import until
@@ -21,21 +23,25 @@ if TYPE_CHECKING:
 
 SIZE = (120, 50)
 WORKING = "nightly-009"
-PLACE = "streamproc.commands[0]@17"
-SENT = OrderProgress(stage="sent", note="")
+PLACE = StoredAt("streamproc.commands", 0, 17, 1)
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[TerminalOrder]:
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
     """The orders that the dialogs hand over; here, they go no further."""
-    given: list[TerminalOrder] = []
+    given: list[Order] = []
 
-    async def keep(self: TerminalOrders, order: TerminalOrder) -> FollowedOrder:
+    async def keep(self: TerminalOrders, order: Order) -> None:
+        order.sent, order.place = True, PLACE
         given.append(order)
-        return FollowedOrder(order=order, progress=SENT, id="c1", place=PLACE)
 
     monkeypatch.setattr(TerminalOrders, "send", keep)
     return given
+
+
+def said(order: Order) -> tuple[object, ...]:
+    assert order.by == "ada"
+    return order.verb, order.scope, order.why, order.grant, order.counted
 
 
 def choose(app: FleetApp, run_id: str) -> None:
@@ -50,7 +56,7 @@ def notices(app: FleetApp) -> list[str]:
     return [one.message for one in app._notifications]
 
 
-async def test_a_halt_asks_for_a_reason_of_three_characters(sent: list[TerminalOrder]) -> None:
+async def test_a_halt_asks_for_a_reason_of_three_characters(sent: list[Order]) -> None:
     async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
         app = pilot.app
         choose(app, WORKING)
@@ -58,15 +64,15 @@ async def test_a_halt_asks_for_a_reason_of_three_characters(sent: list[TerminalO
         await until(lambda: isinstance(app.screen, OrderDialog))
         assert WORKING in str(app.screen.query_one("#about", Static).render())
         await pilot.press(*"no", "enter")
-        assert "3 characters" in problem(app)
+        assert "3 to 500 characters" in problem(app)
         assert not sent
 
         await pilot.press(*" way", "enter")
         await until(lambda: sent)
-        assert sent == [TerminalOrder(verb="halt", run_id=WORKING, reason="no way")]
+        assert [said(one) for one in sent] == [("halt", f"run:{WORKING}", "no way", {}, 1)]
 
 
-async def test_an_order_to_the_fleet_needs_the_number_of_runs_that_it_hits(sent: list[TerminalOrder]) -> None:
+async def test_an_order_to_the_fleet_needs_the_number_of_runs_that_it_hits(sent: list[Order]) -> None:
     model = HandMade(fleet())
     hit = model.runs_in_scope("fleet")
     assert hit == 35
@@ -80,10 +86,10 @@ async def test_an_order_to_the_fleet_needs_the_number_of_runs_that_it_hits(sent:
             app.screen.query_one("#hit", Input).value = ""
             await pilot.press(*"35", "enter")
             await until(lambda: not isinstance(app.screen, OrderDialog))
-            assert sent.pop() == TerminalOrder(verb=verb, reason="the deployment is broken", hit=35)
+            assert said(sent.pop()) == (verb, "fleet", "the deployment is broken", {}, 35)
 
 
-async def test_a_resume_has_a_grant_and_refuses_one_that_is_no_number(sent: list[TerminalOrder]) -> None:
+async def test_a_resume_has_a_grant_and_refuses_one_that_is_no_number(sent: list[Order]) -> None:
     model = HandMade(fleet())
     async with watching(model).run_test(size=SIZE) as pilot:
         app = pilot.app
@@ -98,14 +104,11 @@ async def test_a_resume_has_a_grant_and_refuses_one_that_is_no_number(sent: list
         app.screen.query_one("#cost", Input).value = "0.50"
         app.screen.query_one("#send", Button).press()
         await until(lambda: sent)
-        assert sent == [
-            TerminalOrder(
-                verb="resume", run_id="nightly-001", reason="one more try", grant={"turns": 10, "cost": "0.50"}
-            )
-        ]
+        grant = {"turns": 10, "cost": "0.50"}
+        assert [said(one) for one in sent] == [("resume", "run:nightly-001", "one more try", grant, 1)]
 
 
-async def test_escape_sends_nothing(sent: list[TerminalOrder]) -> None:
+async def test_escape_sends_nothing(sent: list[Order]) -> None:
     async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
         choose(pilot.app, WORKING)
         await pilot.press("h", *"a good reason", "escape")
@@ -124,7 +127,7 @@ async def test_escape_sends_nothing(sent: list[TerminalOrder]) -> None:
     ],
 )
 async def test_an_order_that_cannot_be_right_is_refused_with_the_reason(
-    sent: list[TerminalOrder], key: str, run_id: str, word: str
+    sent: list[Order], key: str, run_id: str, word: str
 ) -> None:
     async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
         choose(pilot.app, run_id)
@@ -134,7 +137,7 @@ async def test_an_order_that_cannot_be_right_is_refused_with_the_reason(
         assert not isinstance(pilot.app.screen, OrderDialog)
 
 
-async def test_only_what_stops_work_can_be_ordered_before_everything_is_read(sent: list[TerminalOrder]) -> None:
+async def test_only_what_stops_work_can_be_ordered_before_everything_is_read(sent: list[Order]) -> None:
     model = HandMade(fleet())
     model.caught_up = False
     async with watching(model).run_test(size=SIZE) as pilot:
@@ -148,7 +151,7 @@ async def test_only_what_stops_work_can_be_ordered_before_everything_is_read(sen
 
 
 @pytest.mark.parametrize("key", ["", "ops:ed25519-public:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="])
-async def test_without_a_key_that_signs_it_is_read_only_and_says_so(sent: list[TerminalOrder], key: str) -> None:
+async def test_without_a_key_that_signs_it_is_read_only_and_says_so(sent: list[Order], key: str) -> None:
     async with watching(HandMade(fleet()), key=key).run_test(size=SIZE) as pilot:
         app = pilot.app
         await until(lambda: "read-only" in str(app.screen.query_one("#place", Static).render()))
@@ -169,13 +172,13 @@ async def test_a_broker_that_is_away_leaves_an_order_failed_with_the_reason() ->
         app = pilot.app
         choose(app, WORKING)
         await pilot.press("h", *"wrong branch", "enter")
-        await until(lambda: app.followed and app.followed[0].progress.stage == "unsent", 60)
-        assert "127.0.0.1:1" in app.followed[0].progress.note
+        await until(lambda: app.followed and app.followed[0].sent is False, 60)
+        assert "127.0.0.1:1" in app.followed[0].problem
         await until(lambda: "not sent" in str(app.screen.query_one("#news", Static).render()))
         assert notices(app)
 
 
-async def test_the_news_of_an_order_are_on_the_screen(sent: list[TerminalOrder]) -> None:
+async def test_the_news_of_an_order_are_on_the_screen(sent: list[Order]) -> None:
     model = HandMade(fleet())
     async with watching(model).run_test(size=SIZE) as pilot:
         app = pilot.app
@@ -183,7 +186,8 @@ async def test_the_news_of_an_order_are_on_the_screen(sent: list[TerminalOrder])
         await pilot.press("h", *"wrong branch", "enter")
         await until(lambda: "sent" in str(app.screen.query_one("#news", Static).render()))
 
-        model.ordered = [standing()]
+        [order] = app.followed
+        model.ordered = [standing(id=order.id)]
         model.put()
         await until(lambda: "standing" in str(app.screen.query_one("#news", Static).render()))
 
@@ -196,28 +200,30 @@ def standing(**fields: Any) -> CommandRow:
     return CommandRow(**{"state": "standing", **given, **fields})
 
 
-def stage(verb: str, row: CommandRow | None, *runs: LiveRun, **fields: Any) -> str:
+def stage(order: Order, row: CommandRow | None, *runs: LiveRun) -> str:
     model = HandMade(runs)
     model.ordered = [row] if row is not None else []
-    order = TerminalOrder(verb=verb, reason="because", **fields)  # type: ignore[arg-type]
-    return news([follow(FollowedOrder(order=order, progress=SENT, id="c1", place=PLACE), model)])
+    return order_line(order, order_progress(order, model))
 
 
 def test_an_order_is_followed_as_on_the_page() -> None:
     at_work = LiveRun(run_id=WORKING, status="running", severity="info")
-    assert stage("halt", None, at_work, run_id=WORKING) == f"halt run {WORKING}: sent: the broker has stored it"
-    assert "standing: guards and workers" in stage("halt", standing(), at_work, run_id=WORKING)
-    assert "obeyed: the run is halted" in stage("halt", standing(obeyed_runs=1), at_work, run_id=WORKING)
+    halt = Order(id="c1", verb="halt", scope=f"run:{WORKING}", by="ada", sent=True, place=PLACE)
+    assert stage(halt, None, at_work) == f"halt run {WORKING}: sent: the broker has stored it"
+    assert "standing: guards and workers" in stage(halt, standing(), at_work)
+    assert "obeyed: the run is halted" in stage(halt, standing(obeyed_runs=1), at_work)
     refused = standing(state="refused", reason="not signed")
-    assert stage("halt", refused, at_work, run_id=WORKING) == f"halt run {WORKING}: refused: not signed"
-    stop = stage("stop", standing(scope="fleet"), at_work, hit=2)
-    assert stop == "stop the fleet: standing: guards act on it: Working runs when it was given: 2; now: 1."
+    assert stage(halt, refused, at_work) == f"halt run {WORKING}: refused: not signed"
+    stop = Order(id="c1", verb="stop", scope="fleet", by="ada", sent=True, place=PLACE, counted=2)
+    assert stage(stop, standing(scope="fleet"), at_work) == (
+        "stop the fleet: standing: guards act on it: Working runs when it was given: 2; now: 1."
+    )
 
 
 def test_a_resume_is_obeyed_when_a_decision_names_its_event() -> None:
     model = HandMade([LiveRun(run_id=WORKING, status="halted", severity="halt")])
-    order = FollowedOrder(order=TerminalOrder(verb="resume", run_id=WORKING, reason="again"), progress=SENT, id="e1")
+    order = Order(id="e1", verb="resume", scope=f"run:{WORKING}", by="ada", sent=True, place=PLACE)
     model.decided = [decision(WORKING, body=b"[]"), decision(WORKING, body=b"{"), decision(WORKING)]
-    assert follow(order, model).progress.stage == "sent"
+    assert order_progress(order, model).stage == "sent"
     model.decided.append(decision(WORKING, body=json.dumps({"trigger": {"event_id": "e1"}}).encode()))
-    assert follow(order, model).progress.stage == "obeyed"
+    assert order_progress(order, model).stage == "obeyed"

@@ -12,7 +12,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
-from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, LiveRun
+from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, LiveRun, RefusedRow
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.settings import Settings
 from streamproc.web.access import Access, AccessOptions, build_access, session_of
@@ -52,6 +52,7 @@ class FewRuns:
     runs: dict[str, LiveRun] = field(default_factory=dict)
     seen: list[CommandRow] = field(default_factory=list)
     decided: list[DecisionRow] = field(default_factory=list)
+    dead: list[RefusedRow] = field(default_factory=list)
     caught_up: bool = True
 
     def runs_in_scope(self, scope: str) -> int:
@@ -60,8 +61,13 @@ class FewRuns:
     def run(self, run_id: str) -> LiveRun | None:
         return self.runs.get(run_id)
 
-    def decisions(self, _filter: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
-        return tuple(self.decided[:limit])
+    def decisions(self, filter_: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
+        wanted = {name: value for name in ("run_id", "code") if (value := getattr(filter_, name))}
+        found = (row for row in self.decided if all(getattr(row, name) == value for name, value in wanted.items()))
+        return tuple(found)[:limit]
+
+    def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
+        return tuple(self.dead[:limit])
 
     def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
         return tuple(row for row in self.seen if not standing or row.state == "standing")

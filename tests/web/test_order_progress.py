@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun
-from streamproc.web.order_progress import progress, sentence
-from streamproc.web.orders import PlacedOrder
+from streamproc.fleet.commands import Order
+from streamproc.fleet.issuing import StoredAt
+from streamproc.read_model.order_progress import order_progress
+from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
 from tests.web.access_app import FewRuns
 
-PLACE = "streamproc.commands[0]@17"
+PLACE = StoredAt("streamproc.commands", 0, 17, 1)
+EVENT = StoredAt("streamproc.turns", 3, 40, 1)
 
 
-def order(verb: str = "halt", scope: str = "run:r", **more: Any) -> PlacedOrder:
+def order(verb: str = "halt", scope: str = "run:r", **more: Any) -> Order:
     given = {"sent": True, "place": PLACE, "counted": 3} | more
-    return PlacedOrder(id="o1", verb=verb, scope=scope, by="ada", why="why", at_ms=1, **given)
+    return Order(id="o1", verb=verb, scope=scope, by="ada", why="why", at_ms=1, **given)
 
 
 def row(state: Any = "standing", *, obeyed: int = 0, reason: str = "", **more: Any) -> CommandRow:
@@ -40,6 +42,13 @@ RESUMED = decision("RESUME", run_id="r", event_id="o1")
 HALTED = LiveRun(run_id="r", status="halted", severity="halt")
 FINISHED = LiveRun(run_id="r", status="finished", severity="info")
 WORKING = LiveRun(run_id="r", status="running", severity="info")
+GONE_PAST = LiveRun(run_id="r", status="running", severity="info", partition=3, offset=41)
+NOT_YET = LiveRun(run_id="r", status="running", severity="info", partition=3, offset=39)
+ELSEWHERE = LiveRun(run_id="r", status="running", severity="info", partition=2, offset=41)
+DEAD = RefusedRow(
+    partition=0, offset=0, at_ms=2, reason="signature: it is not signed", source_topic=EVENT.topic,
+    source_partition=EVENT.partition, source_offset=EVENT.offset,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -55,25 +64,34 @@ WORKING = LiveRun(run_id="r", status="running", severity="info")
         (order(), FewRuns(seen=[row()], runs={"r": HALTED}), "obeyed", "halted"),
         (order(), FewRuns(seen=[row(obeyed=1)], runs={"r": WORKING}), "obeyed", "halted"),
         (order(), FewRuns(seen=[row()], runs={"r": HALTED}, decided=[REFUSED]), "refused", "FLEET002"),
-        (order(place="streamproc.commands[0]@1"), FewRuns(seen=[row()], decided=[REFUSED]), "standing", ""),
+        (order(place=PLACE._replace(offset=1)), FewRuns(seen=[row()], decided=[REFUSED]), "standing", ""),
         (order(), FewRuns(seen=[row("refused", reason="at: older")]), "refused", "at: older"),
         (order("stop", "fleet"), FewRuns(seen=[row("replaced")]), "replaced", "later order"),
         (order("stop", "fleet"), FewRuns(seen=[row()]), "standing", "guards act"),
         (order("stop", "fleet"), FewRuns(seen=[row()], decided=[ANNOUNCED]), "obeyed", "workers"),
         (order("stop", "fleet"), FewRuns(seen=[row()], decided=[decision("FLEET001", body=b"[")]), "standing", ""),
-        (order("resume", place=""), FewRuns(), "sent", "no worker has answered"),
-        (order("resume", place=""), FewRuns(decided=[RESUMED]), "obeyed", "go on"),
+        (order("resume", place=EVENT), FewRuns(), "sent", "no worker has answered"),
+        (order("resume", place=EVENT), FewRuns(decided=[RESUMED]), "obeyed", "it is decided"),
+        (order("resume", place=EVENT), FewRuns(runs={"r": GONE_PAST}), "obeyed", "running, not halted"),
+        (order("resume", place=EVENT), FewRuns(runs={"r": NOT_YET}), "sent", "no worker has answered"),
+        (order("resume", place=EVENT), FewRuns(runs={"r": ELSEWHERE}), "sent", "no worker has answered"),
+        (order("resume", place=EVENT), FewRuns(runs={"r": GONE_PAST}, dead=[DEAD]), "refused", "not signed"),
+        (order("resume", place=EVENT._replace(offset=9)), FewRuns(dead=[DEAD]), "sent", "no worker has answered"),
+        (order("acknowledge", place=EVENT), FewRuns(runs={"r": GONE_PAST}), "obeyed", "nothing to acknowledge"),
+        (order(), FewRuns(decided=[ANNOUNCED], runs={"r": WORKING}), "accepted", "workers act on it"),
+        (order(), FewRuns(decided=[ANNOUNCED], runs={"r": HALTED}), "obeyed", "halted"),
+        (order(), FewRuns(decided=[decision("FLEET001", event_id="o2")], runs={"r": HALTED}), "sent", "stored"),
     ],
 )  # fmt: skip
-def test_the_stage_of_an_order(given: PlacedOrder, model: FewRuns, stage: str, said: str) -> None:
-    found = progress(given, model)
+def test_the_stage_of_an_order(given: Order, model: FewRuns, stage: str, said: str) -> None:
+    found = order_progress(given, model)
     assert found.stage == stage
-    assert said in sentence(found)
+    assert said in found.sentence
     assert found.over == (stage in ("unsent", "replaced", "refused", "obeyed"))
 
 
 def test_what_has_come_of_an_order_to_many_is_counted() -> None:
     model = FewRuns({"user:eve": 1}, seen=[row(scope="user:eve", obeyed=2)])
-    found = progress(order("kill", "user:eve"), model)
+    found = order_progress(order("kill", "user:eve"), model)
     assert found.outcome == "Working runs when it was given: 3; now: 1. Runs that it has halted: 2."
-    assert progress(order("pause", "fleet"), FewRuns(seen=[row()])).outcome == ""
+    assert order_progress(order("pause", "fleet"), FewRuns(seen=[row()])).outcome == ""

@@ -35,7 +35,7 @@ from streamproc.web.views.health import partitions, refused
 from streamproc.web.views.policies import seen_section, values_sections
 from streamproc.web.views.prints import fingerprints
 from streamproc.web.views.run import now_line, widths_of
-from streamproc.web.views.small import dollars, identicon, loop_badge, share_bar, sparkline
+from streamproc.web.views.small import identicon, loop_badge, share_bar, sparkline
 from streamproc.web.views.what_if import difference
 from tests.report.runs import HOSTILE, looping, recorded, written
 
@@ -167,12 +167,6 @@ def test_a_trend_is_flat_or_falls() -> None:
 def test_equal_hashes_look_equal_and_others_do_not() -> None:
     assert identicon(-1) == identicon(0xFFFFFFFFFFFFFFFF)
     assert len({identicon(0x9E3779B97F4A7C15 * number) for number in range(1, 200)}) == 199
-
-
-def test_money_has_two_decimals() -> None:
-    assert [dollars(one) for one in (0, 1_250_000, 12_345_000_000, 400)] == [
-        "—", "1.25 USD", "12\u202f345.00 USD", "0.0004 USD",
-    ]  # fmt: skip
 
 
 def test_the_timeline_of_a_page_has_links_widths_and_open_turns(tmp_path: Path) -> None:

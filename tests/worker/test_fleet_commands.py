@@ -60,7 +60,7 @@ async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones
     await worker.ready()
     await topics.done()
 
-    command, _ = await issue_command(settings, "STOP", "user:eve", "ada", "abuse")
+    command, _, _ = await issue_command(settings, "STOP", "user:eve", "ada", "abuse")
 
     async def all_stopped() -> bool:
         return await halted_runs(topics) == eves
@@ -173,7 +173,7 @@ async def test_a_stop_made_before_a_restatement_of_the_clear_stands_whichever_ar
     ours = signing(settings)
     worker = start_worker(ours)
     await worker.ready()
-    clear, _ = await issue_command(ours, "CLEAR", "fleet", "ada", "begin")
+    clear, _, _ = await issue_command(ours, "CLEAR", "fleet", "ada", "begin")
     stop = new_command(await read_fleet(ours), "STOP", "fleet", "ada", "too expensive", now_ms=0)
 
     async def restated(status: str, since: int) -> FleetCommand | None:

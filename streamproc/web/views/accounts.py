@@ -8,16 +8,16 @@ from typing import Final
 from aiohttp import web
 
 from streamproc.model.budgets import USD_MICRO
+from streamproc.model.formats import HOUR_MS, duration, grouped
 from streamproc.read_model import AccountRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.words import amount, grouped, lasted
+from streamproc.report.words import amount
 from streamproc.web.keys import MODEL
 from streamproc.web.layout import empty, moment, page
 from streamproc.web.views.small import share_bar
 
 HEADS: Final = ("Who", "Budget", "Spent", "Limit", "Used", "Window", "An hour", "Limit reached")
 NUMERIC: Final = frozenset({"Spent", "Limit", "An hour"})
-HOUR_MS: Final = 3_600_000
 
 
 async def accounts(request: web.Request) -> web.Response:
@@ -58,7 +58,7 @@ def _row(one: AccountRow, now_ms: int) -> Html:
         tag("td", _shown(one.spent, one.unit), class_="number"),
         tag("td", _shown(one.limit, one.unit) if one.limit else "—", class_="number"),
         tag("td", share_bar(one.spent, one.limit, f"{one.budget} of {kind}")),
-        tag("td", lasted(one.window_s * 1_000) if one.window_s else "since it began"),
+        tag("td", duration(one.window_s * 1_000) if one.window_s else "since it began"),
         tag("td", _shown(one.per_hour, one.unit), class_="number"),
         tag("td", _forecast(one, now_ms)),
     )
@@ -68,7 +68,7 @@ def _shown(value: float, unit: str) -> str:
     if unit.lower() in ("usd", "micro_usd"):
         return amount(round(value * (USD_MICRO if unit.lower() == "usd" else 1)), "micro_usd")
     if unit == "ms":
-        return lasted(round(value))
+        return duration(round(value))
     return f"{grouped(round(value))} {unit}".strip()
 
 
@@ -78,5 +78,5 @@ def _forecast(one: AccountRow, now_ms: int) -> Html:
     if one.limit_at_ms is None:
         return tag("span", "not within a day" if one.limit else "—", class_="muted")
     soon = one.limit_at_ms - now_ms < HOUR_MS
-    left = f" (in {lasted(max(0, one.limit_at_ms - now_ms))})" if one.limit_at_ms > now_ms else NOTHING
+    left = f" (in {duration(max(0, one.limit_at_ms - now_ms))})" if one.limit_at_ms > now_ms else NOTHING
     return tag("span", moment(one.limit_at_ms), left, class_="sev-warn" if soon else None)

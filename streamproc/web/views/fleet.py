@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from aiohttp import web
 
 from streamproc.errors import plural
+from streamproc.model.formats import HOUR_MS, duration, grouped, money
 from streamproc.read_model import FleetCounts, FleetPage, LiveRun, RunFilter
 from streamproc.read_model.queries import Field
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.words import grouped, lasted
 from streamproc.web.keys import FIELDS, MODEL, element_id, field_of, filter_of, number_of, query_of, run_href
 from streamproc.web.layout import empty, moment, page
-from streamproc.web.views.small import dollars, loop_badge, sparkline
+from streamproc.web.views.small import loop_badge, sparkline
 
 if TYPE_CHECKING:
     from streamproc.read_model import ReadModel
@@ -34,7 +34,6 @@ NOTHING_THERE: Final[dict[FleetGroup, str]] = {
     "earlier": "",
 }
 NAMED: Final[tuple[Field, ...]] = ("workflow", "tenant", "user", "code")  # what runs can be chosen by
-HOUR_MS: Final = 3_600_000
 HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last heard")
 NUMERIC: Final = frozenset({"Turns", "Cost"})
 LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "info": ("·", "")}
@@ -115,7 +114,7 @@ def headline(standing: FleetStanding) -> str:
 def _delay(ms: int | None) -> str:
     if ms is None:
         return "—"
-    return f"{ms} ms" if ms < 1_000 else lasted(ms)
+    return f"{ms} ms" if ms < 1_000 else duration(ms)
 
 
 def strip(standing: FleetStanding, *, live: bool = True) -> Html:
@@ -130,7 +129,7 @@ def strip(standing: FleetStanding, *, live: bool = True) -> Html:
         _tile("Warned", grouped(counts.warned), "is-warn" if counts.warned else ""),
         _tile("Halted, last hour", grouped(halted), "is-halt" if halted else ""),
         _tile("Turns a second", f"{counts.turns_per_second:.1f}"),
-        _tile("Spend an hour", dollars(counts.spend_usd_micro_per_hour)),
+        _tile("Spend an hour", money(counts.spend_usd_micro_per_hour) if counts.spend_usd_micro_per_hour else "—"),
         _tile("Decided after", _delay(counts.delay_ms), "is-warn" if late else ""),
     ]
     return tag(
@@ -235,7 +234,7 @@ def run_row(run: LiveRun) -> Html:
         tag("td", loop_badge(run.badge), data_head="Loop" if run.badge else None),
         tag("td", sparkline(run.failing_trend), data_head="Failing tests" if len(run.failing_trend) > 1 else None),
         tag("td", grouped(run.turns), class_="number", data_head="Turns"),
-        tag("td", dollars(run.cost_usd_micro), class_="number", data_head="Cost"),
+        tag("td", money(run.cost_usd_micro) if run.cost_usd_micro else "—", class_="number", data_head="Cost"),
         tag("td", moment(run.at_ms, ago=True), class_="when", data_head="Last heard"),
     ]
     return tag("tr", *cells, id=element_id(run.run_id), class_=f"row-{run.group}", data_order=order_of(run))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from streamproc.model.formats import grouped
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
-from streamproc.report.words import grouped
 from streamproc.web.keys import MODEL
 from streamproc.web.layout import moment, page
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from streamproc.detectors import BY_CODE
+from streamproc.model.formats import grouped
 from streamproc.report.building import name_of
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.policy_values import PolicyPlaces, PolicyScope
 from streamproc.report.tables import Cell, TableRow, filter_bar, muted, number, section, table
-from streamproc.report.words import grouped
 from streamproc.web.keys import MODEL, POLICY, SETTINGS, field_of
 from streamproc.web.layout import moment, page
 

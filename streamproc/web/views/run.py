@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from streamproc.model.formats import grouped, money
 from streamproc.report.building import ReportBuilder
 from streamproc.report.drawings import TimelineForm
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.model import RunReport
 from streamproc.report.run_sections import LiveParts, heading, run_sections
-from streamproc.report.words import grouped
 from streamproc.report.writing import report_text
 from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
@@ -23,7 +23,7 @@ from streamproc.web.layout import missing, moment, page
 from streamproc.web.order_views import order_form
 from streamproc.web.views.fleet import run_state
 from streamproc.web.views.prints import fingerprints
-from streamproc.web.views.small import dollars, loop_badge, sparkline
+from streamproc.web.views.small import loop_badge, sparkline
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -81,7 +81,7 @@ def now_line(live: LiveRun) -> Html:
     facts = [
         run_state(live),
         tag("span", tag("b", grouped(live.turns)), " turns"),
-        tag("span", tag("b", dollars(live.cost_usd_micro)), " spent") if live.cost_usd_micro else NOTHING,
+        tag("span", tag("b", money(live.cost_usd_micro)), " spent") if live.cost_usd_micro else NOTHING,
         tag("span", tag("b", grouped(live.total_tokens)), " tokens") if live.total_tokens else NOTHING,
         tag("span", "last sign of life ", moment(live.at_ms, ago=True)),
         loop_badge(live.badge),

@@ -6,7 +6,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from streamproc.model.budgets import USD_MICRO
 from streamproc.report.markup import NOTHING, Html, tag
 from streamproc.report.words import percent
 
@@ -31,14 +30,6 @@ def loop_badge(badge: str) -> Html:
     near = " near" if 2 * done > of else ""
     drawn = tag("svg", *steps, viewBox=f"0 0 {6 * of - 2} 10", class_=f"steps steps-{of}", aria_hidden="true")
     return tag("span", badge, drawn, class_=f"loop-badge{' over' if done >= of else near}")
-
-
-def dollars(micro: int) -> str:
-    """Return micro-USD with two decimals, so that a column can be compared; four below a cent."""
-    if not micro:
-        return "—"
-    usd = micro / USD_MICRO
-    return f"{usd:,.2f} USD".replace(",", "\u202f") if usd >= 0.01 else f"{usd:.4f} USD"
 
 
 @lru_cache(maxsize=512)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from streamproc.errors import InvalidPolicy, StreamprocError, plural
+from streamproc.model.formats import grouped
 from streamproc.policy.files import preset_names
 from streamproc.read_model import RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag, written_lines
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
-from streamproc.report.words import grouped
 from streamproc.web.access.gate import form_fields
 from streamproc.web.keys import MODEL, SETTINGS, TRIALS, run_href
 from streamproc.web.layout import page

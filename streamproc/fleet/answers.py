@@ -1,0 +1,146 @@
+"""What workers answer to one order, read live from the topics, for a command that waits for it.
+
+An answer counts as the guards believe it: if workers sign their records, an unsigned one says nothing. A worker answers
+a command on the control topic (FLEET001, FLEET002), and an event of a run by a decision that names it, by a status that
+follows from it, or by a dead letter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from aiokafka import TopicPartition
+
+from streamproc.core.decision import Decision
+from streamproc.core.status import Status
+from streamproc.errors import InvalidEvent
+from streamproc.fleet.command_events import ISSUED, REFUSED
+from streamproc.fleet.commands import OrderFacts, OrderProgress, progress_of
+from streamproc.fleet.record_signing import record_signer
+from streamproc.kafka import topics
+from streamproc.kafka.reading import open_consumer
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+
+    from streamproc.fleet.commands import Order
+    from streamproc.kafka.reading import Record
+    from streamproc.settings import Settings
+
+POLL_MS: Final = 200
+_SOURCE: Final = ("topic", "partition", "offset")  # of a dead letter
+NEEDED: Final = ("control", "runs")
+OPTIONAL: Final = ("dead-letter",)  # an ACL may hide it
+CLOCKS_MS: Final = 60_000  # where topics have their writers' times: workers' clocks differ by less
+
+_read_decision: Final = msgspec.json.Decoder(Decision).decode
+_read_status: Final = msgspec.json.Decoder(Status).decode
+
+
+class OrderAnswers:
+    """The answers to one order so far. `decision` is the one that names it."""
+
+    def __init__(self, settings: Settings, order: Order, consumer: AIOKafkaConsumer, status: Status | None) -> None:
+        self.order = order
+        self.decision: Decision | None = None
+        self._status = status
+        self._consumer = consumer
+        self._signer = record_signer(settings)
+        self._facts = OrderFacts(run_status=_state_of(status))
+        self._readers = {
+            settings.topic("control"): self._control, settings.topic("runs"): self._run,
+            settings.topic("dead-letter"): self._dead_letter,
+        }  # fmt: skip
+
+    @property
+    def progress(self) -> OrderProgress:
+        """How far the order is."""
+        return progress_of(self.order, self._facts)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a worker acts on the order, or has acted."""
+        return self._facts.accepted or self.progress.stage == "obeyed"
+
+    async def wait(self, seconds: float) -> OrderProgress:
+        """Read until nothing more is expected, for so long at most; return how far the order is then."""
+        deadline = time.monotonic() + seconds
+        while not self.progress.over and time.monotonic() < deadline:
+            left_ms = int(1000 * (deadline - time.monotonic()))
+            found = await self._consumer.getmany(timeout_ms=max(1, min(POLL_MS, left_ms)))
+            for at, records in found.items():
+                for record in records:
+                    self._readers[at.topic](record)
+            await asyncio.sleep(0)  # getmany returns without yielding while records are buffered
+        return self.progress
+
+    def _control(self, record: Record) -> None:
+        try:
+            decision = _read_decision(record.value or b"")
+            if self._signer.required:
+                self._signer.check_about("control", record, decision.run_id)
+        except (InvalidEvent, ValueError, RecursionError):
+            return
+        caused_by = decision.trigger.event_id if decision.trigger is not None else ""
+        if decision.code == REFUSED and f"({self.order.place})" in decision.message:
+            self._facts = replace(self._facts, refused=f"{REFUSED}: {decision.message}")
+        elif caused_by != self.order.id:
+            return
+        elif decision.code == ISSUED:
+            self._facts = replace(self._facts, accepted=True)
+        elif decision.run_id == self.order.run_id:
+            self.decision = decision
+            self._facts = replace(self._facts, decision=decision.message)
+
+    def _run(self, record: Record) -> None:
+        if record.key != self.order.run_id.encode("utf-8", "surrogateescape"):
+            return
+        try:
+            status = _read_status(record.value or b"")
+            if self._signer.required:
+                self._signer.check_about("runs", record, status.run_id)
+        except (InvalidEvent, ValueError, RecursionError):
+            return
+        known, place = self._status, self.order.place
+        if known is not None and status.partition == known.partition and status.offset < known.offset:
+            return
+        self._status = status
+        applied = place is not None and status.partition == place.partition and status.offset >= place.offset
+        self._facts = replace(self._facts, run_status=_state_of(status), applied=self._facts.applied or applied)
+
+    def _dead_letter(self, record: Record) -> None:
+        headers, place = dict(record.headers), self.order.place
+        if place is None or not self.order.rule.event:
+            return
+        source = tuple(headers.get(f"source.{name}", b"").decode("utf-8", "replace") for name in _SOURCE)
+        if source == (place.topic, str(place.partition), str(place.offset)):
+            self._facts = replace(self._facts, refused=headers.get("reason", b"").decode("utf-8", "replace"))
+
+
+def _state_of(status: Status | None) -> str:
+    """Return the word for the state of a run; empty if no worker knows it, or only commands name it."""
+    return "" if status is None or (status.unpublished and status.status != "halted") else status.status
+
+
+@asynccontextmanager
+async def follow_order(settings: Settings, order: Order, status: Status | None = None) -> AsyncIterator[OrderAnswers]:
+    """Yield what reads the answers to an order that was sent: it begins a little before that. `status` is the last
+    known one of its run. Raises `Unavailable`."""
+    counts = await topics.partitions(settings)
+    names = [settings.topic(role) for role in (NEEDED if order.run_id else NEEDED[:1]) + OPTIONAL]
+    places = [TopicPartition(name, number) for name in names for number in range(counts.get(name, 0))]
+    async with open_consumer(settings) as consumer:
+        consumer.assign(places)
+        sent_ms = order.place.at_ms if order.place is not None else order.at_ms
+        found = await consumer.offsets_for_times(dict.fromkeys(places, sent_ms - CLOCKS_MS))
+        ends = await consumer.end_offsets(places)
+        for place in places:
+            at = found.get(place)
+            consumer.seek(place, at.offset if at is not None else ends[place])
+        yield OrderAnswers(settings, order, consumer, status)

@@ -1,0 +1,326 @@
+"""The commands of people: what each needs and does, how it is sent, how far it has got, and the words for it.
+
+Command line, page and terminal only show what is here. A command stands on the topic of commands, and guards obey it
+directly; a resume or an acknowledgement is an event of its run, on which workers decide.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import SecretStr
+
+from streamproc.errors import InvalidEvent, Problem, StreamprocError
+from streamproc.fingerprint import fingerprint
+from streamproc.fleet.issuing import issue_command, scope_of, store
+from streamproc.fleet.signing import command_signer
+from streamproc.fleet.standing_halts import halt_to_lift, home_partition
+from streamproc.model import wire
+from streamproc.model.fleet_command import FLEET, MEMBER, WHY_MAX, FleetCommand, Status
+from streamproc.model.raw_events import parse_raw
+
+if TYPE_CHECKING:
+    from streamproc.fleet.issuing import StoredAt
+    from streamproc.settings import Settings
+
+Stage = Literal[
+    "sending", "unsent", "sent", "standing", "accepted", "replaced", "refused", "obeyed", "unanswered"
+]  # fmt: skip
+
+REASON_MIN: Final = 3  # characters: an order without a reason explains nothing afterwards
+NUMBER_MAX: Final = 15  # characters of an amount
+RUN: Final = frozenset({"run"})
+MANY: Final = frozenset({"user", "tenant", MEMBER})
+WHOLE: Final = frozenset({FLEET})
+
+
+@dataclass(frozen=True, slots=True)
+class VerbRule:
+    """What an order needs and does. `title` and `what` are for people."""
+
+    title: str
+    what: str
+    parts: frozenset[str]
+    """The kinds of scope that it can have."""
+    status: Status | None = None
+    """Of the command; None: an event of its run, of type `event`."""
+    event: str = ""
+    releases: bool = False
+    """Whether it is right only for those who see all that stands now: work may go on after it."""
+    counted: bool = False
+    """Whether a person types in the number of runs that it hits."""
+
+
+RULES: Final[Mapping[str, VerbRule]] = {
+    "halt": VerbRule("Halt this run", "A worker halts the run, and guards cancel its work.", RUN, "STOP"),
+    "resume": VerbRule(
+        "Resume this run", "The run may go on, on probation: the next sign of a loop halts it for good.", RUN,
+        event="operator.resume", releases=True,
+    ),
+    "acknowledge": VerbRule(
+        "Acknowledge the halt", "The halt is being handled: it is not escalated. Nothing else changes.", RUN,
+        event="halt.acknowledged", releases=True,
+    ),
+    "kill": VerbRule(
+        "Halt these runs, and future ones", "Workers halt these runs, and every later one, until it is cleared.", MANY,
+        "STOP", counted=True,
+    ),
+    "stop": VerbRule(
+        "Stop the fleet", "Every guard cancels its work now, and no work starts until the fleet is cleared.", WHOLE,
+        "STOP", counted=True,
+    ),
+    "pause": VerbRule(
+        "Pause the fleet", "Work in progress finishes, and no work starts until the fleet is cleared.", WHOLE, "PAUSE"
+    ),
+    "clear": VerbRule(
+        "Clear: work may start again", "Work may start again. Halted runs stay halted.", WHOLE | MANY, "CLEAR",
+        releases=True,
+    ),
+}  # fmt: skip
+
+GRANTS: Final[Mapping[str, str]] = {
+    "turns": "additional turns", "iterations": "additional iterations", "tokens": "additional tokens of each task",
+    "rounds": "additional rounds", "cost": "additional cost in USD",
+}  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Order:
+    """An order of a person, and what became of sending it: `sent` is None while it is being sent, `problem` says why it
+    was not sent, and `place` is where the broker has stored it."""
+
+    verb: str
+    scope: str
+    by: str
+    why: str = ""
+    grant: Mapping[str, Any] = field(default_factory=dict)
+    counted: int = 1
+    """The number of working runs that it was said to hit."""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    at_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    sent: bool | None = None
+    problem: str = ""
+    place: StoredAt | None = None
+    command: FleetCommand | None = None
+    previous: FleetCommand | None = None
+    """The command as it was sent, and the one of the scope that it replaces; None for an event."""
+    halt: str = ""
+    """The id of the decision that a resume lifts; empty: it is read from the status of the run."""
+    partition: int | None = None
+    """Where a resume goes instead of the home of its run: to a halt from before records elsewhere were refused."""
+
+    @property
+    def rule(self) -> VerbRule:
+        """What it needs and does."""
+        return RULES[self.verb]
+
+    @property
+    def run_id(self) -> str:
+        """The run that it is about; empty if it is about more."""
+        return self.scope.removeprefix("run:") if self.scope.startswith("run:") else ""
+
+    @property
+    def target(self) -> str:
+        """Whom it is about, for people."""
+        return FleetCommand(w=1, id=self.id, status="STOP", scope=self.scope, at=0).target
+
+    @property
+    def stops(self) -> bool:
+        """Whether it stops work, so that guards report that they have stopped."""
+        return self.rule.status == "STOP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderFacts:
+    """What the topics say about an order that was sent. Texts may quote people."""
+
+    refused: str = ""
+    """Why the workers refuse it, or this reader."""
+    standing: bool = False
+    """Whether its command was read from its topic, and is the latest of its scope."""
+    replaced: bool = False
+    accepted: bool = False
+    """Whether a worker says that it acts on it."""
+    decision: str = ""
+    """The sentence of the decision that names it."""
+    applied: bool = False
+    """Whether a worker has gone past its event in the log."""
+    run_status: str = ""
+    """Of its run; empty: no worker knows it."""
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderProgress:
+    """The last stage that an order has reached, why, and what has come of it. Texts may quote people."""
+
+    stage: Stage
+    note: str
+    outcome: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is expected."""
+        return self.stage in ENDS
+
+    @property
+    def sentence(self) -> str:
+        """How far the order is, as a sentence."""
+        return f"It is {WORDS[self.stage]}: {self.note.removesuffix('.')}."
+
+
+ENDS: Final = frozenset({"unsent", "replaced", "refused", "obeyed"})
+WORDS: Final[Mapping[Stage, str]] = {
+    "sending": "being sent", "unsent": "not sent", "sent": "sent", "standing": "standing", "accepted": "accepted",
+    "replaced": "replaced", "refused": "refused", "obeyed": "obeyed", "unanswered": "unanswered",
+}  # fmt: skip
+APPLIED: Final = {
+    ("resume", "halted"): "the run is halted", ("resume", ""): "no worker knows this run: there was nothing to resume",
+    ("acknowledge", "halted"): "the halt is not escalated",
+    ("acknowledge", ""): "no worker knows this run: there was nothing to acknowledge",
+}  # fmt: skip
+
+
+def progress_of(order: Order, facts: OrderFacts) -> OrderProgress:
+    """Return how far an order is, by what the topics say."""
+    if order.sent is None:
+        return OrderProgress(stage="sending", note="the broker has not confirmed it yet")
+    if not order.sent:
+        return OrderProgress(stage="unsent", note=order.problem)
+    if facts.refused and not (order.rule.event and facts.decision):
+        return OrderProgress(stage="refused", note=facts.refused)
+    if order.rule.event:
+        return _of_event(order, facts)
+    return _of_run(facts) if order.run_id else _of_many(facts)
+
+
+def _of_event(order: Order, facts: OrderFacts) -> OrderProgress:
+    if facts.decision:
+        return OrderProgress(stage="obeyed", note=facts.decision)
+    if not facts.applied:
+        return OrderProgress(stage="sent", note="no worker has answered yet")
+    nothing = f"the run is {facts.run_status}, not halted: there was nothing to {order.verb}"
+    return OrderProgress(stage="obeyed", note=APPLIED.get((order.verb, facts.run_status), nothing))
+
+
+def _of_run(facts: OrderFacts) -> OrderProgress:
+    known = facts.accepted or facts.standing or bool(facts.decision)
+    if known and (facts.decision or facts.run_status == "halted"):
+        return OrderProgress(stage="obeyed", note="the run is halted", outcome=facts.outcome)
+    if known and facts.run_status == "finished":
+        return OrderProgress(stage="obeyed", note="the run has finished", outcome=facts.outcome)
+    unknown = "" if facts.run_status else ", and no worker knows this run"
+    if facts.accepted:
+        return OrderProgress(stage="accepted", note=f"workers act on it{unknown}", outcome=facts.outcome)
+    if facts.standing:
+        return OrderProgress(stage="standing", note=f"guards and workers act on it{unknown}", outcome=facts.outcome)
+    return OrderProgress(stage="sent", note="the broker has stored it")
+
+
+def _of_many(facts: OrderFacts) -> OrderProgress:
+    if facts.replaced:
+        return OrderProgress(stage="replaced", note="by a later order to the same scope", outcome=facts.outcome)
+    if facts.accepted:
+        return OrderProgress(stage="obeyed", note="the workers act on it, too", outcome=facts.outcome)
+    if facts.standing:
+        return OrderProgress(stage="standing", note="guards act on it", outcome=facts.outcome)
+    return OrderProgress(stage="sent", note="the broker has stored it")
+
+
+def order_line(order: Order, found: OrderProgress) -> str:
+    """Return the line about an order and how far it is. It may quote people."""
+    said = (f"{order.verb} {order.target}", WORDS[found.stage], found.note, found.outcome)
+    return ": ".join(filter(None, said))
+
+
+def unanswered(order: Order, waited: str) -> OrderProgress:
+    """Return what is true of an order that no worker has answered in time."""
+    guards = "" if order.rule.event else "guards that can verify it act on it at once, and "
+    note = f"no worker answered within {waited}: {guards}it holds when a worker returns; do not repeat it"
+    return OrderProgress(stage="unanswered", note=note)
+
+
+def read_reason(text: str) -> str:
+    """Return a reason as it is sent. Raises `InvalidEvent`."""
+    why = " ".join(text.split())
+    if not REASON_MIN <= len(why) <= WHY_MAX:
+        what = f"give one of {REASON_MIN} to {WHY_MAX} characters"
+        raise InvalidEvent((Problem("reason", what, "it is shown to everyone affected"),))
+    return why
+
+
+def read_grant(amounts: Mapping[str, object]) -> dict[str, Any]:
+    """Return what a resume grants, from what a person typed; what is empty is left out. Raises `InvalidEvent`."""
+    grant: dict[str, Any] = {}
+    for name, given in amounts.items():
+        text = "" if given is None else str(given).strip()
+        if not text:
+            continue
+        digits = text.replace(".", "", 1)
+        if not (digits.isascii() and digits.isdigit()) or len(text) > NUMBER_MAX:
+            example = "0.50" if name == "cost" else "10"
+            raise InvalidEvent((Problem(GRANTS.get(name, name), "expected a positive number", f"such as {example}"),))
+        grant[name] = text if name == "cost" or "." in text else int(text)
+    parse_raw({"type": "operator.resume", "run_id": "run", "grant": grant})
+    return grant
+
+
+def read_scope(user: str, tenant: str) -> str:
+    """Return the scope of a user, a tenant, or the user of a tenant. Raises `InvalidEvent`."""
+    if user and tenant:
+        return scope_of("user", user, tenant)
+    return scope_of("user", user) if user else scope_of("tenant", tenant)
+
+
+async def issue(settings: Settings, order: Order) -> None:
+    """Sign an order and send it; return once the broker has stored it.
+
+    Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
+    """
+    status = order.rule.status
+    if status is None:
+        await _issue_event(settings, order)
+    else:
+        order.command, order.previous, order.place = await issue_command(
+            settings, status, order.scope, order.by, order.why, command_id=order.id
+        )
+    order.sent = True
+
+
+async def _issue_event(settings: Settings, order: Order) -> None:
+    signer = command_signer(settings)
+    given: dict[str, Any] = {}
+    if order.verb == "resume":
+        if signer.required and not order.halt:
+            order.halt = await halt_to_lift(settings, order.run_id, order.partition)
+        given = {"grant": dict(order.grant), "halt": order.halt}
+    event = fingerprint(
+        parse_raw(
+            {"type": order.rule.event, "run_id": order.run_id, "event_id": order.id, "by": order.by,
+             "reason": order.why, **given}
+        )
+    )  # fmt: skip
+    if isinstance(event, wire.OperatorEvent):
+        signer.must_sign()
+        signer.sign_event(event, int(time.time() * 1000))
+    home = await home_partition(settings, order.run_id)  # reports a missing topic at once
+    to = home if order.partition is None else order.partition
+    order.place = await store(settings, "turns", event.run_id.encode(), wire.encode(event), to)
+
+
+async def deliver(settings: Settings, order: Order) -> None:
+    """Do the same, and note in the order why it was not sent."""
+    try:
+        await issue(settings, order)
+    except StreamprocError as error:
+        order.sent, order.problem = False, str(error)
+
+
+def signing_first(settings: Settings, name: str) -> Settings:
+    """Return the settings with the command key of this name before the others, so that it signs if it can."""
+    keys = sorted(settings.command_keys(), key=lambda key: key.name != name)
+    return settings.model_copy(update={"command_key": SecretStr(",".join(key.line() for key in keys))})
