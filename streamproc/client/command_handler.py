@@ -60,8 +60,9 @@ class CommandHandler:
             return
         if command.part == "run":  # a halt like any other: a later status of the run supersedes it
             decision = state_event(command, command.name)
-            halt = Halt(encode_decision(decision), decision.code, appended_ms, command.at)
-            self._halts.control(ControlNews(command.name, appended_ms, decision.id, halt, resumes=False))
+            at_ms = command.order_ms if self._signer.required else appended_ms  # a copy has the broker's time, too
+            halt = Halt(encode_decision(decision), decision.code, at_ms, command.at)
+            self._halts.control(ControlNews(command.name, at_ms, decision.id, halt, resumes=False))
             self._guards.fire(command.name)
         else:
             log.warning("%s", command)

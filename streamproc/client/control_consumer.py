@@ -120,7 +120,7 @@ class ControlConsumer:
             return
         said = latest.get(news.run_id, {})
         halts = (*self._handler.halts_of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
-        resumed = news.resumed and self._verifier.required  # no recorded halt from before counts
+        resumed = bool(news.resumed_ms) and self._verifier.required  # no recorded halt from before counts
         if self._verifier.required and (news.halt is not None or said or halts or resumed):
             verified = self._verifier.verified("runs", record, news, halts)
             if verified is None:
@@ -129,6 +129,8 @@ class ControlConsumer:
         known = said.get(news.partition)
         if known is not None and news.is_before(known):
             return  # of a worker that has lost the partition since
+        if known is not None and known.place == news.place and known.resumed_ms > news.resumed_ms:
+            return  # a copy from which the operator's resume was removed
         if news.halt is not None or halts or resumed:
             latest.setdefault(news.run_id, {})[news.partition] = news
         elif said:
@@ -153,7 +155,7 @@ class ControlConsumer:
         if news is not None and self._verifier.required:
             halts = self._handler.halts_of(news.run_id)
             guarded = halts or self._handler.guards(news.run_id)
-            if news.halt is None and not guarded and not (news.resumed and self._verifier.is_new_resume(record)):
+            if news.halt is None and not guarded and not (news.resumed_ms and self._verifier.is_new_resume(record)):
                 return  # nothing to release: no need to verify every status of the fleet
             news = self._verifier.verified("runs", record, news, halts)
         if news is not None:

@@ -39,7 +39,7 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 class Halt(NamedTuple):
     """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    broker's time of the record, the log time of the halt (0: not known), what the record follows from, the
+    time of the record (the broker's, or if it is signed, when that was), the log time of the halt (0: not known), what the record follows from, the
     `traceparent` in its header, and the id of the decision that halted the run first since it was resumed last."""
 
     control: bytes
@@ -57,14 +57,19 @@ class Halt(NamedTuple):
 
 
 class StatusNews(NamedTuple):
-    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted; `resumed`: the record
-    has an operator's resume, by which the run was released last."""
+    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted; `resumed_ms` is when
+    an operator has resumed it last, if the record says so."""
 
     run_id: str
     at_ms: int
     halt: Halt | None
     place: LogPlace | None = None
-    resumed: bool = False
+    resumed_ms: int = 0
+
+    @property
+    def releases(self) -> bool:
+        """Whether the run is not halted."""
+        return self.halt is None
 
     @property
     def partition(self) -> int:
@@ -86,16 +91,17 @@ class ControlNews(NamedTuple):
     resumes: bool
     place: LogPlace | None = None
     traceparent: str = ""
+    resumed_ms: int = 0
+
+    @property
+    def releases(self) -> bool:
+        """Whether it follows from an operator's resume."""
+        return self.resumes
 
     @property
     def partition(self) -> int:
         """The partition of the turns topic that it follows from."""
         return NOWHERE if self.place is None else self.place.partition
-
-    @property
-    def resumed(self) -> bool:
-        """Whether it follows from an operator's resume."""
-        return self.resumes
 
 
 NOWHERE: Final = -1
@@ -159,10 +165,10 @@ def read_status_news(
         control = b""
     place = _place(status.partition, status.offset, status.at)
     if (status.status != "halted" and not control) or status.status == "running":
-        return StatusNews(status.run_id, at_ms, None, place, resumed)
+        return StatusNews(status.run_id, at_ms, None, place, at_ms if resumed else 0)
     why = _code_decoder.decode(control) if control else _Code()
     halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent, id=why.id)
-    return StatusNews(status.run_id, at_ms, halt, place, resumed)
+    return StatusNews(status.run_id, at_ms, halt, place, at_ms if resumed else 0)
 
 
 def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> ControlNews:
@@ -180,7 +186,10 @@ def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> Contro
         halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent, id=control.id)
     trigger = control.trigger
     place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
-    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed", place, traceparent)
+    resumes = control.type == "run.resumed"
+    return ControlNews(
+        control.run_id, at_ms, control.id, halt, resumes, place, traceparent, at_ms if resumes else 0
+    )  # fmt: skip
 
 
 def _place(partition: int | None, offset: int | None, at: str | None) -> LogPlace | None:
@@ -221,7 +230,7 @@ class Halts:
 
     def control(self, news: ControlNews) -> bool:
         """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running."""
-        return self._apply(news) if news.halt is not None or news.resumes else False
+        return self._apply(news) if news.halt is not None or news.releases else False
 
     def of(self, run_id: str) -> tuple[Halt, ...]:
         """Return all that is said of a halted run: one halt from each partition that says so."""
@@ -303,24 +312,25 @@ class Halts:
         self._note_release(news)
 
     def _note_release(self, news: StatusNews | ControlNews) -> None:
-        """Remember the newest record by which a run is not halted."""
-        places = {news.partition: news.place} | ({NOWHERE: None} if news.resumed else {})
-        for partition, place in places.items():  # a command from before the resume, too, may come late
+        """Remember the newest record by which a run is not halted. A command from before the resume, too, may come
+        late."""
+        seen = {news.partition: (news.at_ms, news.place)} | ({NOWHERE: (news.resumed_ms, None)} if news.resumed_ms else {})
+        for partition, said in seen.items():
             self._released.pop((news.run_id, partition), None)  # reinserted as the newest
-            self._released[news.run_id, partition] = news.at_ms, place
+            self._released[news.run_id, partition] = said
         evict_oldest(self._released, self._released_max)
 
 
 def lifted(news: StatusNews | ControlNews, halts: Iterable[Halt]) -> tuple[Halt, ...]:
     """Return which halts of a run a record lifts, as `Halts.lifted_by` says."""
-    return tuple(halt for halt in halts if news.halt is None and _lifts(news, halt))
+    return tuple(halt for halt in halts if news.releases and _lifts(news, halt))
 
 
 def _lifts(news: StatusNews | ControlNews, halt: Halt) -> bool:
     """Return whether a release lifts a halt. In the same millisecond, a halt is newer than the status before it, and a
     later status will follow."""
     if halt.place is None:  # a person's command, which was appended to another topic
-        return news.at_ms > halt.at_ms and (news.resumed or news.place is None)
+        return (news.resumed_ms if news.place is not None else news.at_ms) > halt.at_ms
     if news.place is None:  # of an early version
         return news.at_ms > halt.at_ms
     return halt.partition == news.partition and halt.place.before(news.place)
